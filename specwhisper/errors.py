@@ -1,0 +1,73 @@
+"""Every error this project raises on purpose.
+
+    SpecWhisperError
+    ├── InvalidRequest            the caller sent something that can never work
+    │   ├── InvalidAudio          not decodable, empty, wrong rate, a gap in the stream
+    │   ├── InvalidCandidates     a token id or position outside its range, a block too long
+    │   └── UnsupportedOption     an option this model or this version does not have
+    ├── MessageTooLarge           one message exceeds the announced limit
+    ├── PairMismatch              this draft cannot work with this target
+    ├── CheckpointError           a model that is missing, unsafe or not Whisper
+    ├── ServerFull                every slot is taken
+    ├── ServerDraining            the server is stopping and takes no new work
+    ├── TargetUnavailable         no target answers, or it went away
+    ├── SessionNotFound           the session or window does not exist
+    └── UnsafeBind                an address that would expose an unprotected server
+
+Each message is one sentence: what is wrong, where, and what to do about it. The gRPC status that each
+one maps to stands in one table, :mod:`specwhisper.wire.status`.
+"""
+
+from __future__ import annotations
+
+
+class SpecWhisperError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class InvalidRequest(SpecWhisperError):
+    """The request can never succeed as it stands."""
+
+
+class InvalidAudio(InvalidRequest):
+    """The audio cannot be decoded, is empty, or does not fit the stream."""
+
+
+class InvalidCandidates(InvalidRequest):
+    """A candidate block breaks the contract: an id or a position out of range, or too many tokens."""
+
+
+class UnsupportedOption(InvalidRequest):
+    """The option is not offered by this model or this version."""
+
+
+class MessageTooLarge(SpecWhisperError):
+    """One message is larger than the server accepts."""
+
+
+class PairMismatch(SpecWhisperError):
+    """Draft and target cannot work together."""
+
+
+class CheckpointError(SpecWhisperError):
+    """A checkpoint is missing, unsafe to load, or not a Whisper model."""
+
+
+class ServerFull(SpecWhisperError):
+    """The server holds as many sessions as it can."""
+
+
+class ServerDraining(SpecWhisperError):
+    """The server is stopping and accepts no new session."""
+
+
+class TargetUnavailable(SpecWhisperError):
+    """No target server answers, or the one that did has gone."""
+
+
+class SessionNotFound(SpecWhisperError):
+    """The session or window named by a message does not exist."""
+
+
+class UnsafeBind(SpecWhisperError):
+    """A listening address would expose an unprotected server to the network."""

@@ -1,0 +1,99 @@
+"""A Whisper vocabulary as plain data: token strings, the special tokens' ids and the decoding rules' ids.
+
+The target publishes it (``Describe``), so that a draft server needs no file of the target's checkpoint: it maps
+its own vocabulary onto this one by token string and turns ids into text with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.types import DecodingOptions
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Token strings in id order and the ids that decoding needs.
+
+    Attributes
+    ----------
+    tokens : byte-level BPE strings as tokenizers write them (a space is ``Ġ``); specials as ``<|...|>``.
+    end_of_text : first special id; ids below it are text.
+    start_of_transcript, no_timestamps : prompt tokens; ``no_timestamps`` is ``None`` where a model has none.
+    timestamp_begin : id of ``<|0.00|>``; ids from it on are timestamps, 20 ms apart.
+    languages, tasks : ids of the prompt tokens by code and name; both empty for English-only models.
+    suppress, begin_suppress : ids that are never generated, and never generated first.
+    max_initial_timestamp : largest timestamp index allowed for the first token, or ``None``.
+    max_length : most tokens of a window, prompt included.
+    """
+
+    tokens: tuple[str, ...]
+    end_of_text: int
+    start_of_transcript: int
+    no_timestamps: int | None
+    timestamp_begin: int
+    languages: Mapping[str, int] = field(default_factory=dict)
+    tasks: Mapping[str, int] = field(default_factory=dict)
+    suppress: tuple[int, ...] = ()
+    begin_suppress: tuple[int, ...] = ()
+    max_initial_timestamp: int | None = None
+    max_length: int = 448
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over tokens and decoding ids, in hexadecimal; equal digests mean interchangeable ids."""
+        content = (
+            self.tokens,
+            (self.end_of_text, self.start_of_transcript, self.no_timestamps, self.timestamp_begin),
+            (sorted(self.languages.items()), sorted(self.tasks.items())),
+            (self.suppress, self.begin_suppress, self.max_initial_timestamp, self.max_length),
+        )
+        return hashlib.sha256(repr(content).encode()).hexdigest()
+
+    def prompt(self, options: DecodingOptions) -> tuple[int, ...]:
+        """Give the tokens that tell Whisper language, task and whether to write timestamps."""
+        prompt = [self.start_of_transcript]
+        if self.languages:
+            if options.language not in self.languages:
+                known = ", ".join(sorted(self.languages))
+                raise UnsupportedOption(f"Language '{options.language}' is unknown to this model; it has: {known}.")
+            if options.task not in self.tasks:
+                raise UnsupportedOption(f"Task '{options.task}' is unknown to this model.")
+            prompt += [self.languages[options.language], self.tasks[options.task]]
+        elif options.language != "en" or options.task != "transcribe":
+            raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
+        if not options.timestamps and self.no_timestamps is not None:
+            prompt.append(self.no_timestamps)
+        return tuple(prompt)
+
+    def is_timestamp(self, token: int) -> bool:
+        """Whether the token is one of ``<|0.00|>`` ... ``<|30.00|>``."""
+        return token >= self.timestamp_begin
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Turn text tokens into text; special tokens and timestamps are left out, broken UTF-8 is replaced."""
+        return self.token_bytes(ids).decode("utf-8", errors="replace")
+
+    def token_bytes(self, ids: Iterable[int]) -> bytes:
+        """Join the bytes of the text tokens among ``ids``."""
+        return b"".join(
+            bytes(BYTE_OF_CHARACTER[c] for c in self.tokens[i]) for i in ids if i < self.end_of_text
+        )
+
+
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's reversible byte alphabet: printable bytes stand for themselves, the rest follow from 256 on."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in printable]
+    table = {chr(byte): byte for byte in printable}
+    return table | {chr(256 + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF_CHARACTER = _byte_of_character()

@@ -1,0 +1,214 @@
+"""The values that draft and target exchange, free of protobuf, torch and sockets.
+
+Positions count the tokens generated in a window: position 0 is the first token after the prompt. Token ids
+are always the target's. Samples count the 16 kHz mono stream from its first sample. All durations are in
+the unit their name ends with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from specwhisper.errors import InvalidRequest
+
+SAMPLE_RATE = 16_000
+HOP_SAMPLES = 160  # one mel frame is 10 ms
+WINDOW_FRAMES = 3_000
+WINDOW_SAMPLES = WINDOW_FRAMES * HOP_SAMPLES  # 30 s
+FRAMES_PER_TIMESTAMP = 2  # one timestamp token is 20 ms
+
+
+class Mode(StrEnum):
+    """How a session uses the draft; the first four are modes of the split service."""
+
+    TARGET_ONLY = "target-only"  # no candidates: the target decodes alone
+    SYNC = "sync"  # one block in flight, the target waits for it
+    PIPELINED = "pipelined"  # many blocks in flight, the target waits for them
+    FULL = "full"  # many blocks in flight, the target decodes itself while it has none
+    ONE_PROCESS = "one-process"  # draft and target in one process, one block at a time
+
+    @property
+    def drafts(self) -> bool:
+        """Whether candidates are proposed at all."""
+        return self is not Mode.TARGET_ONLY
+
+    @property
+    def self_decodes(self) -> bool:
+        """Whether the target decodes by itself when it has no candidates."""
+        return self in (Mode.TARGET_ONLY, Mode.FULL)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the draft stops until its last block is answered."""
+        return self in (Mode.SYNC, Mode.ONE_PROCESS)
+
+
+class Task(StrEnum):
+    """What Whisper does with the speech."""
+
+    TRANSCRIBE = "transcribe"
+    TRANSLATE = "translate"
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """What the caller asks of the target.
+
+    Attributes
+    ----------
+    language : Whisper language code; ignored by English-only checkpoints.
+    timestamps : whether segments carry times; without them a window always advances by 30 s.
+    max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
+    log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
+        beforehand (a file). Features are clamped relative to it, as transformers does; without it the
+        loudest moment heard so far takes its place.
+    """
+
+    language: str = "en"
+    task: Task = Task.TRANSCRIBE
+    timestamps: bool = True
+    max_new_tokens: int | None = None
+    log_mel_max: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise InvalidRequest(f"max_new_tokens is {self.max_new_tokens}: it must be at least 1, or left out.")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One decoding of one stretch of audio; its id is never used again for another.
+
+    ``samples`` is half-open; ``num_frames`` counts the mel frames that hold audio (3,000 but for the last window).
+    """
+
+    id: int
+    start_frame: int
+    num_frames: int
+    prompt: tuple[int, ...]
+    max_new_tokens: int
+    temperature: float = 0.0
+    attempt: int = 0
+
+    @property
+    def start_sample(self) -> int:
+        """First sample of the window in the stream."""
+        return self.start_frame * HOP_SAMPLES
+
+    @property
+    def end_sample(self) -> int:
+        """One past the last sample of the window."""
+        return (self.start_frame + self.num_frames) * HOP_SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class AudioChunk:
+    """Canonical audio: s16le PCM, 16 kHz, mono, at a place in the stream.
+
+    A chunk may repeat samples that were sent before; it may not leave a gap. ``is_last`` marks the end.
+    """
+
+    start_sample: int
+    pcm: bytes
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The draft's advice: from position ``base`` on, I believe ``tokens``.
+
+    ``known_committed`` is how many committed tokens the draft had applied when it drafted them. An empty block
+    says that the draft has nothing to offer, so that a target which waits for candidates goes on alone.
+    """
+
+    window_id: int
+    base: int
+    known_committed: int
+    tokens: tuple[int, ...]
+    confidences: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Continue an open window elsewhere: its parameters and what was committed in it so far."""
+
+    window: Window
+    committed: tuple[int, ...]
+    log_mel_ceiling: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What one pass cost, in nanoseconds; ``batch_size`` is the number of sessions that shared it."""
+
+    queue_ns: int = 0
+    forward_ns: int = 0
+    encode_ns: int = 0
+    batch_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOpened:
+    """The target has begun a window."""
+
+    window: Window
+    log_mel_ceiling: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Tokens the target has appended, from position ``base`` on; the answer to every candidate block.
+
+    Attributes
+    ----------
+    log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
+        second best; both of ``len(tokens)``.
+    num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
+    num_self_decoded : 1 when the pass had no candidates, else 0.
+    candidates_received : candidate blocks of this window that have been dealt with so far.
+    credit : position up to which (exclusive) candidates may be sent.
+    is_final : the window is complete.
+    """
+
+    window_id: int
+    base: int
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...] = ()
+    margins: tuple[float, ...] = ()
+    num_verified: int = 0
+    num_accepted: int = 0
+    num_self_decoded: int = 0
+    candidates_received: int = 0
+    credit: int = 0
+    is_final: bool = False
+    no_speech_prob: float | None = None
+    language_probs: Mapping[str, float] = field(default_factory=dict)
+    timing: Timing = Timing()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Every window is complete and the audio has ended: the transcript is whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The session has ended by an error that is its own."""
+
+    error: Exception
+
+
+ToTarget = AudioChunk | Candidates | Resume
+FromTarget = WindowOpened | Commit | Finished | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the transcript with its tokens, timestamps included; times in seconds of the stream."""
+
+    start_s: float
+    end_s: float
+    tokens: tuple[int, ...]
+    text: str = ""

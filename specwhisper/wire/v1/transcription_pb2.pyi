@@ -1,0 +1,208 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
+from specwhisper.wire.v1 import verification_pb2 as _verification_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AudioEncoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AUDIO_ENCODING_UNSPECIFIED: _ClassVar[AudioEncoding]
+    AUDIO_ENCODING_LINEAR16: _ClassVar[AudioEncoding]
+AUDIO_ENCODING_UNSPECIFIED: AudioEncoding
+AUDIO_ENCODING_LINEAR16: AudioEncoding
+
+class RecognitionConfig(_message.Message):
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "task", "disable_timestamps", "enable_word_time_offsets", "max_new_tokens", "mode", "gamma", "log_mel_max")
+    class LogMelMaxEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: float
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
+    ENCODING_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_CODE_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    DISABLE_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_WORD_TIME_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    GAMMA_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    encoding: AudioEncoding
+    sample_rate_hertz: int
+    audio_channel_count: int
+    language_code: str
+    task: _verification_pb2.Task
+    disable_timestamps: bool
+    enable_word_time_offsets: bool
+    max_new_tokens: int
+    mode: _verification_pb2.Mode
+    gamma: int
+    log_mel_max: _containers.ScalarMap[int, float]
+    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., task: _Optional[_Union[_verification_pb2.Task, str]] = ..., disable_timestamps: bool = ..., enable_word_time_offsets: bool = ..., max_new_tokens: _Optional[int] = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ...) -> None: ...
+
+class RecognizeRequest(_message.Message):
+    __slots__ = ("config", "audio")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_FIELD_NUMBER: _ClassVar[int]
+    config: RecognitionConfig
+    audio: bytes
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., audio: _Optional[bytes] = ...) -> None: ...
+
+class RecognizeResponse(_message.Message):
+    __slots__ = ("results", "model", "statistics", "audio_duration")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_DURATION_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
+    model: ModelInfo
+    statistics: SpeculationStatistics
+    audio_duration: _duration_pb2.Duration
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class StreamingRecognizeRequest(_message.Message):
+    __slots__ = ("streaming_config", "audio_content")
+    STREAMING_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_CONTENT_FIELD_NUMBER: _ClassVar[int]
+    streaming_config: StreamingRecognitionConfig
+    audio_content: bytes
+    def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
+
+class StreamingRecognitionConfig(_message.Message):
+    __slots__ = ("config", "interim_results")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    config: RecognitionConfig
+    interim_results: bool
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ...) -> None: ...
+
+class StreamingRecognizeResponse(_message.Message):
+    __slots__ = ("results", "model", "statistics", "audio_received")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
+    model: ModelInfo
+    statistics: SpeculationStatistics
+    audio_received: _duration_pb2.Duration
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class SpeechRecognitionResult(_message.Message):
+    __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "channel_tag", "language_code")
+    ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
+    IS_FINAL_FIELD_NUMBER: _ClassVar[int]
+    STABILITY_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CHANNEL_TAG_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_CODE_FIELD_NUMBER: _ClassVar[int]
+    alternatives: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionAlternative]
+    is_final: bool
+    stability: float
+    start_offset: _duration_pb2.Duration
+    end_offset: _duration_pb2.Duration
+    channel_tag: int
+    language_code: str
+    def __init__(self, alternatives: _Optional[_Iterable[_Union[SpeechRecognitionAlternative, _Mapping]]] = ..., is_final: bool = ..., stability: _Optional[float] = ..., start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., channel_tag: _Optional[int] = ..., language_code: _Optional[str] = ...) -> None: ...
+
+class SpeechRecognitionAlternative(_message.Message):
+    __slots__ = ("transcript", "confidence", "words", "tokens")
+    TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    transcript: str
+    confidence: float
+    words: _containers.RepeatedCompositeFieldContainer[WordInfo]
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, transcript: _Optional[str] = ..., confidence: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordInfo, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WordInfo(_message.Message):
+    __slots__ = ("start_offset", "end_offset", "word", "confidence")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    WORD_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    start_offset: _duration_pb2.Duration
+    end_offset: _duration_pb2.Duration
+    word: str
+    confidence: float
+    def __init__(self, start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., word: _Optional[str] = ..., confidence: _Optional[float] = ...) -> None: ...
+
+class ModelInfo(_message.Message):
+    __slots__ = ("target_model", "draft_model", "target_weights_digest", "mode", "gamma")
+    TARGET_MODEL_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
+    TARGET_WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    GAMMA_FIELD_NUMBER: _ClassVar[int]
+    target_model: str
+    draft_model: str
+    target_weights_digest: str
+    mode: _verification_pb2.Mode
+    gamma: int
+    def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ...) -> None: ...
+
+class SpeculationStatistics(_message.Message):
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns")
+    NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_SELF_DECODED_FIELD_NUMBER: _ClassVar[int]
+    NUM_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_PASSES_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTANCE_HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
+    NUM_BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    NUM_WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_NS_FIELD_NUMBER: _ClassVar[int]
+    MIN_ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
+    num_drafted: int
+    num_verified: int
+    num_accepted: int
+    num_self_decoded: int
+    num_committed: int
+    num_passes: int
+    acceptance_histogram: _containers.RepeatedScalarFieldContainer[int]
+    num_blocks: int
+    num_windows: int
+    queue_ns: int
+    forward_ns: int
+    encode_ns: int
+    draft_ns: int
+    min_round_trip_ns: int
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ...) -> None: ...
+
+class GetModelRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetModelResponse(_message.Message):
+    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_CODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_BINS_FIELD_NUMBER: _ClassVar[int]
+    model: ModelInfo
+    language_codes: _containers.RepeatedScalarFieldContainer[str]
+    max_message_bytes: int
+    max_sessions: int
+    software_version: str
+    log_mel_max_bins: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -1,0 +1,361 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODE_UNSPECIFIED: _ClassVar[Mode]
+    MODE_TARGET_ONLY: _ClassVar[Mode]
+    MODE_SYNC: _ClassVar[Mode]
+    MODE_PIPELINED: _ClassVar[Mode]
+    MODE_FULL: _ClassVar[Mode]
+
+class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_UNSPECIFIED: _ClassVar[Task]
+    TASK_TRANSCRIBE: _ClassVar[Task]
+    TASK_TRANSLATE: _ClassVar[Task]
+
+class AudioCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AUDIO_CODEC_UNSPECIFIED: _ClassVar[AudioCodec]
+    AUDIO_CODEC_PCM_S16LE: _ClassVar[AudioCodec]
+    AUDIO_CODEC_FLAC: _ClassVar[AudioCodec]
+MODE_UNSPECIFIED: Mode
+MODE_TARGET_ONLY: Mode
+MODE_SYNC: Mode
+MODE_PIPELINED: Mode
+MODE_FULL: Mode
+TASK_UNSPECIFIED: Task
+TASK_TRANSCRIBE: Task
+TASK_TRANSLATE: Task
+AUDIO_CODEC_UNSPECIFIED: AudioCodec
+AUDIO_CODEC_PCM_S16LE: AudioCodec
+AUDIO_CODEC_FLAC: AudioCodec
+
+class LocateRequest(_message.Message):
+    __slots__ = ("model",)
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    def __init__(self, model: _Optional[str] = ...) -> None: ...
+
+class LocateResponse(_message.Message):
+    __slots__ = ("address", "lease", "free_slots")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    FREE_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    lease: str
+    free_slots: int
+    def __init__(self, address: _Optional[str] = ..., lease: _Optional[str] = ..., free_slots: _Optional[int] = ...) -> None: ...
+
+class DescribeRequest(_message.Message):
+    __slots__ = ("vocabulary_digest",)
+    VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    vocabulary_digest: str
+    def __init__(self, vocabulary_digest: _Optional[str] = ...) -> None: ...
+
+class DescribeResponse(_message.Message):
+    __slots__ = ("protocol_version", "software_version", "model", "weights_digest", "vocabulary_digest", "vocabulary", "num_mel_bins", "dtype", "limits")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
+    NUM_MEL_BINS_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    software_version: str
+    model: str
+    weights_digest: str
+    vocabulary_digest: str
+    vocabulary: Vocabulary
+    num_mel_bins: int
+    dtype: str
+    limits: Limits
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., dtype: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
+
+class Vocabulary(_message.Message):
+    __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length")
+    class LanguagesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class TasksEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    END_OF_TEXT_FIELD_NUMBER: _ClassVar[int]
+    START_OF_TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
+    NO_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_BEGIN_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    SUPPRESS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_SUPPRESS_FIELD_NUMBER: _ClassVar[int]
+    MAX_INITIAL_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    end_of_text: int
+    start_of_transcript: int
+    no_timestamps: int
+    timestamp_begin: int
+    languages: _containers.ScalarMap[str, int]
+    tasks: _containers.ScalarMap[str, int]
+    suppress: _containers.RepeatedScalarFieldContainer[int]
+    begin_suppress: _containers.RepeatedScalarFieldContainer[int]
+    max_initial_timestamp: int
+    max_length: int
+    def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ...) -> None: ...
+
+class Limits(_message.Message):
+    __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions")
+    MAX_BLOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_AHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_AHEAD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    max_block_tokens: int
+    max_ahead_tokens: int
+    max_message_bytes: int
+    max_ahead_samples: int
+    max_sessions: int
+    def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
+
+class DecodingOptions(_message.Message):
+    __slots__ = ("language", "task", "timestamps", "max_new_tokens", "log_mel_max")
+    class LogMelMaxEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: float
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    language: str
+    task: Task
+    timestamps: bool
+    max_new_tokens: int
+    log_mel_max: _containers.ScalarMap[int, float]
+    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ...) -> None: ...
+
+class VerifyRequest(_message.Message):
+    __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    audio: Audio
+    candidates: Candidates
+    resume: Resume
+    heartbeat: Heartbeat
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., audio: _Optional[_Union[Audio, _Mapping]] = ..., candidates: _Optional[_Union[Candidates, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol_version", "software_version", "draft_model", "vocabulary_digest", "weights_digest", "mode", "max_ahead_tokens", "options", "lease", "session")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_MODEL_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    MAX_AHEAD_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    software_version: str
+    draft_model: str
+    vocabulary_digest: str
+    weights_digest: str
+    mode: Mode
+    max_ahead_tokens: int
+    options: DecodingOptions
+    lease: str
+    session: str
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
+
+class Audio(_message.Message):
+    __slots__ = ("start_sample", "codec", "data", "is_last")
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    start_sample: int
+    codec: AudioCodec
+    data: bytes
+    is_last: bool
+    def __init__(self, start_sample: _Optional[int] = ..., codec: _Optional[_Union[AudioCodec, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
+
+class Candidates(_message.Message):
+    __slots__ = ("window_id", "base", "known_committed", "tokens", "confidences")
+    WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCES_FIELD_NUMBER: _ClassVar[int]
+    window_id: int
+    base: int
+    known_committed: int
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    confidences: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., confidences: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("window", "committed", "log_mel_ceiling")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
+    window: Window
+    committed: _containers.RepeatedScalarFieldContainer[int]
+    log_mel_ceiling: float
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_mel_ceiling: _Optional[float] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("sent_ns", "echo_ns")
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    ECHO_NS_FIELD_NUMBER: _ClassVar[int]
+    sent_ns: int
+    echo_ns: int
+    def __init__(self, sent_ns: _Optional[int] = ..., echo_ns: _Optional[int] = ...) -> None: ...
+
+class VerifyResponse(_message.Message):
+    __slots__ = ("welcome", "window_opened", "commit", "heartbeat", "going_away")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_OPENED_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    GOING_AWAY_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    window_opened: WindowOpened
+    commit: Commit
+    heartbeat: Heartbeat
+    going_away: GoingAway
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., window_opened: _Optional[_Union[WindowOpened, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., going_away: _Optional[_Union[GoingAway, _Mapping]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("protocol_version", "software_version", "weights_digest", "limits", "credit")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    software_version: str
+    weights_digest: str
+    limits: Limits
+    credit: int
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., weights_digest: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., credit: _Optional[int] = ...) -> None: ...
+
+class Window(_message.Message):
+    __slots__ = ("id", "start_frame", "num_frames", "prompt", "max_new_tokens", "temperature", "attempt")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    START_FRAME_FIELD_NUMBER: _ClassVar[int]
+    NUM_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    start_frame: int
+    num_frames: int
+    prompt: _containers.RepeatedScalarFieldContainer[int]
+    max_new_tokens: int
+    temperature: float
+    attempt: int
+    def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ...) -> None: ...
+
+class WindowOpened(_message.Message):
+    __slots__ = ("window", "log_mel_ceiling")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
+    window: Window
+    log_mel_ceiling: float
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words")
+    class LanguageProbsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    LOG_PROBS_FIELD_NUMBER: _ClassVar[int]
+    MARGINS_FIELD_NUMBER: _ClassVar[int]
+    NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
+    NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_SELF_DECODED_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    IS_FINAL_FIELD_NUMBER: _ClassVar[int]
+    NO_SPEECH_PROB_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_NS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_NS_FIELD_NUMBER: _ClassVar[int]
+    ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    window_id: int
+    base: int
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    log_probs: _containers.RepeatedScalarFieldContainer[float]
+    margins: _containers.RepeatedScalarFieldContainer[float]
+    num_verified: int
+    num_accepted: int
+    num_self_decoded: int
+    candidates_received: int
+    credit: int
+    is_final: bool
+    no_speech_prob: float
+    language_probs: _containers.ScalarMap[str, float]
+    queue_ns: int
+    forward_ns: int
+    encode_ns: int
+    batch_size: int
+    words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ...) -> None: ...
+
+class WordAlignment(_message.Message):
+    __slots__ = ("base", "num_tokens", "start_sample", "end_sample")
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    NUM_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    END_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    base: int
+    num_tokens: int
+    start_sample: int
+    end_sample: int
+    def __init__(self, base: _Optional[int] = ..., num_tokens: _Optional[int] = ..., start_sample: _Optional[int] = ..., end_sample: _Optional[int] = ...) -> None: ...
+
+class GoingAway(_message.Message):
+    __slots__ = ("reason", "grace_s")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    grace_s: float
+    def __init__(self, reason: _Optional[str] = ..., grace_s: _Optional[float] = ...) -> None: ...
