@@ -81,7 +81,7 @@ class DecodingOptions:
 class Window:
     """One decoding of one stretch of audio; its id is never used again for another.
 
-    ``samples`` is half-open; ``num_frames`` counts the mel frames that hold audio (3,000 but for the last window).
+    ``num_frames`` counts the mel frames that hold audio: 3,000 but for the last window.
     """
 
     id: int
@@ -168,6 +168,7 @@ class Commit:
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
     num_self_decoded : 1 when the pass had no candidates, else 0.
     candidates_received : candidate blocks of this window that have been dealt with so far.
+    held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
     is_final : the window is complete.
     """
@@ -181,6 +182,7 @@ class Commit:
     num_accepted: int = 0
     num_self_decoded: int = 0
     candidates_received: int = 0
+    held: int = 0
     credit: int = 0
     is_final: bool = False
     no_speech_prob: float | None = None
