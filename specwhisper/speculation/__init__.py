@@ -1,0 +1,1 @@
+"""The algorithm of speculative decoding, pure: no model, no socket, no clock."""

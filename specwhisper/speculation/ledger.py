@@ -1,0 +1,116 @@
+"""Who knows which tokens of a window: the target's ledger and the draft's belief.
+
+Both sides hold the same committed prefix at different moments. Everything is decided by position, so blocks
+may be late, repeated, reordered or wrong without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specwhisper.errors import InvalidCandidates
+
+
+class Ledger:
+    """The target's side: committed tokens and the candidates that wait right behind them."""
+
+    def __init__(self, committed: Sequence[int] = (), *, max_pending: int = 256) -> None:
+        self.committed = list(committed)
+        self.pending: list[int] = []
+        self._max_pending = max_pending
+        self._correction = -1  # position of the last committed token that contradicted a candidate
+
+    @property
+    def held(self) -> int:
+        """Position up to which tokens are committed or pending."""
+        return len(self.committed) + len(self.pending)
+
+    def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> bool:
+        """Take candidates for the positions from ``base`` on; tell whether they were of use.
+
+        Dropped are blocks that leave a gap, that disagree with the committed tokens, or that were drafted before
+        a correction which they do not contain: the tokens behind it continue a text that never was.
+        """
+        end = len(self.committed)
+        if base > self.held:
+            return False
+        for position in range(base, min(end, base + len(tokens))):
+            if self.committed[position] != tokens[position - base]:
+                self._correction = max(self._correction, position)
+                return False
+        if known_committed <= self._correction < base:
+            return False
+        start = max(base, end)
+        fresh = tokens[start - base :]
+        behind = self.pending[start - end :]
+        if list(fresh) != behind[: len(fresh)]:  # the draft changed its mind, or goes on
+            self.pending[start - end :] = fresh
+            del self.pending[self._max_pending :]
+        return bool(fresh)
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Commit tokens; candidates that foresaw them move up, all others are void."""
+        for token in tokens:
+            if self.pending and self.pending[0] == token:
+                del self.pending[0]
+            elif self.pending:
+                self.pending.clear()
+                self._correction = len(self.committed)
+            self.committed.append(token)
+
+
+class Belief:
+    """The draft's side: the committed prefix and, behind it, what the draft expects to follow.
+
+    Attributes
+    ----------
+    tokens : the belief, committed tokens first.
+    num_committed : how many of them the target has committed.
+    num_sent : position up to which the target has been told.
+    blocks_in_flight : candidate blocks the target has not answered.
+    credit : position up to which (exclusive) candidates may be sent.
+    """
+
+    def __init__(self, committed: Sequence[int] = (), *, credit: int) -> None:
+        self.tokens = list(committed)
+        self.num_committed = self.num_sent = len(self.tokens)
+        self.credit = credit
+        self._blocks_sent = 0
+        self._blocks_answered = 0
+
+    @property
+    def blocks_in_flight(self) -> int:
+        """Candidate blocks that were sent and not answered yet."""
+        return max(0, self._blocks_sent - self._blocks_answered)
+
+    def take_block(self, max_tokens: int) -> tuple[int, tuple[int, ...]]:
+        """Give base and tokens of the next block, which counts as sent from now on; it may be empty."""
+        base = self.num_sent
+        block = tuple(self.tokens[base : base + max_tokens])
+        self.num_sent += len(block)
+        self._blocks_sent += 1
+        return base, block
+
+    def apply(
+        self, base: int, tokens: Sequence[int], *, held: int, blocks_answered: int, credit: int
+    ) -> int:
+        """Take in a commit and give the position up to which the former belief still stands.
+
+        Everything behind a contradiction is forgotten. When no block is in flight and the target holds less than it
+        was told (it dropped something), the rest counts as unsent again.
+        """
+        if base > self.num_committed:
+            raise InvalidCandidates(f"A commit at position {base} leaves a gap behind {self.num_committed}.")
+        agreed = len(self.tokens)
+        for position, token in enumerate(tokens, start=base):
+            if position < len(self.tokens) and self.tokens[position] != token:
+                del self.tokens[position:]
+                agreed = position
+            if position == len(self.tokens):
+                self.tokens.append(token)
+        self.num_committed = max(self.num_committed, base + len(tokens))
+        self._blocks_answered = max(self._blocks_answered, blocks_answered)
+        self.credit = credit
+        told = held if self.blocks_in_flight == 0 else len(self.tokens)
+        self.num_sent = max(self.num_committed, min(self.num_sent, told, len(self.tokens)))
+        return agreed

@@ -1,0 +1,72 @@
+"""How the draft did, counted from the messages of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specwhisper.types import Candidates, Commit, WindowOpened
+
+
+@dataclass(slots=True)
+class SpeculationStatistics:
+    """Running totals of one session; ratios are of sums, never means of ratios.
+
+    Attributes
+    ----------
+    num_drafted : tokens sent as candidates.
+    num_verified, num_accepted : candidates that went through a forward pass, and those that were kept.
+    num_self_decoded : tokens the target decoded without a candidate.
+    num_committed : tokens appended, end-of-text included.
+    num_passes : forward passes of the target for this session.
+    acceptance_histogram : entry n counts the passes with candidates that kept n of them.
+    num_blocks : candidate blocks sent; each is answered once, so they are the round trips.
+    """
+
+    num_drafted: int = 0
+    num_verified: int = 0
+    num_accepted: int = 0
+    num_self_decoded: int = 0
+    num_committed: int = 0
+    num_passes: int = 0
+    acceptance_histogram: list[int] = field(default_factory=list)
+    num_blocks: int = 0
+    num_windows: int = 0
+    queue_ns: int = 0
+    forward_ns: int = 0
+    encode_ns: int = 0
+    draft_ns: int = 0
+    min_round_trip_ns: int = 0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted per verified candidate; 0 without candidates."""
+        return self.num_accepted / self.num_verified if self.num_verified else 0.0
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Committed tokens per forward pass of the target; 0 before the first."""
+        return self.num_committed / self.num_passes if self.num_passes else 0.0
+
+    def observe(self, message: WindowOpened | Candidates | Commit) -> None:
+        """Count one message of the session."""
+        if isinstance(message, WindowOpened):
+            self.num_windows += 1
+        elif isinstance(message, Candidates):
+            self.num_blocks += 1
+            self.num_drafted += len(message.tokens)
+        elif message.tokens:
+            self._observe_pass(message)
+
+    def _observe_pass(self, commit: Commit) -> None:
+        self.num_passes += 1
+        self.num_committed += len(commit.tokens)
+        self.num_verified += commit.num_verified
+        self.num_accepted += commit.num_accepted
+        self.num_self_decoded += commit.num_self_decoded
+        self.queue_ns += commit.timing.queue_ns
+        self.forward_ns += commit.timing.forward_ns
+        self.encode_ns += commit.timing.encode_ns
+        if commit.num_verified:
+            missing = commit.num_accepted + 1 - len(self.acceptance_histogram)
+            self.acceptance_histogram += [0] * max(0, missing)
+            self.acceptance_histogram[commit.num_accepted] += 1

@@ -1,0 +1,80 @@
+"""Cut a window's tokens into segments and tell how far the next window lies.
+
+The rules are those of transformers' sequential long-form decoding
+(``WhisperGenerationMixin._retrieve_segment``): segments end where two timestamps meet; a single timestamp at
+the end means that nothing is said after it; otherwise an unfinished sentence behind the last pair is thrown
+away and decoded again from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Segment, Window
+
+FRAME_S = HOP_SAMPLES / SAMPLE_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class WindowResult:
+    """Segments of a window, the mel frames to advance, and the tokens that were thrown away."""
+
+    segments: tuple[Segment, ...]
+    advance_frames: int
+    discarded: tuple[int, ...]
+
+
+def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) -> WindowResult:
+    """Cut the committed ``tokens`` of a window (end-of-text may stand last) into segments."""
+    if tokens and tokens[-1] == vocabulary.end_of_text:
+        tokens = tokens[:-1]
+    is_timestamp = [vocabulary.is_timestamp(token) for token in tokens]
+    pairs = [i + 1 for i in range(len(tokens) - 1) if is_timestamp[i] and is_timestamp[i + 1]]
+    if not pairs:
+        return WindowResult((_whole(window, tokens, is_timestamp, vocabulary),), window.num_frames, ())
+    ends_silent = is_timestamp[-2:] == [False, True]
+    if ends_silent:
+        cuts, advance = [*pairs, len(tokens)], window.num_frames
+    else:
+        # transformers keeps the second timestamp of the last pair with the segment it closes.
+        cuts = [*pairs[:-1], pairs[-1] + 1]
+        advance = (tokens[pairs[-1] - 1] - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP
+        advance = advance or window.num_frames  # only without timestamp rules: never decode the same again
+    segments = []
+    for start, end in zip([0, *cuts[:-1]], cuts, strict=True):
+        piece = tokens[start:end]
+        closing = piece[-1] if end != cuts[-1] or ends_silent else piece[-2]
+        segments.append(
+            _segment(
+                window,
+                piece,
+                start_frames=(piece[0] - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP,
+                end_frames=(closing - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP,
+                vocabulary=vocabulary,
+            )
+        )
+    return WindowResult(tuple(segments), advance, tuple(tokens[cuts[-1] :]))
+
+
+def _whole(
+    window: Window, tokens: Sequence[int], is_timestamp: Sequence[bool], vocabulary: Vocabulary
+) -> Segment:
+    """Take all tokens as one segment that ends at its last timestamp, if it has one, else with the window."""
+    end_frames = window.num_frames
+    timestamps = [token for token, is_time in zip(tokens, is_timestamp, strict=True) if is_time]
+    if timestamps and timestamps[-1] != vocabulary.timestamp_begin:
+        end_frames = (timestamps[-1] - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP
+    return _segment(window, tokens, start_frames=0, end_frames=end_frames, vocabulary=vocabulary)
+
+
+def _segment(
+    window: Window, tokens: Sequence[int], *, start_frames: int, end_frames: int, vocabulary: Vocabulary
+) -> Segment:
+    return Segment(
+        start_s=round((window.start_frame + start_frames) * FRAME_S, 2),
+        end_s=round((window.start_frame + end_frames) * FRAME_S, 2),
+        tokens=tuple(tokens),
+        text=vocabulary.decode(tokens),
+    )

@@ -1,0 +1,165 @@
+"""Load any Whisper checkpoint transformers can load: a hub id, a bare name or a folder; safetensors only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers.utils.hub import cached_file
+
+from specwhisper.errors import CheckpointError
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
+
+DEMO_FOLDER = Path(__file__).parent.parent / "demo"
+DEMO_MODELS = ("demo-target", "demo-draft-tiny", "demo-draft-distil")
+OPENAI_MODELS = (
+    "tiny tiny.en base base.en small small.en medium medium.en large large-v2 large-v3 large-v3-turbo".split()
+)
+NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A Whisper model ready to be placed in slots.
+
+    Attributes
+    ----------
+    name : as the user named it.
+    state : transformers' state dict of decoder and projection, fp32 or as asked.
+    encoder : transformers' encoder module.
+    weights_digest : SHA-256 over the weight files.
+    max_new_tokens : the checkpoint's own limit per window, or ``None``.
+    """
+
+    name: str
+    config: WhisperConfig
+    vocabulary: Vocabulary
+    encoder: nn.Module
+    state: dict[str, Tensor] = field(repr=False)
+    weights_digest: str = ""
+    max_new_tokens: int | None = None
+
+    @property
+    def num_mel_bins(self) -> int:
+        """Mel bins the encoder takes: 80, or 128 for large-v3 and its kin."""
+        return int(self.config.num_mel_bins)
+
+
+def resolve(name: str) -> str:
+    """Turn a bare name into what transformers understands; hub ids and folders pass through."""
+    if name in DEMO_MODELS:
+        return str(DEMO_FOLDER / name.removeprefix("demo-"))
+    if name == "turbo":
+        return "openai/whisper-large-v3-turbo"
+    if name in OPENAI_MODELS:
+        return f"openai/whisper-{name}"
+    if name.startswith("distil-") and not Path(name).exists():
+        return f"distil-whisper/{name}"
+    return name
+
+
+def load_checkpoint(
+    name: str,
+    *,
+    revision: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+) -> Checkpoint:
+    """Load a checkpoint by name; every failure is one :class:`CheckpointError` that says what to do."""
+    source = resolve(name)
+    try:
+        model, info = WhisperForConditionalGeneration.from_pretrained(
+            source,
+            revision=revision,
+            dtype=dtype,
+            use_safetensors=True,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+        )
+        tokenizer = WhisperTokenizer.from_pretrained(source, revision=revision)
+        digest = _weights_digest(source, revision)
+    except Exception as error:  # transformers raises whatever its layers raise
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(
+            f"Cannot load Whisper model '{name}' ({source}): {reason} Name a folder, a hub id with safetensors weights, "
+            f"or one of: {', '.join((*DEMO_MODELS, *OPENAI_MODELS, 'turbo'))}."
+        ) from error
+    if info["missing_keys"]:
+        raise CheckpointError(
+            f"Model '{name}' is not a complete Whisper model: {len(info['missing_keys'])} weights are missing, "
+            f"'{sorted(info['missing_keys'])[0]}' first."
+        )
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return checkpoint_from_model(model.to(device), tokens, name=name, weights_digest=digest)
+
+
+def checkpoint_from_model(
+    model: WhisperForConditionalGeneration, tokens: list[str], *, name: str, weights_digest: str = ""
+) -> Checkpoint:
+    """Take apart a transformers model that is in memory; ``tokens`` are its token strings in id order."""
+    model.eval()
+    vocabulary = _vocabulary(tokens, model.config, model.generation_config)
+    state = {
+        key: value for key, value in model.state_dict().items() if not key.startswith("model.encoder.")
+    }
+    return Checkpoint(
+        name=name,
+        config=model.config,
+        vocabulary=vocabulary,
+        encoder=model.model.encoder,
+        state=state,
+        weights_digest=weights_digest,
+        max_new_tokens=model.generation_config.max_length,
+    )
+
+
+def _vocabulary(tokens: list[str], config: WhisperConfig, generation: GenerationConfig) -> Vocabulary:
+    """Collect what decoding needs from the tokenizer and the generation config."""
+    no_timestamps = getattr(generation, "no_timestamps_token_id", None)
+    timestamp_begin = config.vocab_size if no_timestamps is None else no_timestamps + 1
+    strings = [*tokens, *(f"<|unused{i}|>" for i in range(len(tokens), config.vocab_size))][: config.vocab_size]
+    for i in range(timestamp_begin, min(timestamp_begin + NUM_TIMESTAMPS, config.vocab_size)):
+        strings[i] = f"<|{(i - timestamp_begin) * 0.02:.2f}|>"  # older tokenizers do not list them
+    languages = {
+        token.strip("<|>"): id_ for token, id_ in (getattr(generation, "lang_to_id", None) or {}).items()
+    }
+    return Vocabulary(
+        tokens=tuple(strings),
+        end_of_text=_one_id(generation.eos_token_id),
+        start_of_transcript=_one_id(generation.decoder_start_token_id),
+        no_timestamps=no_timestamps,
+        timestamp_begin=timestamp_begin,
+        languages=languages,
+        tasks=dict(getattr(generation, "task_to_id", None) or {}) if languages else {},
+        suppress=tuple(sorted(set(generation.suppress_tokens or ()))),
+        begin_suppress=tuple(sorted(set(generation.begin_suppress_tokens or ()))),
+        max_initial_timestamp=getattr(generation, "max_initial_timestamp_index", None),
+        max_length=config.max_target_positions,
+    )
+
+
+def _one_id(value: int | list[int]) -> int:
+    return value if isinstance(value, int) else value[0]
+
+
+def _weights_digest(source: str, revision: str | None) -> str:
+    """Hash the checkpoint's safetensors files, in name order."""
+    index = cached_file(
+        source, "model.safetensors.index.json", revision=revision, _raise_exceptions_for_missing_entries=False
+    )
+    names = ["model.safetensors"]
+    if index is not None:
+        names = sorted(set(json.loads(Path(index).read_text())["weight_map"].values()))
+    digest = hashlib.sha256()
+    for name in names:
+        path = cached_file(source, name, revision=revision)
+        with open(str(path), "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
