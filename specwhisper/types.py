@@ -8,7 +8,7 @@ the unit their name ends with.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from specwhisper.errors import InvalidRequest
@@ -75,6 +75,31 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise InvalidRequest(f"max_new_tokens is {self.max_new_tokens}: it must be at least 1, or left out.")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one session may send; a message beyond a limit ends it with an error that names the limit.
+
+    Attributes
+    ----------
+    max_block_tokens : most tokens in one candidate block.
+    max_ahead_tokens : most candidate tokens beyond the committed end.
+    max_message_bytes : largest message.
+    max_ahead_samples : most audio beyond the open window's start.
+    max_sessions : sessions the target holds at once.
+    """
+
+    max_block_tokens: int = 64
+    max_ahead_tokens: int = 256
+    max_message_bytes: int = 262_144
+    max_ahead_samples: int = 4 * WINDOW_SAMPLES
+    max_sessions: int = 16
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            if getattr(self, limit.name) < 1:
+                raise InvalidRequest(f"{limit.name} is {getattr(self, limit.name)}: it must be at least 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +233,13 @@ FromTarget = WindowOpened | Commit | Finished | Failed
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of the transcript with its tokens, timestamps included; times in seconds of the stream."""
+    """A stretch of the transcript with its tokens, timestamps included; times in seconds of the stream.
+
+    ``confidence`` is the mean probability of the tokens, 0 where unknown.
+    """
 
     start_s: float
     end_s: float
     tokens: tuple[int, ...]
     text: str = ""
+    confidence: float = 0.0

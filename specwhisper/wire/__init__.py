@@ -1,0 +1,1 @@
+"""The contract on the wire: generated messages, conversions, statuses, and both ends of a connection."""

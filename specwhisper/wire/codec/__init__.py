@@ -1,0 +1,57 @@
+"""Domain types to protobuf and back: the one place that knows both.
+
+Every ``x_from_proto`` validates what came over the network and raises an error of one clear sentence. What it
+returns equals what ``x_to_proto`` was given, but for probabilities, which are single precision on the wire.
+"""
+
+from specwhisper.wire.codec.messages import (
+    audio_chunk_from_proto,
+    audio_chunk_to_proto,
+    candidates_from_proto,
+    candidates_to_proto,
+    commit_from_proto,
+    commit_to_proto,
+    resume_from_proto,
+    resume_to_proto,
+    window_from_proto,
+    window_opened_from_proto,
+    window_opened_to_proto,
+    window_to_proto,
+)
+from specwhisper.wire.codec.terms import (
+    decoding_options_from_proto,
+    decoding_options_to_proto,
+    limits_from_proto,
+    limits_to_proto,
+    mode_from_proto,
+    mode_to_proto,
+    task_from_proto,
+    task_to_proto,
+    vocabulary_from_proto,
+    vocabulary_to_proto,
+)
+
+__all__ = [
+    "audio_chunk_from_proto",
+    "audio_chunk_to_proto",
+    "candidates_from_proto",
+    "candidates_to_proto",
+    "commit_from_proto",
+    "commit_to_proto",
+    "decoding_options_from_proto",
+    "decoding_options_to_proto",
+    "limits_from_proto",
+    "limits_to_proto",
+    "mode_from_proto",
+    "mode_to_proto",
+    "resume_from_proto",
+    "resume_to_proto",
+    "task_from_proto",
+    "task_to_proto",
+    "vocabulary_from_proto",
+    "vocabulary_to_proto",
+    "window_from_proto",
+    "window_opened_from_proto",
+    "window_opened_to_proto",
+    "window_to_proto",
+]

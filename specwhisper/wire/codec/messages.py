@@ -1,0 +1,206 @@
+"""The messages of a session: audio, candidates and resume up, windows and commits down."""
+
+from __future__ import annotations
+
+import math
+
+from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
+from specwhisper.types import (
+    WINDOW_FRAMES,
+    WINDOW_SAMPLES,
+    AudioChunk,
+    Candidates,
+    Commit,
+    Resume,
+    Timing,
+    Window,
+    WindowOpened,
+)
+from specwhisper.wire import flac
+from specwhisper.wire.codec.checks import check_finite
+from specwhisper.wire.v1 import verification_pb2 as pb
+
+BYTES_PER_SAMPLE = 2
+
+
+def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Audio:
+    """Encode audio, as FLAC where ``compress`` asks for it and there is something to compress."""
+    as_flac = compress and bool(chunk.pcm)
+    return pb.Audio(
+        start_sample=chunk.start_sample,
+        codec=pb.AUDIO_CODEC_FLAC if as_flac else pb.AUDIO_CODEC_PCM_S16LE,
+        data=flac.encode(chunk.pcm) if as_flac else chunk.pcm,
+        is_last=chunk.is_last,
+    )
+
+
+def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPLES) -> AudioChunk:
+    """Decode audio of at most ``max_samples``."""
+    if message.codec == pb.AUDIO_CODEC_PCM_S16LE:
+        pcm = message.data
+    elif message.codec == pb.AUDIO_CODEC_FLAC:
+        pcm = flac.decode(message.data, max_samples)
+    else:
+        raise InvalidAudio(f"Audio codec {message.codec} is unset or unknown; send PCM_S16LE or FLAC.")
+    if len(pcm) % BYTES_PER_SAMPLE:
+        raise InvalidAudio(f"The audio message has {len(pcm)} bytes; 16-bit samples need an even number.")
+    if len(pcm) > max_samples * BYTES_PER_SAMPLE:
+        raise InvalidAudio(f"The audio message holds more than {max_samples} samples; send smaller pieces.")
+    return AudioChunk(message.start_sample, pcm, message.is_last)
+
+
+def candidates_to_proto(candidates: Candidates) -> pb.Candidates:
+    """Encode a candidate block."""
+    return pb.Candidates(
+        window_id=candidates.window_id,
+        base=candidates.base,
+        known_committed=candidates.known_committed,
+        tokens=candidates.tokens,
+        confidences=candidates.confidences,
+    )
+
+
+def candidates_from_proto(
+    message: pb.Candidates, *, vocabulary_size: int | None = None, max_tokens: int | None = None
+) -> Candidates:
+    """Decode a candidate block; a session passes its limits, so that no wrong id ever reaches the model."""
+    tokens, confidences = tuple(message.tokens), tuple(message.confidences)
+    if max_tokens is not None and len(tokens) > max_tokens:
+        raise InvalidCandidates(
+            f"A candidate block has {len(tokens)} tokens; at most {max_tokens} are allowed."
+        )
+    if vocabulary_size is not None and max(tokens, default=0) >= vocabulary_size:
+        raise InvalidCandidates(
+            f"Candidate token {max(tokens)} is out of range: the target has {vocabulary_size} tokens."
+        )
+    if confidences and len(confidences) != len(tokens):
+        raise InvalidCandidates(
+            f"A candidate block has {len(tokens)} tokens and {len(confidences)} confidences; send as many."
+        )
+    if not all(0 <= confidence <= 1 for confidence in confidences):  # NaN fails every comparison
+        raise InvalidCandidates("A candidate block has a confidence outside 0..1.")
+    return Candidates(message.window_id, message.base, message.known_committed, tokens, confidences)
+
+
+def window_to_proto(window: Window) -> pb.Window:
+    """Encode a window."""
+    return pb.Window(
+        id=window.id,
+        start_frame=window.start_frame,
+        num_frames=window.num_frames,
+        prompt=window.prompt,
+        max_new_tokens=window.max_new_tokens,
+        temperature=window.temperature,
+        attempt=window.attempt,
+    )
+
+
+def window_from_proto(message: pb.Window) -> Window:
+    """Decode a window."""
+    if message.num_frames > WINDOW_FRAMES:
+        raise InvalidRequest(f"A window has {message.num_frames} mel frames; at most {WINDOW_FRAMES} fit.")
+    if not (math.isfinite(message.temperature) and message.temperature >= 0):
+        raise InvalidRequest(f"A window has temperature {message.temperature}; it must be 0 or more.")
+    return Window(
+        id=message.id,
+        start_frame=message.start_frame,
+        num_frames=message.num_frames,
+        prompt=tuple(message.prompt),
+        max_new_tokens=message.max_new_tokens,
+        temperature=message.temperature,
+        attempt=message.attempt,
+    )
+
+
+def resume_to_proto(resume: Resume) -> pb.Resume:
+    """Encode the place where a session goes on."""
+    return pb.Resume(
+        window=window_to_proto(resume.window),
+        committed=resume.committed,
+        log_mel_ceiling=resume.log_mel_ceiling,
+    )
+
+
+def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None) -> Resume:
+    """Decode the place where a session goes on."""
+    if not message.HasField("window"):
+        raise InvalidRequest("Resume names no window; send the one that was open.")
+    window, committed = window_from_proto(message.window), tuple(message.committed)
+    if len(committed) > window.max_new_tokens:
+        raise InvalidRequest(
+            f"Resume has {len(committed)} committed tokens; the window takes at most {window.max_new_tokens}."
+        )
+    if vocabulary_size is not None and max(window.prompt + committed, default=0) >= vocabulary_size:
+        raise InvalidRequest(f"Resume has a token out of range; the vocabulary has {vocabulary_size} tokens.")
+    return Resume(window, committed, _log_mel_ceiling(message))
+
+
+def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
+    """Encode the news of a window."""
+    return pb.WindowOpened(window=window_to_proto(opened.window), log_mel_ceiling=opened.log_mel_ceiling)
+
+
+def window_opened_from_proto(message: pb.WindowOpened) -> WindowOpened:
+    """Decode the news of a window."""
+    if not message.HasField("window"):
+        raise InvalidRequest("WindowOpened names no window.")
+    return WindowOpened(window_from_proto(message.window), _log_mel_ceiling(message))
+
+
+def commit_to_proto(commit: Commit) -> pb.Commit:
+    """Encode a commit."""
+    return pb.Commit(
+        window_id=commit.window_id,
+        base=commit.base,
+        tokens=commit.tokens,
+        log_probs=commit.log_probs,
+        margins=commit.margins,
+        num_verified=commit.num_verified,
+        num_accepted=commit.num_accepted,
+        num_self_decoded=commit.num_self_decoded,
+        candidates_received=commit.candidates_received,
+        held=commit.held,
+        credit=commit.credit,
+        is_final=commit.is_final,
+        no_speech_prob=commit.no_speech_prob,
+        language_probs=commit.language_probs,
+        queue_ns=commit.timing.queue_ns,
+        forward_ns=commit.timing.forward_ns,
+        encode_ns=commit.timing.encode_ns,
+        batch_size=commit.timing.batch_size,
+    )
+
+
+def commit_from_proto(message: pb.Commit) -> Commit:
+    """Decode a commit."""
+    tokens, log_probs, margins = tuple(message.tokens), tuple(message.log_probs), tuple(message.margins)
+    for name, values in (("log_probs", log_probs), ("margins", margins)):
+        if values and len(values) != len(tokens):
+            raise InvalidRequest(f"A commit has {len(tokens)} tokens but {len(values)} {name}.")
+        if any(map(math.isnan, values)):  # a margin is infinite where the rules leave one token
+            raise InvalidRequest(f"A commit has {name} that are not numbers.")
+    return Commit(
+        window_id=message.window_id,
+        base=message.base,
+        tokens=tokens,
+        log_probs=log_probs,
+        margins=margins,
+        num_verified=message.num_verified,
+        num_accepted=message.num_accepted,
+        num_self_decoded=message.num_self_decoded,
+        candidates_received=message.candidates_received,
+        held=message.held,
+        credit=message.credit,
+        is_final=message.is_final,
+        no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
+        language_probs=dict(message.language_probs),
+        timing=Timing(message.queue_ns, message.forward_ns, message.encode_ns, message.batch_size),
+    )
+
+
+def _log_mel_ceiling(message: pb.Resume | pb.WindowOpened) -> float | None:
+    """Read the feature ceiling where there is one."""
+    if not message.HasField("log_mel_ceiling"):
+        return None
+    check_finite("log_mel_ceiling", [message.log_mel_ceiling])
+    return message.log_mel_ceiling

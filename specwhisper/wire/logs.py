@@ -1,0 +1,72 @@
+"""Structured logs with the standard library: an event's name as the message, its facts in ``extra``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TextIO
+
+STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class LogFormat(StrEnum):
+    """How log lines look; ``auto`` is text on a terminal and JSON elsewhere."""
+
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least important lines to show."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Give what the caller passed as ``extra``."""
+    return {name: value for name, value in record.__dict__.items() if name not in STANDARD_FIELDS}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record as JSON."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        } | extra_fields(record)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people: time, level, logger, event, and its facts as ``name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record as text."""
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
+        facts = "".join(f" {name}={value}" for name, value in extra_fields(record).items())
+        line = f"{time} {record.levelname.lower():<7} {record.name}: {record.getMessage()}{facts}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure_logging(
+    log_format: LogFormat = LogFormat.AUTO, level: LogLevel = LogLevel.INFO, stream: TextIO | None = None
+) -> None:
+    """Send this process's logs to ``stream`` (standard error), replacing what was configured before."""
+    stream = sys.stderr if stream is None else stream
+    as_json = log_format is LogFormat.JSON or (log_format is LogFormat.AUTO and not stream.isatty())
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

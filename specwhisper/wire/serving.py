@@ -1,0 +1,131 @@
+"""What every server process shares: limits, health, reflection, a safe address and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.types import Limits
+from specwhisper.wire.addresses import check_bind, join_address
+from specwhisper.wire.calls import Calls
+
+logger = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+GOODBYE_S = 0.5  # for health watchers and the last bytes, once no call of ours is open
+
+# Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
+AddServicer = Callable[[grpc.aio.Server], Any]
+OnDrain = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """How a server listens and stops.
+
+    Attributes
+    ----------
+    host, port : where to listen; port 0 takes a free one.
+    insecure : allow a host that other machines can reach.
+    max_message_bytes : largest message it receives.
+    max_concurrent_streams : most calls at once on one connection.
+    drain_timeout_s : how long open calls may go on after a stop signal.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    insecure: bool = False
+    max_message_bytes: int = Limits().max_message_bytes
+    max_concurrent_streams: int = 100
+    drain_timeout_s: float = 30.0
+
+
+class RunningServer:
+    """A started server: its address, and the way to stop it."""
+
+    def __init__(self, server: grpc.aio.Server, address: str, health_servicer: Any, calls: Calls) -> None:
+        self.address = address
+        self.calls = calls
+        self._server = server
+        self._health = health_servicer
+
+    async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
+        """Say "not serving", refuse new calls, let open ones end in time, then stop."""
+        await self._health.enter_graceful_shutdown()
+        self.calls.shut()
+        logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
+        try:
+            async with asyncio.timeout(drain_timeout_s):
+                if on_drain is not None:
+                    await on_drain()
+                await self.calls.wait_none_open()
+        except TimeoutError:
+            logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
+        await self._server.stop(GOODBYE_S)
+        logger.info("stopped", extra={"address": self.address})
+
+
+async def start_server(services: Mapping[str, AddServicer], options: ServingOptions) -> RunningServer:
+    """Start a server of the named services (full protobuf names), healthy from the first moment."""
+    check_bind(options.host, options.insecure)
+    calls = Calls()
+    server = grpc.aio.server(
+        interceptors=[calls],
+        options=[
+            ("grpc.max_receive_message_length", options.max_message_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", options.max_concurrent_streams),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            ("grpc.keepalive_time_ms", 20_000),  # finds clients that vanished without a word
+            ("grpc.keepalive_timeout_ms", 10_000),
+            ("grpc.so_reuseport", 0),  # a taken port is an error, not a lottery
+        ],
+    )
+    health_servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    for name, add_servicer in services.items():
+        add_servicer(server)
+        await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    wanted = join_address(options.host, options.port)
+    try:
+        port = server.add_insecure_port(wanted)
+    except RuntimeError as error:
+        raise InvalidRequest(f"Cannot listen on {wanted}; is the port taken?") from error
+    await server.start()
+    return RunningServer(server, join_address(options.host, port), health_servicer, calls)
+
+
+async def serve(
+    services: Mapping[str, AddServicer],
+    options: ServingOptions,
+    *,
+    on_drain: OnDrain | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then stop in order; further signals change nothing.
+
+    ``on_drain`` runs after health has changed and before open calls are waited for: the moment to tell their
+    peers to go elsewhere. The log line "ready" carries the address.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        server = await start_server(services, options)
+        logger.info("ready", extra={"address": server.address})
+        await stop.wait()
+        await server.stop(options.drain_timeout_s, on_drain)
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

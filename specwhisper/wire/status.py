@@ -1,0 +1,131 @@
+"""The one table between errors and gRPC statuses, and its use on both ends of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+import grpc.aio
+
+from specwhisper.errors import (
+    CheckpointError,
+    InvalidAudio,
+    InvalidCandidates,
+    InvalidRequest,
+    MessageTooLarge,
+    PairMismatch,
+    ServerDraining,
+    ServerFull,
+    SessionNotFound,
+    SpecWhisperError,
+    TargetUnavailable,
+    UnsafeBind,
+    UnsupportedOption,
+)
+
+logger = logging.getLogger(__name__)
+
+STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
+    InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
+    InvalidAudio: grpc.StatusCode.INVALID_ARGUMENT,
+    InvalidCandidates: grpc.StatusCode.INVALID_ARGUMENT,
+    UnsupportedOption: grpc.StatusCode.INVALID_ARGUMENT,
+    MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,
+    CheckpointError: grpc.StatusCode.FAILED_PRECONDITION,
+    UnsafeBind: grpc.StatusCode.FAILED_PRECONDITION,
+    ServerFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ServerDraining: grpc.StatusCode.UNAVAILABLE,
+    TargetUnavailable: grpc.StatusCode.UNAVAILABLE,
+    SessionNotFound: grpc.StatusCode.NOT_FOUND,
+    SpecWhisperError: grpc.StatusCode.INTERNAL,
+}
+ERROR_BY_NAME = {error.__name__: error for error in STATUS_OF_ERROR}
+
+ERROR_KEY = "specwhisper-error"  # trailing metadata: the error's class, more precise than a status
+PUSHBACK_KEY = "grpc-retry-pushback-ms"
+PUSHBACK_MS = 1_000  # when to knock again at a full server
+INTERNAL_ERROR = "The server failed to handle this call; its log says why."
+TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
+MAX_DETAILS_CHARACTERS = 1_000  # metadata of more than 8 KiB would break the call
+
+
+def status_of(error: BaseException) -> grpc.StatusCode:
+    """Look an error up in the table; what is not in it is internal."""
+    for kind in type(error).__mro__:
+        if kind in STATUS_OF_ERROR:
+            return STATUS_OF_ERROR[kind]
+    return grpc.StatusCode.INTERNAL
+
+
+@asynccontextmanager
+async def errors_to_status(context: grpc.aio.ServicerContext, method: str = "call") -> AsyncIterator[None]:
+    """End the call with the table's status when its handler raises.
+
+    A cancelled call stays cancelled. Errors outside the table are logged with their traceback and reach the
+    caller as one generic sentence.
+    """
+    try:
+        yield
+    except grpc.aio.AbortError:
+        raise  # the handler has set a status itself
+    except SpecWhisperError as error:
+        code, details = status_of(error), shorten(str(error))
+        logger.info("refused", extra={"method": method, "code": code.name, "error": type(error).__name__})
+        metadata = [(ERROR_KEY, type(error).__name__)]
+        if isinstance(error, ServerFull):
+            metadata.append((PUSHBACK_KEY, str(PUSHBACK_MS)))
+        await context.abort(code, details, tuple(metadata))
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise  # the caller has gone; a cancellation that only came out of the handler would hang him
+        logger.exception("failed", extra={"method": method})
+        await context.abort(grpc.StatusCode.INTERNAL, INTERNAL_ERROR)
+
+
+def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperError:
+    """Restore the error that ended a call to ``peer`` (``HOST:PORT``), exactly if the peer is one of ours."""
+    details = shorten(rpc_error.details() or "")
+    trailing = dict(rpc_error.trailing_metadata() or ())
+    kind = ERROR_BY_NAME.get(str(trailing.get(ERROR_KEY)))
+    if kind is not None:
+        return kind(details)
+    match rpc_error.code():
+        case grpc.StatusCode.UNAVAILABLE if _never_connected(details):
+            return TargetUnavailable(f"No server answers at {peer}; is it running?")
+        case grpc.StatusCode.UNAVAILABLE:
+            return TargetUnavailable(f"The connection to {peer} was lost: {details}")
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return TargetUnavailable(f"The server at {peer} did not answer in time; is it overloaded?")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if sizes := TOO_LARGE.search(details):
+            return MessageTooLarge(
+                f"A message of {sizes[1]} bytes exceeds the {sizes[2]} bytes allowed to or from {peer}; "
+                "send smaller pieces."
+            )
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return ServerFull(f"The server at {peer} has no room: {details}")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return InvalidRequest(f"The server at {peer} does not offer this service; check the address.")
+        case grpc.StatusCode.INVALID_ARGUMENT:
+            return InvalidRequest(f"The server at {peer} refuses the request: {details}")
+        case grpc.StatusCode.FAILED_PRECONDITION:
+            return PairMismatch(f"The server at {peer} cannot serve this request: {details}")
+        case grpc.StatusCode.NOT_FOUND:
+            return SessionNotFound(f"The server at {peer} does not know this session: {details}")
+        case code:
+            return SpecWhisperError(f"The call to {peer} failed with {code.name}: {details}")
+
+
+def shorten(details: str) -> str:
+    """Keep a sentence within what metadata may hold."""
+    return details if len(details) <= MAX_DETAILS_CHARACTERS else details[: MAX_DETAILS_CHARACTERS - 1] + "…"
+
+
+def _never_connected(details: str) -> bool:
+    """Whether grpc's wording says that no connection came about."""
+    return "failed to connect" in details.lower() or "dns resolution failed" in details.lower()
