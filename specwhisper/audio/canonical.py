@@ -1,0 +1,94 @@
+"""The one place where audio becomes canonical: 16 kHz, mono, signed 16-bit little-endian.
+
+Client, servers and test oracles all hear what this produces, so that the same recording is the same samples
+everywhere, however it was cut into pieces on its way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import soxr
+from numpy.typing import NDArray
+
+from specwhisper.errors import InvalidAudio
+from specwhisper.types import SAMPLE_RATE
+
+MIN_SAMPLE_RATE = 8_000
+MAX_SAMPLE_RATE = 192_000
+MAX_CHANNELS = 64
+BYTES_PER_SAMPLE = 2
+
+Samples = NDArray[np.float32] | NDArray[np.int16]
+
+
+class CanonicalStream:
+    """Turns audio of one rate and channel count into canonical PCM, piece by piece.
+
+    Channels are averaged, then resampled by soxr (HQ), then rounded: ``x * 32768`` to the nearest integer,
+    halves to the even one, clipped to 16 bits. 16 kHz mono s16 comes out byte for byte as it went in.
+    """
+
+    def __init__(self, sample_rate: int, num_channels: int = 1) -> None:
+        if not MIN_SAMPLE_RATE <= sample_rate <= MAX_SAMPLE_RATE:
+            raise InvalidAudio(
+                f"A sample rate of {sample_rate} Hz is not supported: "
+                f"it must lie between {MIN_SAMPLE_RATE} and {MAX_SAMPLE_RATE} Hz."
+            )
+        if not 1 <= num_channels <= MAX_CHANNELS:
+            raise InvalidAudio(f"Audio of {num_channels} channels is not supported: 1 to {MAX_CHANNELS} are.")
+        self._num_channels = num_channels
+        self._partial = b""
+        self._resampler = None
+        if sample_rate != SAMPLE_RATE:
+            self._resampler = soxr.ResampleStream(sample_rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
+
+    def push(self, samples: bytes | Samples) -> bytes:
+        """Take the next samples, channels interleaved, and give the canonical bytes that are ready.
+
+        Bytes are s16le and may break off anywhere, even within a sample; arrays are float32 in -1..1 or
+        int16, flat or ``[frames, channels]``, and hold whole frames.
+        """
+        if isinstance(samples, bytes | bytearray | memoryview):
+            samples = self._whole_frames(samples)
+        if samples.dtype not in (np.float32, np.int16):
+            raise InvalidAudio(f"Samples of type {samples.dtype} are not supported: float32 and int16 are.")
+        if samples.size % self._num_channels:
+            raise InvalidAudio(
+                f"{samples.size} samples are no whole frames of {self._num_channels} channels."
+            )
+        if self._resampler is None and self._num_channels == 1 and samples.dtype == np.int16:
+            return samples.astype("<i2", copy=False).tobytes()
+        mono = _to_mono(samples.reshape(-1, self._num_channels))
+        return _quantise(mono if self._resampler is None else self._resampler.resample_chunk(mono))
+
+    def finish(self) -> bytes:
+        """Say that no samples follow and give the last canonical bytes."""
+        if self._partial:
+            raise InvalidAudio(f"The audio ends within a frame of {self._num_channels} 16-bit samples.")
+        if self._resampler is None:
+            return b""
+        return _quantise(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
+
+    def _whole_frames(self, data: bytes | bytearray | memoryview) -> NDArray[np.int16]:
+        """Decode the bytes up to the last whole frame and keep the rest for the next push."""
+        data = self._partial + data if self._partial else bytes(data)
+        end = len(data) - len(data) % (self._num_channels * BYTES_PER_SAMPLE)
+        self._partial = data[end:]
+        return np.frombuffer(data, "<i2", count=end // BYTES_PER_SAMPLE).astype(np.int16, copy=False)
+
+
+def _to_mono(frames: Samples) -> NDArray[np.float32]:
+    """Average the channels of ``[frames, channels]`` and scale to -1..1."""
+    mono: NDArray[np.float32]
+    mono = frames.mean(axis=1, dtype=np.float32) if frames.shape[1] > 1 else frames[:, 0].astype(np.float32)
+    if frames.dtype == np.int16:
+        return mono / np.float32(32768)
+    # One infinity would spread through the resampler.
+    if not np.isfinite(mono).all():
+        raise InvalidAudio("The audio holds samples that are not finite numbers.")
+    return mono
+
+
+def _quantise(samples: NDArray[np.float32]) -> bytes:
+    """Round -1..1 to s16le; the scale is a power of two, so that 16-bit samples come back unchanged."""
+    return np.rint(samples * 32768).clip(-32768, 32767).astype("<i2").tobytes()

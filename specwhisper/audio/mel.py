@@ -1,0 +1,89 @@
+"""Whisper's log-mel features in numpy, equal to transformers' ``WhisperFeatureExtractor``."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE
+
+NUM_FFT = 400
+NUM_FREQUENCIES = NUM_FFT // 2 + 1
+DYNAMIC_RANGE = 8.0  # log10: what lies more than 80 dB below the loudest moment is silence
+MIN_MEL_POWER = np.float32(1e-10)
+SILENCE = np.log10(np.full((1, 1), MIN_MEL_POWER))  # log-mel of digital silence
+BLOCK_FRAMES = 200  # a block's spectra fit into a core's cache
+
+Floats = NDArray[np.float32]
+
+
+def power_spectrogram(samples: Floats) -> Floats:
+    """Give the power spectrum of every whole frame: 400 samples under a Hann window, every 160 samples.
+
+    Returns
+    -------
+    shape ``[frames, 201]``; frame k spans ``samples[160 * k : 160 * k + 400]``.
+    """
+    frames = np.lib.stride_tricks.sliding_window_view(samples, NUM_FFT)[::HOP_SAMPLES]
+    window = _hann_window()
+    power = np.empty((len(frames), NUM_FREQUENCIES), np.float32)
+    for start in range(0, len(frames), BLOCK_FRAMES):
+        block = slice(start, start + BLOCK_FRAMES)
+        spectrum = np.fft.rfft(frames[block] * window)
+        np.square(spectrum.real, out=power[block])
+        power[block] += np.square(spectrum.imag)
+    return power
+
+
+def log_mel_power(power: Floats, num_mel_bins: int) -> Floats:
+    """Give log10 of the mel power, at least -10, as ``[num_mel_bins, frames]``."""
+    mel = mel_filters(num_mel_bins).T @ power.T
+    np.maximum(mel, MIN_MEL_POWER, out=mel)
+    np.log10(mel, out=mel)
+    return mel
+
+
+def normalise(log_mel: Floats, ceiling: float) -> Floats:
+    """Cut off what is 80 dB below ``ceiling``, the log10 mel power of the loudest moment, and scale."""
+    return (np.maximum(log_mel, np.float32(ceiling - DYNAMIC_RANGE)) + np.float32(4)) / np.float32(4)
+
+
+@cache
+def mel_filters(num_mel_bins: int) -> Floats:
+    """Give Slaney's triangular filters from 0 to 8 kHz, each of area one, as ``[201, num_mel_bins]``."""
+    corners_mel = np.linspace(0.0, _hertz_to_mel(SAMPLE_RATE / 2), num_mel_bins + 2)
+    corners_hz = _mel_to_hertz(corners_mel)
+    frequencies_hz = np.linspace(0.0, SAMPLE_RATE / 2, NUM_FREQUENCIES)
+    distances_hz = corners_hz - frequencies_hz[:, None]
+    widths_hz = np.diff(corners_hz)
+    rising = -distances_hz[:, :-2] / widths_hz[:-1]
+    falling = distances_hz[:, 2:] / widths_hz[1:]
+    triangles = np.maximum(0.0, np.minimum(rising, falling))
+    filters = (triangles * 2.0 / (corners_hz[2:] - corners_hz[:-2])).astype(np.float32)
+    filters.flags.writeable = False
+    return filters
+
+
+# Slaney's scale: linear up to 1 kHz, 15 mel; logarithmic above, 27 mel for a factor of 6.4.
+_LINEAR_HERTZ_PER_MEL = 200.0 / 3.0
+_BREAK_HERTZ = 1000.0
+_BREAK_MEL = _BREAK_HERTZ / _LINEAR_HERTZ_PER_MEL
+_MEL_PER_NEPER = 27.0 / np.log(6.4)
+
+
+def _hertz_to_mel(hertz: float) -> float:
+    """Convert a frequency above 1 kHz."""
+    return float(_BREAK_MEL + np.log(hertz / _BREAK_HERTZ) * _MEL_PER_NEPER)
+
+
+def _mel_to_hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+    logarithmic = _BREAK_HERTZ * np.exp((mel - _BREAK_MEL) / _MEL_PER_NEPER)
+    return np.where(mel < _BREAK_MEL, mel * _LINEAR_HERTZ_PER_MEL, logarithmic)
+
+
+@cache
+def _hann_window() -> Floats:
+    """Give the periodic Hann window."""
+    return np.hanning(NUM_FFT + 1)[:-1].astype(np.float32)

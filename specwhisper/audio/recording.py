@@ -1,0 +1,162 @@
+"""The audio that a session has so far, and the features of its windows.
+
+Features equal those that transformers computes from the whole file at once, although the file arrives piece
+by piece and only what the open window needs is kept. Mel frame k is centred at sample 160 k; before the first
+sample and behind the last one the audio is mirrored; a recording shorter than 30 s is padded with silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.ceiling import FeatureCeiling
+from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
+from specwhisper.errors import InvalidAudio
+from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
+
+CONTEXT_SAMPLES = NUM_FFT // 2  # how far a frame reaches to either side of its centre
+
+
+class Recording:
+    """Canonical audio from some sample on, in order; one thread may append while another computes features.
+
+    Parameters
+    ----------
+    log_mel_max : largest log10 mel power of the whole recording by number of mel bins, where it is known.
+    """
+
+    def __init__(self, log_mel_max: Mapping[int, float] | None = None) -> None:
+        self._ceiling = FeatureCeiling(log_mel_max or {})
+        self._pcm = bytearray()
+        self._first_sample = 0
+        self._has_begun = False
+        self._is_complete = False
+        self._lock = Lock()
+
+    @property
+    def first_sample(self) -> int:
+        """Oldest sample that is still held."""
+        return self._first_sample
+
+    @property
+    def received_samples(self) -> int:
+        """Position one past the newest sample."""
+        return self._first_sample + len(self._pcm) // BYTES_PER_SAMPLE
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the audio has ended."""
+        return self._is_complete
+
+    @property
+    def total_frames(self) -> int | None:
+        """Mel frames of the whole recording, padding to 30 s included; ``None`` until the audio has ended."""
+        return self._padded_samples // HOP_SAMPLES if self._is_complete else None
+
+    @property
+    def _padded_samples(self) -> int:
+        return max(self.received_samples, WINDOW_SAMPLES)
+
+    def append(self, chunk: AudioChunk) -> None:
+        """Add what is new in a chunk; the first one may start anywhere, the others must leave no gap."""
+        if len(chunk.pcm) % BYTES_PER_SAMPLE:
+            raise InvalidAudio(f"An audio chunk of {len(chunk.pcm)} bytes holds no whole 16-bit samples.")
+        end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
+        with self._lock:
+            if not self._has_begun:
+                self._first_sample = chunk.start_sample
+                self._has_begun = True
+            received = self.received_samples
+            if chunk.start_sample > received:
+                raise InvalidAudio(
+                    f"The audio leaves a gap: samples {received} to {chunk.start_sample} are missing."
+                )
+            if self._is_complete and end_sample > received:
+                raise InvalidAudio(f"More audio came after the end of the recording at sample {received}.")
+            if chunk.is_last and end_sample < received:
+                raise InvalidAudio(
+                    f"The audio ends at sample {end_sample}, but {received} samples came before."
+                )
+            if chunk.is_last and end_sample == 0:
+                raise InvalidAudio("The recording is empty: it holds no audio samples.")
+            if end_sample > received:
+                self._pcm += chunk.pcm[(received - chunk.start_sample) * BYTES_PER_SAMPLE :]
+            self._is_complete |= chunk.is_last
+
+    def discard_before(self, sample: int) -> None:
+        """Free what no window starting at ``sample`` or later needs."""
+        with self._lock:
+            keep_from = min(sample - CONTEXT_SAMPLES, self.received_samples)
+            if keep_from > self._first_sample:
+                del self._pcm[: (keep_from - self._first_sample) * BYTES_PER_SAMPLE]
+                self._first_sample = keep_from
+            self._ceiling.forget_windows_before(sample // HOP_SAMPLES)
+
+    def window_is_ready(self, start_frame: int) -> bool:
+        """Whether the features of the window can be computed and will not change any more."""
+        needed = start_frame * HOP_SAMPLES + WINDOW_SAMPLES + CONTEXT_SAMPLES - HOP_SAMPLES
+        return self._is_complete or self.received_samples >= needed
+
+    def window_frames(self, start_frame: int) -> int:
+        """Count the frames of the window: 3,000, or what is left of the recording; 0 behind its end."""
+        if self.total_frames is None:
+            return WINDOW_FRAMES
+        return max(0, min(WINDOW_FRAMES, self.total_frames - start_frame))
+
+    def window_features(self, start_frame: int, num_mel_bins: int) -> NDArray[np.float32]:
+        """Give the normalised log-mel of a window.
+
+        Returns
+        -------
+        shape ``[num_mel_bins, 3000]``; frames behind the end of the recording are 0.
+        """
+        num_frames = self.window_frames(start_frame)
+        log_mel = log_mel_power(power_spectrogram(self.window_samples(start_frame)), num_mel_bins)
+        with self._lock:
+            ceiling = self._ceiling.raise_to(num_mel_bins, start_frame + num_frames, float(log_mel.max()))
+        features = np.zeros((num_mel_bins, WINDOW_FRAMES), np.float32)
+        features[:, :num_frames] = normalise(SILENCE, ceiling)
+        features[:, : log_mel.shape[1]] = normalise(log_mel, ceiling)
+        return features
+
+    def log_mel_ceiling(self, start_frame: int, num_mel_bins: int) -> float | None:
+        """Tell what the window's features are clamped to; ``None`` before any were computed."""
+        with self._lock:
+            return self._ceiling.at(num_mel_bins, start_frame + self.window_frames(start_frame))
+
+    def resume_ceiling(self, num_mel_bins: int, ceiling: float) -> None:
+        """Take over the ceiling that another recording of the same audio had reached."""
+        with self._lock:
+            self._ceiling.raise_to(num_mel_bins, 0, ceiling)
+
+    def window_samples(self, start_frame: int) -> NDArray[np.float32]:
+        """Give the samples under the window's frames, but for those that are nothing but padding."""
+        with self._lock:
+            if start_frame < 0 or not (self.window_is_ready(start_frame) and self.window_frames(start_frame)):
+                raise InvalidAudio(f"There is no window at frame {start_frame}: {self._extent()}.")
+            # Whatever else the recording is padded with is exact silence.
+            audible_frames = (self.received_samples + CONTEXT_SAMPLES) // HOP_SAMPLES + 1 - start_frame
+            num_frames = min(self.window_frames(start_frame), max(1, audible_frames))
+            begin = start_frame * HOP_SAMPLES - CONTEXT_SAMPLES
+            end = begin + (num_frames - 1) * HOP_SAMPLES + NUM_FFT
+            mirrored_before = max(0, -begin)
+            mirrored_after = max(0, end - self._padded_samples) if self._is_complete else 0
+            begin += mirrored_before
+            end -= mirrored_after
+            if begin < self._first_sample:
+                raise InvalidAudio(f"The window at frame {start_frame} begins too early: {self._extent()}.")
+            first = self._first_sample
+            held = self._pcm[(begin - first) * BYTES_PER_SAMPLE : (end - first) * BYTES_PER_SAMPLE]
+        samples = np.zeros(end - begin, np.float32)
+        samples[: len(held) // BYTES_PER_SAMPLE] = np.frombuffer(held, "<i2")
+        samples /= np.float32(32768)
+        return np.pad(samples, (mirrored_before, mirrored_after), mode="reflect")
+
+    def _extent(self) -> str:
+        ending = "which is its end" if self._is_complete else "so far"
+        return f"the recording is held from sample {self._first_sample} to {self.received_samples}, {ending}"

@@ -1,0 +1,35 @@
+"""The loudest moment of a whole recording, in constant memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from specwhisper.audio.mel import log_mel_power, power_spectrogram
+from specwhisper.audio.recording import Recording
+from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, AudioChunk
+
+
+def log_mel_max(pcm_blocks: Iterable[bytes], num_mel_bins: Iterable[int] = (80, 128)) -> dict[int, float]:
+    """Give a recording's largest log10 mel power by number of mel bins, as ``DecodingOptions`` wants it."""
+    num_mel_bins = tuple(num_mel_bins)
+    maxima = dict.fromkeys(num_mel_bins, -np.inf)
+    recording = Recording()
+    start_frame = 0
+
+    def measure_ready_windows() -> None:
+        nonlocal start_frame
+        while recording.window_is_ready(start_frame) and recording.window_frames(start_frame):
+            power = power_spectrogram(recording.window_samples(start_frame))
+            for bins in num_mel_bins:
+                maxima[bins] = max(maxima[bins], float(log_mel_power(power, bins).max()))
+            start_frame += WINDOW_FRAMES
+            recording.discard_before(start_frame * HOP_SAMPLES)
+
+    for pcm in pcm_blocks:
+        recording.append(AudioChunk(recording.received_samples, pcm))
+        measure_ready_windows()
+    recording.append(AudioChunk(recording.received_samples, b"", is_last=True))
+    measure_ready_windows()
+    return maxima

@@ -1,0 +1,125 @@
+"""Canonical audio does not depend on how the input was cut, and loses nothing that it need not lose."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.errors import InvalidAudio
+
+
+def noise(num_frames: int, num_channels: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((num_frames, num_channels)) * 0.3).astype(np.float32)
+
+
+def pieces(length: int, cuts: list[int]) -> list[slice]:
+    edges = sorted({0, length, *(cut % (length + 1) for cut in cuts)})
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rate=st.sampled_from([8_000, 11_025, 16_000, 22_050, 44_100, 48_000, 96_000, 192_000, 15_999]),
+    num_channels=st.integers(1, 9),
+    num_frames=st.integers(1, 9_000),
+    cuts=st.lists(st.integers(0, 10**6), max_size=12),
+    as_float=st.booleans(),
+)
+def test_output_does_not_depend_on_chunking(rate, num_channels, num_frames, cuts, as_float):
+    samples = noise(num_frames, num_channels)
+    if not as_float:
+        samples = (samples * 20_000).astype(np.int16)
+    whole = CanonicalStream(rate, num_channels)
+    cut_up = CanonicalStream(rate, num_channels)
+    expected = whole.push(samples) + whole.finish()
+    received = b"".join(cut_up.push(samples[piece]) for piece in pieces(num_frames, cuts)) + cut_up.finish()
+    assert received == expected
+    assert len(expected) // 2 == pytest.approx(num_frames * 16_000 / rate, abs=1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_channels=st.integers(1, 3),
+    num_frames=st.integers(0, 400),
+    cuts=st.lists(st.integers(0, 10**6), max_size=12),
+)
+def test_bytes_may_break_off_anywhere(num_channels, num_frames, cuts):
+    samples = (noise(num_frames, num_channels) * 20_000).astype("<i2")
+    data = samples.tobytes()
+    from_bytes, from_array = CanonicalStream(44_100, num_channels), CanonicalStream(44_100, num_channels)
+    received = (
+        b"".join(from_bytes.push(data[piece]) for piece in pieces(len(data), cuts)) + from_bytes.finish()
+    )
+    assert received == from_array.push(samples) + from_array.finish()
+
+
+@given(data=st.binary(max_size=400).filter(lambda data: len(data) % 2 == 0))
+def test_canonical_bytes_pass_unchanged(data):
+    stream = CanonicalStream(16_000, 1)
+    assert stream.push(data) + stream.finish() == data
+
+
+@given(data=st.binary(max_size=400).filter(lambda data: len(data) % 2 == 0))
+def test_canonical_samples_as_floats_come_back_unchanged(data):
+    floats = (np.frombuffer(data, "<i2") / 32768).astype(np.float32)
+    assert CanonicalStream(16_000, 1).push(floats) == data
+
+
+def test_floats_round_half_to_even_and_clip():
+    scaled = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49, 40_000, -40_000, 32_767.4], np.float32)
+    pcm = CanonicalStream(16_000, 1).push(scaled / np.float32(32768))
+    assert np.frombuffer(pcm, "<i2").tolist() == [0, 2, 2, 0, -2, 0, 32_767, -32_768, 32_767]
+
+
+def test_channels_are_averaged():
+    stereo = np.array([[100, 200], [-32_768, 32_767], [7, 8]], np.int16)
+    for samples in (stereo, stereo.ravel(), stereo.tobytes(), (stereo / 32768).astype(np.float32)):
+        assert np.frombuffer(CanonicalStream(16_000, 2).push(samples), "<i2").tolist() == [150, 0, 8]
+
+
+def test_a_tone_keeps_its_frequency_and_level():
+    seconds = np.arange(48_000) / 48_000
+    stream = CanonicalStream(48_000, 1)
+    tone = (0.5 * np.sin(2 * np.pi * 1_000 * seconds)).astype(np.float32)
+    heard = np.frombuffer(stream.push(tone) + stream.finish(), "<i2")[1_000:-1_000] / 32768
+    expected = 0.5 * np.sin(2 * np.pi * 1_000 * np.arange(16_000) / 16_000)[1_000:-1_000]
+    np.testing.assert_allclose(heard, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0, 7_999, 192_001])
+def test_unsupported_rate_names_it_and_the_limits(rate):
+    with pytest.raises(InvalidAudio, match=rf"{rate} Hz .* between 8000 and 192000 Hz\.$"):
+        CanonicalStream(rate, 1)
+
+
+@pytest.mark.parametrize("num_channels", [0, 65])
+def test_unsupported_channel_count_names_it(num_channels):
+    with pytest.raises(InvalidAudio, match=f"{num_channels} channels"):
+        CanonicalStream(16_000, num_channels)
+
+
+def test_half_a_sample_at_the_end_is_refused():
+    stream = CanonicalStream(16_000, 2)
+    stream.push(b"\1\2\3\4\5\6")
+    with pytest.raises(InvalidAudio, match="within a frame of 2 16-bit samples"):
+        stream.finish()
+
+
+def test_array_of_broken_frames_is_refused():
+    with pytest.raises(InvalidAudio, match="3 samples are no whole frames of 2 channels"):
+        CanonicalStream(16_000, 2).push(np.zeros(3, np.int16))
+
+
+def test_other_sample_types_are_refused():
+    with pytest.raises(InvalidAudio, match="float64"):
+        CanonicalStream(16_000, 1).push(np.zeros(3))
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf])
+def test_samples_that_are_not_finite_are_refused(poison):
+    with pytest.raises(InvalidAudio, match="not finite"):
+        CanonicalStream(48_000, 1).push(np.array([0.0, poison], np.float32))

@@ -1,0 +1,165 @@
+"""Files of every kind become canonical PCM; files that are not whole are refused in one sentence."""
+
+import io
+import tracemalloc
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from specwhisper.audio.decode import decode_bytes, decode_file
+from specwhisper.errors import InvalidAudio
+
+
+def tone(duration_s: float, rate: int) -> np.ndarray:
+    return (0.3 * np.sin(2 * np.pi * 440 * np.arange(int(duration_s * rate)) / rate)).astype(np.float32)
+
+
+def encode(samples: np.ndarray, rate: int, container: str = "WAV", subtype: str | None = None) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, rate, format=container, subtype=subtype)
+    return buffer.getvalue()
+
+
+def encode_with_ffmpeg(samples: np.ndarray, rate: int, container: str, codec: str) -> bytes:
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format=container) as output:
+        stream = output.add_stream(codec, rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+        frame.sample_rate = rate
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            output.mux(packet)
+    return buffer.getvalue()
+
+
+def decode(data: bytes) -> np.ndarray:
+    blocks = decode_bytes(data, max_duration_s=60, max_pcm_bytes=10**8)
+    return np.frombuffer(b"".join(blocks), "<i2") / 32768
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(InvalidAudio) as refused:
+        decode(data)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
+def test_canonical_wav_passes_bit_for_bit(subtype, tmp_path):
+    pcm = np.random.default_rng(0).integers(-32768, 32768, 40_000).astype(np.int16)
+    path = tmp_path / "canonical.wav"
+    samples = pcm if subtype != "FLOAT" else (pcm / 32768).astype(np.float32)
+    soundfile.write(path, samples, 16_000, subtype=subtype)
+    assert b"".join(decode_file(path)) == pcm.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("container", "subtype"),
+    [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III"), ("AIFF", "PCM_16")],
+)
+def test_formats_of_libsndfile(container, subtype):
+    heard = decode(encode(tone(1, 44_100), 44_100, container, subtype))
+    assert len(heard) == pytest.approx(16_000, abs=2_000)
+    np.testing.assert_allclose(heard[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("adts", "aac"), ("matroska", "aac")])
+def test_formats_of_ffmpeg(container, codec):
+    heard = decode(encode_with_ffmpeg(tone(1, 48_000), 48_000, container, codec))
+    assert len(heard) == pytest.approx(16_000, abs=2_000)
+    np.testing.assert_allclose(heard[4_000:12_000].std(), 0.3 / np.sqrt(2), rtol=0.02)
+
+
+def test_file_objects_and_paths_are_the_same(tmp_path):
+    path = tmp_path / "tone.flac"
+    path.write_bytes(encode(tone(0.5, 22_050), 22_050, "FLAC"))
+    with path.open("rb") as file:
+        assert b"".join(decode_file(file)) == b"".join(decode_file(str(path)))
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(InvalidAudio, match=r"^Audio file '.*nowhere\.wav' does not exist\.$"):
+        next(decode_file(tmp_path / "nowhere.wav"))
+
+
+def test_folder_is_refused(tmp_path):
+    with pytest.raises(InvalidAudio, match="cannot be read: Is a directory"):
+        next(decode_file(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["noise.wav", "noise.raw", "noise.m4a"])
+def test_corrupt_file_is_named(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(np.random.default_rng(0).bytes(5_000))
+    with pytest.raises(InvalidAudio, match=rf"{name}' cannot be decoded: neither libsndfile nor FFmpeg"):
+        next(decode_file(path))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", encode(np.zeros(0, np.float32), 16_000)], ids=["no bytes", "no samples"]
+)
+def test_empty_audio(data):
+    assert refusal(data) == "The audio holds no audio samples."
+
+
+@pytest.mark.parametrize("container", ["WAV", "AIFF", "FLAC"])
+def test_truncated_audio(container):
+    data = encode(tone(5, 16_000), 16_000, container)
+    assert "cut off" in refusal(data[: len(data) // 2])
+
+
+def test_truncated_mp4():
+    data = encode_with_ffmpeg(tone(1, 48_000), 48_000, "mp4", "aac")
+    assert "cannot be decoded" in refusal(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF])
+def test_wav_of_a_recorder_that_left_the_size_open_is_read(size):
+    data = bytearray(encode(tone(1, 16_000), 16_000))
+    data[40:44] = size.to_bytes(4, "little")
+    assert len(decode(bytes(data))) == pytest.approx(16_000, abs=10)
+
+
+def test_file_without_sound_is_refused():
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="matroska") as output:
+        stream = output.add_stream("mpeg4", rate=25)
+        stream.width = stream.height = 16
+        stream.pix_fmt = "yuv420p"
+        frame = av.VideoFrame.from_ndarray(np.zeros((24, 16), np.uint8), format="yuv420p")
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            output.mux(packet)
+    assert refusal(buffer.getvalue()) == "The audio has no audio track."
+
+
+def test_playlists_open_no_other_file(tmp_path):
+    secret = tmp_path / "secret.ts"
+    secret.write_bytes(encode_with_ffmpeg(tone(1, 48_000), 48_000, "mpegts", "aac"))
+    playlist = f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{secret}\n#EXT-X-ENDLIST\n"
+    assert "cannot be decoded" in refusal(playlist.encode())
+
+
+def test_wrong_rate_is_named():
+    with pytest.raises(InvalidAudio, match="4000 Hz"):
+        decode(encode(tone(1, 4_000), 4_000))
+
+
+def test_duration_is_bounded(tmp_path):
+    path = tmp_path / "long.flac"
+    path.write_bytes(encode(np.zeros(16_000 * 20, np.float32), 16_000, "FLAC"))
+    with pytest.raises(InvalidAudio, match=r"long\.flac' is longer than the limit of 10 s\.$"):
+        for _ in decode_file(path, max_duration_s=10):
+            pass
+    assert sum(len(pcm) for pcm in decode_file(path, max_duration_s=20)) == 640_000
+
+
+def test_decoder_bomb_is_bounded():
+    bomb = encode(np.zeros((96_000 * 30, 8), np.float32), 96_000, "FLAC")
+    assert len(bomb) < 100_000
+    tracemalloc.start()
+    with pytest.raises(InvalidAudio, match="limit of 1000000 bytes of PCM"):
+        for _ in decode_bytes(bomb, max_duration_s=60, max_pcm_bytes=10**6):
+            pass
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 5 * 10**6

@@ -1,0 +1,259 @@
+"""A recording that arrives in pieces gives the features that transformers computes from the whole file."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import WhisperFeatureExtractor
+
+from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.types import AudioChunk
+
+WINDOW = 480_000
+# transformers computes in float32 too: on this audio it is up to 1.4e-5 from float64, we are up to 0.4e-5.
+TOLERANCE = 2e-5
+
+
+@cache
+def speech_like(num_samples: int, seed: int = 0) -> bytes:
+    """Give noise and tones whose loudness changes, so that the maximum is at one place."""
+    rng = np.random.default_rng(seed)
+    time_s = np.arange(num_samples) / 16_000
+    loudness = 0.02 + 0.2 * np.abs(np.sin(0.13 * time_s + seed)) * np.abs(np.sin(2.1 * time_s))
+    tones = np.sin(2 * np.pi * (300 + 100 * np.sin(time_s)) * time_s)
+    samples = loudness * (tones + 0.3 * rng.standard_normal(num_samples))
+    return np.clip(np.rint(samples * 32768), -32768, 32767).astype("<i2").tobytes()
+
+
+@cache
+def oracle(num_samples: int, num_mel_bins: int) -> np.ndarray:
+    """Give transformers' features of the whole recording, ``[num_mel_bins, frames]``."""
+    samples = np.frombuffer(speech_like(num_samples), "<i2") / np.float32(32768)
+    extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)
+    whole = {"truncation": False, "padding": "longest"} if num_samples > WINDOW else {}
+    return np.asarray(extractor(samples, sampling_rate=16_000, **whole)["input_features"][0])
+
+
+def window_of(features: np.ndarray, start_frame: int) -> np.ndarray:
+    window = features[:, start_frame : start_frame + 3_000]
+    return np.pad(window, ((0, 0), (0, 3_000 - window.shape[1])))
+
+
+def feed(recording: Recording, pcm: bytes, sizes: list[int], start_sample: int = 0) -> None:
+    position = start_sample * 2
+    for size in sizes:
+        if position >= len(pcm):
+            break
+        recording.append(AudioChunk(position // 2, pcm[position : position + 2 * size]))
+        position = min(position + 2 * size, len(pcm))
+    recording.append(AudioChunk(position // 2, pcm[position:], is_last=True))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    num_samples=st.sampled_from([WINDOW + 1, WINDOW + 199, 700_000, 1_000_123, 1_440_000]),
+    num_mel_bins=st.sampled_from([80, 128]),
+    sizes=st.lists(st.integers(1, 200_000), max_size=12),
+    where=st.floats(0, 1),
+)
+def test_windows_of_long_recordings(num_samples, num_mel_bins, sizes, where):
+    expected = oracle(num_samples, num_mel_bins)
+    start_frame = int(where * (expected.shape[1] - 1)) // 2 * 2
+    pcm = speech_like(num_samples)
+    recording = Recording(log_mel_max([pcm], [num_mel_bins]))
+    feed(recording, pcm, sizes)
+    assert recording.total_frames == expected.shape[1]
+    features = recording.window_features(start_frame, num_mel_bins)
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(features, window_of(expected, start_frame), atol=TOLERANCE)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    num_samples=st.one_of(
+        st.sampled_from([1, 159, 201, 479_760, WINDOW - 1, WINDOW]), st.integers(1, WINDOW)
+    ),
+    sizes=st.lists(st.integers(1, 100_000), max_size=6),
+    where=st.floats(0, 1),
+)
+def test_windows_of_short_recordings(num_samples, sizes, where):
+    expected = oracle(num_samples, 80)
+    recording = Recording()
+    feed(recording, speech_like(num_samples), sizes)
+    assert recording.total_frames == 3_000
+    np.testing.assert_allclose(recording.window_features(0, 80), expected, atol=TOLERANCE)
+    start_frame = int(where * 2_999) // 2 * 2
+    again = recording.window_features(start_frame, 80)
+    np.testing.assert_allclose(again, window_of(expected, start_frame), atol=TOLERANCE)
+
+
+def test_a_stream_takes_constant_memory_and_gives_the_same_features():
+    num_samples = 2_000_000
+    pcm, expected = speech_like(num_samples), oracle(num_samples, 80)
+    recording = Recording(log_mel_max([pcm], [80]))
+    start_frame = position = 0
+    while start_frame < expected.shape[1]:
+        while not recording.window_is_ready(start_frame):
+            end = min(position + 7_001, num_samples)
+            recording.append(AudioChunk(position, pcm[2 * position : 2 * end], is_last=end == num_samples))
+            position = end
+        held = recording.received_samples - recording.first_sample
+        assert held <= WINDOW + 2 * CONTEXT_SAMPLES + 7_001
+        features = recording.window_features(start_frame, 80)
+        np.testing.assert_allclose(features, window_of(expected, start_frame), atol=TOLERANCE)
+        start_frame += 1_734
+        recording.discard_before(start_frame * 160)
+
+
+def test_window_waits_for_the_context_behind_it():
+    pcm = speech_like(WINDOW + 40)
+    recording = Recording()
+    recording.append(AudioChunk(0, pcm[:-2]))
+    assert not recording.window_is_ready(0)
+    with pytest.raises(InvalidAudio, match="no window at frame 0"):
+        recording.window_features(0, 80)
+    recording.append(AudioChunk(WINDOW + 39, pcm[-2:]))
+    assert recording.window_is_ready(0)
+    assert not recording.window_is_ready(2)
+    before = recording.window_features(0, 80)
+    recording.append(AudioChunk(WINDOW + 40, b"", is_last=True))
+    np.testing.assert_array_equal(recording.window_features(0, 80), before)
+    assert recording.window_frames(2) == 2_998
+
+
+def louder_and_louder() -> bytes:
+    samples = np.random.default_rng(0).standard_normal(1_600_000) * np.linspace(10, 3_000, 1_600_000)
+    return samples.astype("<i2").tobytes()
+
+
+def test_without_the_maximum_the_ceiling_is_what_was_heard_up_to_the_window():
+    pcm = louder_and_louder()
+    recording = Recording()
+    feed(recording, pcm, [])
+    assert recording.log_mel_ceiling(0, 80) is None
+    for start_frame in (0, 1_000, 3_500):
+        recording.window_features(start_frame, 80)
+    first, second, third = (recording.log_mel_ceiling(start_frame, 80) for start_frame in (0, 1_000, 3_500))
+    assert first < second < third
+    assert third == pytest.approx(log_mel_max([pcm[: 2 * 160 * 6_500 + 80]], [80])[80], abs=1e-5)
+
+
+def test_a_window_on_a_wrong_guess_leaves_no_trace():
+    pcm = louder_and_louder()
+    straight, astray = Recording(), Recording()
+    feed(straight, pcm, [])
+    feed(astray, pcm, [])
+    for recording in (straight, astray):
+        recording.window_features(0, 80)
+    astray.window_features(3_000, 80)
+    expected = straight.window_features(2_000, 80)
+    np.testing.assert_array_equal(astray.window_features(2_000, 80), expected)
+    assert astray.log_mel_ceiling(2_000, 80) == straight.log_mel_ceiling(2_000, 80)
+
+
+def test_a_loud_beginning_is_remembered_after_it_was_discarded():
+    pcm = np.frombuffer(louder_and_louder(), "<i2")[::-1].tobytes()
+    recording = Recording()
+    feed(recording, pcm, [])
+    recording.window_features(0, 80)
+    ceiling = recording.log_mel_ceiling(0, 80)
+    for start_frame in range(3_000, 10_000, 3_000):
+        recording.discard_before(start_frame * 160)
+        recording.window_features(start_frame, 80)
+        assert recording.log_mel_ceiling(start_frame, 80) == ceiling
+
+
+def test_another_recording_continues_where_one_stopped():
+    pcm = louder_and_louder()
+    whole, resumed = Recording(), Recording()
+    feed(whole, pcm, [])
+    for start_frame in (0, 2_500):
+        whole.window_features(start_frame, 80)
+    feed(resumed, pcm, [50_000], start_sample=2_500 * 160 - CONTEXT_SAMPLES)
+    resumed.resume_ceiling(80, whole.log_mel_ceiling(2_500, 80))
+    for start_frame in (2_500, 4_000):
+        expected = whole.window_features(start_frame, 80)
+        np.testing.assert_array_equal(resumed.window_features(start_frame, 80), expected)
+
+
+def test_a_window_before_what_is_held_is_refused():
+    pcm = speech_like(700_000)
+    recording = Recording()
+    feed(recording, pcm, [], start_sample=1_600 - CONTEXT_SAMPLES)
+    assert recording.window_features(10, 80).shape == (80, 3_000)
+    with pytest.raises(InvalidAudio, match=r"window at frame 8 begins too early.* from sample 1400 "):
+        recording.window_features(8, 80)
+
+
+@pytest.mark.parametrize("start_frame", [-2, 4_375])
+def test_a_window_outside_the_recording_is_refused(start_frame):
+    recording = Recording()
+    feed(recording, speech_like(700_000), [])
+    with pytest.raises(InvalidAudio, match=f"no window at frame {start_frame}"):
+        recording.window_features(start_frame, 80)
+
+
+def test_repeated_audio_is_ignored():
+    pcm = speech_like(700_000)
+    once, twice = Recording(), Recording()
+    feed(once, pcm, [100_000])
+    twice.append(AudioChunk(0, pcm[:200_000]))
+    twice.append(AudioChunk(0, pcm[:200_000]))
+    twice.append(AudioChunk(50_000, pcm[100_000:600_000]))
+    for _ in range(2):
+        twice.append(AudioChunk(200_000, pcm[400_000:], is_last=True))
+    assert twice.received_samples == once.received_samples == 700_000
+    np.testing.assert_array_equal(twice.window_features(500, 80), once.window_features(500, 80))
+
+
+def test_a_gap_is_refused():
+    recording = Recording()
+    recording.append(AudioChunk(0, bytes(20)))
+    with pytest.raises(InvalidAudio, match="samples 10 to 11 are missing"):
+        recording.append(AudioChunk(11, bytes(2)))
+    assert recording.received_samples == 10
+
+
+def test_half_a_sample_is_refused():
+    with pytest.raises(InvalidAudio, match="3 bytes"):
+        Recording().append(AudioChunk(0, bytes(3)))
+
+
+def test_audio_after_the_end_is_refused():
+    recording = Recording()
+    recording.append(AudioChunk(0, bytes(20), is_last=True))
+    with pytest.raises(InvalidAudio, match="after the end of the recording at sample 10"):
+        recording.append(AudioChunk(10, bytes(2)))
+
+
+def test_an_end_before_what_was_received_is_refused():
+    recording = Recording()
+    recording.append(AudioChunk(0, bytes(20)))
+    with pytest.raises(InvalidAudio, match="ends at sample 9, but 10 samples came before"):
+        recording.append(AudioChunk(9, b"", is_last=True))
+
+
+def test_an_empty_recording_is_refused():
+    with pytest.raises(InvalidAudio, match="holds no audio samples"):
+        Recording().append(AudioChunk(0, b"", is_last=True))
+
+
+@pytest.mark.parametrize("maximum", [float("nan"), float("inf")])
+def test_a_maximum_that_is_no_number_is_refused(maximum):
+    with pytest.raises(InvalidRequest, match="log_mel_max for 80 bins"):
+        Recording({80: maximum})
+
+
+@pytest.mark.parametrize("num_samples", [1_000, WINDOW, 1_000_123])
+def test_scan_finds_the_maximum_of_the_whole_recording(num_samples):
+    pcm = speech_like(num_samples)
+    blocks = [pcm[start : start + 30_002] for start in range(0, len(pcm), 30_002)]
+    maxima = log_mel_max(blocks)
+    for num_mel_bins in (80, 128):
+        # The loudest place of normalised features is (maximum + 4) / 4.
+        expected = float(oracle(num_samples, num_mel_bins).max()) * 4 - 4
+        assert maxima[num_mel_bins] == pytest.approx(expected, abs=1e-5)
