@@ -1,0 +1,12 @@
+"""What all tests share: no network, reproducible property tests."""
+
+import os
+
+from hypothesis import settings
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
+
+# Machines of two cores that also do other things: an example may take its time, the whole test has a timeout.
+settings.register_profile("specwhisper", deadline=None, print_blob=True)
+settings.load_profile("specwhisper")

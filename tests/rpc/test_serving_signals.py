@@ -1,0 +1,70 @@
+"""A server process says where it listens and ends in order on SIGTERM, however often it is sent."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import grpc
+import pytest
+
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc as pb_grpc
+
+SERVER = """
+import asyncio
+from functools import partial
+from specwhisper.wire.logs import LogFormat, configure_logging
+from specwhisper.wire.serving import ServingOptions, serve
+from specwhisper.wire.v1 import verification_pb2 as pb, verification_pb2_grpc as pb_grpc
+
+class Echo(pb_grpc.VerificationServicer):
+    async def Verify(self, requests, context):
+        async for request in requests:
+            yield pb.VerifyResponse(heartbeat=request.heartbeat)
+
+configure_logging(LogFormat.JSON)
+add = partial(pb_grpc.add_VerificationServicer_to_server, Echo())
+asyncio.run(serve({"specwhisper.wire.v1.Verification": add}, ServingOptions()))
+"""
+
+
+@pytest.fixture
+def server():
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stderr=subprocess.PIPE, text=True)
+    with process:
+        yield process
+        process.kill()
+
+
+def next_event(server, message):
+    for line in server.stderr:
+        event = json.loads(line)
+        if event["message"] == message:
+            return event
+    raise EOFError(f"The server ended before it said '{message}'.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_signal_ends_an_idle_server(server, number):
+    next_event(server, "ready")
+    server.send_signal(number)
+    assert server.wait(timeout=30) == 0
+
+
+async def test_an_open_stream_survives_repeated_signals_and_ends_well(server):
+    address = next_event(server, "ready")["address"]
+    async with grpc.aio.insecure_channel(address) as channel:
+        stream = pb_grpc.VerificationStub(channel).Verify()
+        beat = pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
+        await stream.write(beat)
+        await stream.read()
+        server.send_signal(signal.SIGTERM)
+        assert next_event(server, "draining")["open_calls"] == 1
+        server.send_signal(signal.SIGTERM)
+        server.send_signal(signal.SIGINT)
+        await stream.write(beat)
+        assert (await stream.read()).heartbeat.sent_ns == 1
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF
+    assert server.wait(timeout=30) == 0

@@ -1,0 +1,268 @@
+"""Every value survives the wire, and nothing malformed gets past it."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidCandidates,
+    InvalidRequest,
+    PairMismatch,
+    SpecWhisperError,
+    UnsupportedOption,
+)
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import (
+    WINDOW_FRAMES,
+    AudioChunk,
+    Candidates,
+    Commit,
+    DecodingOptions,
+    Limits,
+    Mode,
+    Resume,
+    Task,
+    Timing,
+    Window,
+    WindowOpened,
+)
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import verification_pb2 as pb
+
+uint32 = st.integers(0, 2**32 - 1)
+uint64 = st.integers(0, 2**64 - 1)
+positive = st.integers(1, 2**32 - 1)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+single = st.floats(width=32, allow_nan=False)  # what a float field can hold
+probability = st.floats(0, 1, width=32)
+text = st.text(max_size=8)
+ids = st.lists(uint32, max_size=8).map(tuple)
+maybe = st.none().__or__
+
+options = st.builds(
+    DecodingOptions,
+    language=text,
+    task=st.sampled_from(Task),
+    timestamps=st.booleans(),
+    max_new_tokens=maybe(positive),
+    log_mel_max=st.dictionaries(uint32, finite, max_size=2),
+)
+limits = st.builds(Limits, positive, positive, positive, st.integers(1, 2**64 - 1), positive)
+windows = st.builds(
+    Window,
+    id=uint32,
+    start_frame=uint64,
+    num_frames=st.integers(0, WINDOW_FRAMES),
+    prompt=ids,
+    max_new_tokens=st.integers(8, 448),
+    temperature=st.floats(0, 1),
+    attempt=uint32,
+)
+chunks = st.builds(
+    AudioChunk,
+    start_sample=uint64,
+    pcm=st.binary(max_size=200).filter(lambda pcm: len(pcm) % 2 == 0),
+    is_last=st.booleans(),
+)
+
+
+@st.composite
+def candidate_blocks(draw: st.DrawFn) -> Candidates:
+    tokens = draw(ids)
+    confidences = st.just(()) | st.tuples(*[probability] * len(tokens))
+    return Candidates(draw(uint32), draw(uint32), draw(uint32), tokens, draw(confidences))
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> Commit:
+    tokens = draw(ids)
+    per_token = st.just(()) | st.tuples(*[single] * len(tokens))
+    counts = {
+        name: draw(uint32) for name in ("num_verified", "num_accepted", "num_self_decoded", "held", "credit")
+    }
+    return Commit(
+        window_id=draw(uint32),
+        base=draw(uint32),
+        tokens=tokens,
+        log_probs=draw(per_token),
+        margins=draw(per_token),
+        candidates_received=draw(uint32),
+        is_final=draw(st.booleans()),
+        no_speech_prob=draw(maybe(probability)),
+        language_probs=draw(st.dictionaries(text, probability, max_size=2)),
+        timing=Timing(draw(uint64), draw(uint64), draw(uint64), draw(uint32)),
+        **counts,
+    )
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn) -> Vocabulary:
+    tokens = tuple(draw(st.lists(text, min_size=1, max_size=8)))
+    token = st.integers(0, len(tokens) - 1)
+    return Vocabulary(
+        tokens=tokens,
+        end_of_text=draw(token),
+        start_of_transcript=draw(token),
+        no_timestamps=draw(maybe(token)),
+        timestamp_begin=draw(st.integers(0, len(tokens))),
+        languages=draw(st.dictionaries(text, token, max_size=2)),
+        tasks=draw(st.dictionaries(text, token, max_size=2)),
+        suppress=tuple(draw(st.lists(token, max_size=3))),
+        begin_suppress=tuple(draw(st.lists(token, max_size=3))),
+        max_initial_timestamp=draw(maybe(uint32)),
+        max_length=draw(uint32),
+    )
+
+
+resumes = st.builds(Resume, windows, ids, maybe(finite))
+openings = st.builds(WindowOpened, windows, maybe(finite))
+
+ROUND_TRIPS = {
+    "decoding_options": options,
+    "limits": limits,
+    "window": windows,
+    "audio_chunk": chunks,
+    "candidates": candidate_blocks(),
+    "resume": resumes,
+    "window_opened": openings,
+    "commit": commits(),
+    "vocabulary": vocabularies(),
+}
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+@given(data=st.data())
+def test_what_is_sent_is_what_arrives(name, data):
+    value = data.draw(ROUND_TRIPS[name])
+    message = getattr(codec, f"{name}_to_proto")(value)
+    arrived = type(message).FromString(message.SerializeToString())
+    assert getattr(codec, f"{name}_from_proto")(arrived) == value
+
+
+def test_every_conversion_has_its_inverse_and_is_tested():
+    names = {name.removesuffix("_to_proto") for name in codec.__all__ if name.endswith("_to_proto")}
+    assert names == {
+        name.removesuffix("_from_proto") for name in codec.__all__ if name.endswith("_from_proto")
+    }
+    assert names == {*ROUND_TRIPS, "mode", "task"}
+
+
+@given(st.lists(st.integers(-(2**15), 2**15 - 1), max_size=100))
+def test_flac_changes_no_sample(samples):
+    chunk = AudioChunk(160, np.array(samples, "<i2").tobytes(), is_last=True)
+    message = codec.audio_chunk_to_proto(chunk, compress=True)
+    assert message.codec == (pb.AUDIO_CODEC_FLAC if samples else pb.AUDIO_CODEC_PCM_S16LE)
+    assert codec.audio_chunk_from_proto(message) == chunk
+
+
+@pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.ONE_PROCESS])
+def test_modes_of_the_split_service_survive(mode):
+    assert codec.mode_from_proto(codec.mode_to_proto(mode)) is mode
+
+
+def test_one_process_is_no_mode_of_a_server():
+    with pytest.raises(UnsupportedOption, match="one-process"):
+        codec.mode_to_proto(Mode.ONE_PROCESS)
+
+
+@pytest.mark.parametrize("task", Task)
+def test_tasks_survive(task):
+    assert codec.task_from_proto(codec.task_to_proto(task)) is task
+
+
+def test_an_unset_task_means_transcribe():
+    assert codec.decoding_options_from_proto(pb.DecodingOptions()).task is Task.TRANSCRIBE
+
+
+@pytest.mark.parametrize("number", [pb.MODE_UNSPECIFIED, 99])
+def test_an_unset_or_unknown_mode_is_refused(number):
+    with pytest.raises(InvalidRequest, match=f"Mode {number} is unset or unknown"):
+        codec.mode_from_proto(number)
+
+
+def some_window(**changes):
+    return pb.Window(id=1, num_frames=100, max_new_tokens=2, **changes)
+
+
+REFUSED = [
+    ("task", 99, InvalidRequest, "Task 99"),
+    ("decoding_options", pb.DecodingOptions(max_new_tokens=0), InvalidRequest, "max_new_tokens is 0"),
+    ("decoding_options", pb.DecodingOptions(log_mel_max={80: math.nan}), InvalidRequest, "log_mel_max"),
+    ("decoding_options", pb.DecodingOptions(log_mel_max={80: math.inf}), InvalidRequest, "log_mel_max"),
+    ("limits", pb.Limits(max_block_tokens=1), InvalidRequest, "max_ahead_tokens is 0"),
+    ("audio_chunk", pb.Audio(data=b"ab"), InvalidAudio, "codec 0"),
+    ("audio_chunk", pb.Audio(codec=99, data=b"ab"), InvalidAudio, "codec 99"),
+    ("audio_chunk", pb.Audio(codec=pb.AUDIO_CODEC_PCM_S16LE, data=b"abc"), InvalidAudio, "3 bytes"),
+    (
+        "audio_chunk",
+        pb.Audio(codec=pb.AUDIO_CODEC_PCM_S16LE, data=bytes(960_002)),
+        InvalidAudio,
+        "more than 480000",
+    ),
+    (
+        "candidates",
+        pb.Candidates(tokens=[1], confidences=[0.5, 0.5]),
+        InvalidCandidates,
+        "1 tokens and 2 conf",
+    ),
+    ("candidates", pb.Candidates(confidences=[0.5]), InvalidCandidates, "0 tokens and 1 conf"),
+    ("candidates", pb.Candidates(tokens=[1], confidences=[math.nan]), InvalidCandidates, r"outside 0\.\.1"),
+    ("candidates", pb.Candidates(tokens=[1], confidences=[math.inf]), InvalidCandidates, r"outside 0\.\.1"),
+    ("candidates", pb.Candidates(tokens=[1], confidences=[-0.1]), InvalidCandidates, r"outside 0\.\.1"),
+    ("window", pb.Window(num_frames=3001), InvalidRequest, "3001 mel frames"),
+    ("window", some_window(temperature=math.nan), InvalidRequest, "temperature nan"),
+    ("window", some_window(temperature=-0.5), InvalidRequest, r"temperature -0\.5"),
+    ("resume", pb.Resume(), InvalidRequest, "no window"),
+    ("resume", pb.Resume(window=some_window(), committed=[1, 2, 3]), InvalidRequest, "3 committed"),
+    ("resume", pb.Resume(window=some_window(), log_mel_ceiling=math.nan), InvalidRequest, "log_mel_ceiling"),
+    ("window_opened", pb.WindowOpened(), InvalidRequest, "no window"),
+    ("commit", pb.Commit(tokens=[1, 2], margins=[0.5]), InvalidRequest, "2 tokens but 1 margins"),
+    ("commit", pb.Commit(tokens=[1], log_probs=[math.nan]), InvalidRequest, "log_probs that are not numbers"),
+    ("vocabulary", pb.Vocabulary(), PairMismatch, "has 0 tokens"),
+    ("vocabulary", pb.Vocabulary(tokens=["a", "b"], suppress=[2]), PairMismatch, "names token 2"),
+]
+
+
+@pytest.mark.parametrize(("name", "message", "error", "sentence"), REFUSED)
+def test_a_malformed_message_is_refused_in_one_sentence(name, message, error, sentence):
+    with pytest.raises(SpecWhisperError, match=sentence) as refusal:
+        getattr(codec, f"{name}_from_proto")(message)
+    assert type(refusal.value) is error
+    assert str(refusal.value).endswith(".")
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [({"vocabulary_size": 7}, "token 7 is out of range"), ({"max_tokens": 1}, "at most 1")],
+)
+def test_candidates_beyond_the_sessions_limits_are_refused(limit, sentence):
+    message = pb.Candidates(tokens=[6, 7])
+    with pytest.raises(InvalidCandidates, match=sentence):
+        codec.candidates_from_proto(message, **limit)
+
+
+def test_candidates_at_the_sessions_limits_pass():
+    message = pb.Candidates(tokens=[6, 7])
+    assert codec.candidates_from_proto(message, vocabulary_size=8, max_tokens=2).tokens == (6, 7)
+
+
+@pytest.mark.parametrize("where", [{"committed": [8]}, {"window": some_window(prompt=[8])}])
+def test_resume_with_a_token_out_of_range_is_refused(where):
+    message = pb.Resume(**({"window": some_window()} | where))
+    with pytest.raises(InvalidRequest, match="out of range"):
+        codec.resume_from_proto(message, vocabulary_size=8)
+
+
+def test_an_infinite_margin_is_a_token_without_alternative():
+    message = pb.Commit(tokens=[1], margins=[math.inf])
+    assert codec.commit_from_proto(message).margins == (math.inf,)
+
+
+def test_a_window_that_goes_there_and_back_keeps_its_temperature():
+    window = Window(1, 0, 100, (), 448, temperature=0.2)
+    assert codec.window_from_proto(codec.window_to_proto(window)).temperature == 0.2

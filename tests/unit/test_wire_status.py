@@ -1,0 +1,137 @@
+"""The table of errors and statuses is complete and works in both directions."""
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+
+from specwhisper import errors
+from specwhisper.wire.status import (
+    ERROR_KEY,
+    INTERNAL_ERROR,
+    MAX_DETAILS_CHARACTERS,
+    PUSHBACK_KEY,
+    STATUS_OF_ERROR,
+    error_from_rpc,
+    errors_to_status,
+    status_of,
+)
+
+PEER = "127.0.0.1:50052"
+ALL_ERRORS = [
+    e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.SpecWhisperError)
+]
+
+
+class Aborted(Exception):
+    """What a call's context raises to end it."""
+
+
+class FakeContext:
+    """Records how a call was ended."""
+
+    async def abort(self, code, details, trailing_metadata=()):
+        self.code, self.details, self.metadata = code, details, dict(trailing_metadata)
+        raise Aborted
+
+
+async def ended_by(error):
+    context = FakeContext()
+    with pytest.raises(Aborted):
+        async with errors_to_status(context):
+            raise error
+    return context
+
+
+def rpc_error(code, details="details.", metadata=()):
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*metadata), details=details)
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS)
+def test_every_error_has_its_own_row(kind):
+    assert kind in STATUS_OF_ERROR
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS)
+async def test_every_error_crosses_the_wire_unchanged(kind):
+    context = await ended_by(kind("One clear sentence."))
+    restored = error_from_rpc(rpc_error(context.code, context.details, context.metadata.items()), PEER)
+    assert type(restored) is kind
+    assert str(restored) == "One clear sentence."
+    assert (PUSHBACK_KEY in context.metadata) == (kind is errors.ServerFull)
+
+
+def test_a_subclass_without_a_row_takes_its_base():
+    class OddAudio(errors.InvalidAudio):
+        pass
+
+    assert status_of(OddAudio()) is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_an_unknown_error_keeps_its_details_to_the_log(caplog):
+    context = await ended_by(KeyError("secret path"))
+    assert (context.code, context.details) == (grpc.StatusCode.INTERNAL, INTERNAL_ERROR)
+    assert ERROR_KEY not in context.metadata
+    assert "secret path" in caplog.text
+
+
+async def test_a_message_that_would_break_the_call_is_cut():
+    context = await ended_by(errors.InvalidRequest("x" * 100_000))
+    assert len(context.details) == MAX_DETAILS_CHARACTERS
+
+
+async def test_a_cancelled_call_stays_cancelled():
+    context, entered = FakeContext(), asyncio.Event()
+
+    async def handler():
+        async with errors_to_status(context):
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(handler())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not hasattr(context, "code")
+
+
+async def test_a_cancellation_out_of_the_handlers_own_work_is_its_failure():
+    context = await ended_by(asyncio.CancelledError())
+    assert context.code is grpc.StatusCode.INTERNAL
+
+
+async def test_a_status_set_by_the_handler_stands():
+    with pytest.raises(grpc.aio.AbortError):
+        async with errors_to_status(FakeContext()):
+            raise grpc.aio.AbortError
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "kind", "sentence"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: refused", "TargetUnavailable",
+         f"No server answers at {PEER}; is it running?"),
+        ("UNAVAILABLE", "DNS resolution failed for target", "TargetUnavailable", "No server answers"),
+        ("UNAVAILABLE", "Socket closed", "TargetUnavailable", f"The connection to {PEER} was lost: Socket closed"),
+        ("DEADLINE_EXCEEDED", "", "TargetUnavailable", "did not answer in time"),
+        ("RESOURCE_EXHAUSTED", "SERVER: Received message larger than max (300004 vs. 262144)", "MessageTooLarge",
+         "300004 bytes exceeds the 262144 bytes"),
+        ("RESOURCE_EXHAUSTED", "quota", "ServerFull", "no room: quota"),
+        ("UNIMPLEMENTED", "Method not found!", "InvalidRequest", f"The server at {PEER} does not offer this service"),
+        ("INVALID_ARGUMENT", "odd.", "InvalidRequest", "odd."),
+        ("FAILED_PRECONDITION", "odd.", "PairMismatch", "odd."),
+        ("NOT_FOUND", "odd.", "SessionNotFound", "odd."),
+        ("INTERNAL", "odd.", "SpecWhisperError", f"The call to {PEER} failed with INTERNAL: odd."),
+    ],
+)  # fmt: skip
+def test_statuses_of_others_become_the_nearest_error(code, details, kind, sentence):
+    error = error_from_rpc(rpc_error(grpc.StatusCode[code], details), PEER)
+    assert type(error).__name__ == kind
+    assert sentence in str(error)
+
+
+def test_a_name_that_is_no_error_of_ours_is_ignored():
+    error = error_from_rpc(rpc_error(grpc.StatusCode.NOT_FOUND, metadata=[(ERROR_KEY, "Exception")]), PEER)
+    assert type(error) is errors.SessionNotFound
