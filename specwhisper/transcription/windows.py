@@ -18,7 +18,10 @@ class SequentialWindows:
     next_frame : first mel frame of the next window.
     """
 
-    def __init__(self, vocabulary: Vocabulary, options: DecodingOptions) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, options: DecodingOptions, *, max_new_tokens: int | None = None
+    ) -> None:
+        """Begin at frame 0; ``max_new_tokens`` is the checkpoint's own limit per window."""
         self._vocabulary = vocabulary
         self._prompt = vocabulary.prompt(options)
         room = vocabulary.max_length - len(self._prompt)
@@ -26,7 +29,7 @@ class SequentialWindows:
             raise UnsupportedOption(
                 f"The prompt has {len(self._prompt)} tokens, but a window of this model holds {vocabulary.max_length}."
             )
-        self._max_new_tokens = min(options.max_new_tokens or room, room)
+        self._max_new_tokens = min(options.max_new_tokens or room, max_new_tokens or room, room)
         self._next_id = 0
         self.next_frame = 0
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 from accelerate import dispatch_model
-from numpy.typing import NDArray
 
+from specwhisper.audio.recording import Recording
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
@@ -56,8 +55,8 @@ class Model(Protocol):
     num_mel_bins: int
     max_positions: int
 
-    def encode(self, slot: int, features: NDArray[np.float32]) -> None:
-        """Empty a slot and give it a window; ``features`` are mel bins x 3,000."""
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and give it the window of ``recording`` that starts at a mel frame."""
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose behind each candidate."""
@@ -121,8 +120,9 @@ class WhisperModel:
         return self._decoder.bytes_per_slot
 
     @torch.inference_mode()
-    def encode(self, slot: int, features: NDArray[np.float32]) -> None:
-        """Empty a slot and give it a window; ``features`` are mel bins x 3,000."""
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and give it the window of ``recording`` that starts at a mel frame."""
+        features = recording.window_features(start_frame, self.num_mel_bins)
         batch = torch.from_numpy(features)[None].to(self._device, self._dtype)
         encoded = self._encoder(batch).last_hidden_state[0]
         self._decoder.prefill_audio(slot, encoded)

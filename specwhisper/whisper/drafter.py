@@ -1,0 +1,191 @@
+"""The draft's engine: drafts for many sessions at once and follows what the target commits.
+
+Like the target's engine it owns no thread or socket; one process calls it directly, the draft server runs it in a
+thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+from specwhisper.audio.recording import Recording
+from specwhisper.errors import ServerFull
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.ledger import Belief
+from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Resume, Window, WindowOpened
+from specwhisper.whisper.model import Model, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A block to send, and the time its session has spent in the draft's forward passes since the last one."""
+
+    candidates: Candidates
+    forward_ns: int
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """One transcription as the draft sees it."""
+
+    slot: int
+    length: DraftLength
+    timestamps: bool
+    initial_credit: int
+    recording: Recording
+    belief: Belief
+    window: Window | None = None
+    encoding: Future[None] | None = None
+    gave_way: bool = False  # an empty block was sent and not answered yet
+    forward_ns: int = 0
+
+
+class Drafter:
+    """Extends each session's belief token by token and cuts it into blocks.
+
+    Parameters
+    ----------
+    executor : runs encodings; one worker, so that a slot's encodings keep their order.
+    wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
+    """
+
+    def __init__(self, model: Model, *, executor: Executor, wake: Callable[[], None] = lambda: None) -> None:
+        self._model = model
+        self._executor = executor
+        self._wake = wake
+        self._free_slots = list(reversed(range(model.num_slots)))
+        self._sessions: dict[str, _Session] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` would do anything now."""
+        return any(self._can_draft(session) or self._block_is_due(session) for session in self._sessions.values())
+
+    def open(
+        self, session_id: str, length: DraftLength, options: DecodingOptions, *, max_ahead_tokens: int
+    ) -> None:
+        """Open a session; :class:`ServerFull` when every slot is taken."""
+        if not self._free_slots:
+            raise ServerFull(f"The draft server holds its {self._model.num_slots} sessions already: try again later.")
+        self._sessions[session_id] = _Session(
+            slot=self._free_slots.pop(),
+            length=length,
+            timestamps=options.timestamps,
+            initial_credit=max_ahead_tokens,
+            recording=Recording(options.log_mel_max),
+            belief=Belief(credit=max_ahead_tokens),
+        )
+
+    def close(self, session_id: str) -> None:
+        """End a session and free its slot; of no effect when it is gone already."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        if session.encoding is None or session.encoding.cancel() or session.encoding.done():
+            self._free_slots.append(session.slot)
+        else:  # the encoder writes into the slot: it is free when that is over
+            session.encoding.add_done_callback(lambda _: self._free_slots.append(session.slot))
+
+    def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit | Resume) -> None:
+        """Take in the session's audio and what its target says."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        match message:
+            case AudioChunk():
+                session.recording.append(message)
+            case WindowOpened(window=window):
+                self._begin(session, window)
+            case Commit():
+                self._follow(session, message)
+
+    def step(self) -> list[tuple[str, Drafted]]:
+        """Draft one token for every session that may, and give the blocks that are complete."""
+        active = [session for session in self._sessions.values() if self._can_draft(session)]
+        if active:
+            started_ns = perf_counter_ns()
+            scores = self._model.score([self._row(session) for session in active])
+            forward_ns = perf_counter_ns() - started_ns
+            for session, score in zip(active, scores, strict=True):
+                session.belief.tokens.append(score.tokens[0])
+                session.forward_ns += forward_ns
+        return [
+            (session_id, self._take_block(session))
+            for session_id, session in self._sessions.items()
+            if self._block_is_due(session)
+        ]
+
+    def _begin(self, session: _Session, window: Window) -> None:
+        session.window = window
+        session.gave_way = False
+        session.belief = Belief(credit=session.initial_credit)
+        session.recording.discard_before(window.start_sample)
+        if session.encoding is not None:
+            session.encoding.cancel()
+        session.encoding = self._executor.submit(
+            self._model.encode, session.slot, session.recording, window.start_frame
+        )
+        session.encoding.add_done_callback(lambda _: self._wake())
+
+    def _follow(self, session: _Session, commit: Commit) -> None:
+        """Apply a commit: keep what agrees, forget the rest."""
+        if session.window is None or commit.window_id != session.window.id:
+            return
+        agreed = session.belief.apply(
+            commit.base,
+            commit.tokens,
+            held=commit.held,
+            blocks_answered=commit.candidates_received,
+            credit=commit.credit,
+        )
+        self._model.rollback(session.slot, len(session.window.prompt) + agreed)
+        session.gave_way = False
+        if commit.is_final:
+            session.window = None
+
+    def _row(self, session: _Session) -> Row:
+        if session.window is None:
+            raise RuntimeError("A session without a window cannot draft.")
+        sequence = [*session.window.prompt, *session.belief.tokens]
+        fed = self._model.length(session.slot)
+        return Row(session.slot, sequence[fed:], 0, session.belief.tokens, session.timestamps)
+
+    def _is_ready(self, session: _Session) -> bool:
+        """Whether the draft has heard the open window."""
+        return session.window is not None and session.encoding is not None and session.encoding.done()
+
+    def _can_draft(self, session: _Session) -> bool:
+        if session.window is None or not self._is_ready(session):
+            return False
+        tokens = session.belief.tokens
+        if tokens and tokens[-1] == self._model.vocabulary.end_of_text:
+            return False
+        room = min(session.window.max_new_tokens, self._model.max_positions - len(session.window.prompt))
+        return len(tokens) < min(session.length.limit(session.belief), room)
+
+    def _block_is_due(self, session: _Session) -> bool:
+        """Whether a block is full, or is all there is; an empty one lets a target that waits go on alone."""
+        if not self._is_ready(session):
+            return False
+        belief, mode = session.belief, session.length.mode
+        if mode.waits and belief.blocks_in_flight:
+            return False
+        unsent = len(belief.tokens) - belief.num_sent
+        if unsent >= session.length.gamma:
+            return True
+        if self._can_draft(session):
+            return False
+        has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
+        return unsent > 0 or (has_nothing and not session.gave_way and mode.drafts and not mode.self_decodes)
+
+    def _take_block(self, session: _Session) -> Drafted:
+        if session.window is None:
+            raise RuntimeError("A session without a window has no candidates.")
+        belief = session.belief
+        base, tokens = belief.take_block(session.length.gamma)
+        session.gave_way = not tokens
+        forward_ns, session.forward_ns = session.forward_ns, 0
+        return Drafted(Candidates(session.window.id, base, belief.num_committed, tokens), forward_ns)

@@ -1,0 +1,101 @@
+"""A model without weights: the next token is a hash of the audio and of everything fed to its slot.
+
+It keeps what was really fed, so that a forgotten rollback or a token fed twice changes its text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from specwhisper.audio.recording import Recording
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.whisper.model import Row, Scores
+
+NUM_TEXT = 24
+END = NUM_TEXT
+TIME = NUM_TEXT + 3
+
+VOCABULARY = Vocabulary(
+    tokens=(
+        *(chr(ord("a") + i) for i in range(NUM_TEXT)),
+        "<|endoftext|>",
+        "<|startoftranscript|>",
+        "<|notimestamps|>",
+        *(f"<|{i * 0.02:.2f}|>" for i in range(1501)),
+    ),
+    end_of_text=END,
+    start_of_transcript=END + 1,
+    no_timestamps=END + 2,
+    timestamp_begin=TIME,
+    max_length=64,
+)
+
+
+class ScriptedModel:
+    """Writes a text that depends on nothing but audio and prefix.
+
+    Parameters
+    ----------
+    error_rate : share of prefixes at which it disagrees with the same model without errors.
+    """
+
+    num_mel_bins = 80
+
+    def __init__(
+        self,
+        num_slots: int = 1,
+        *,
+        seed: int = 0,
+        error_rate: float = 0.0,
+        max_positions: int = 64,
+        vocabulary: Vocabulary = VOCABULARY,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.num_slots = num_slots
+        self.max_positions = max_positions
+        self.num_passes = 0
+        self._seed = seed
+        self._error_rate = error_rate
+        self._audio = [""] * num_slots
+        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        self._audio[slot] = hashlib.blake2b(recording.window_samples(start_frame)).hexdigest()
+        self._fed[slot] = []
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        self.num_passes += 1
+        assert len({row.slot for row in rows}) == len(rows), "a slot may appear once in a pass"
+        return [self._score(row) for row in rows]
+
+    def _score(self, row: Row) -> Scores:
+        fed = self._fed[row.slot]
+        fed += row.tokens
+        assert len(fed) <= self.max_positions, "a slot overflowed"
+        ends = range(len(fed) - row.num_candidates, len(fed) + 1)
+        tokens = [self.next_token(self._audio[row.slot], fed[:end]) for end in ends]
+        return Scores(tokens, [-0.5] * len(tokens), [1.0] * len(tokens))
+
+    def next_token(self, audio: str, prefix: Sequence[int]) -> int:
+        if prefix[-1] >= TIME and prefix[-2] < TIME and len(prefix) > 3:
+            return prefix[-1]  # timestamps come in pairs
+        roll = self._hash(self._seed, audio, prefix)
+        if self._error_rate and self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate:
+            roll += 1 + self._hash("other", prefix) % 1000
+        kind = roll % 100
+        if kind < 6:
+            return END
+        if kind < 12:
+            return TIME + 400 + roll % 1000
+        return roll % NUM_TEXT
+
+    @staticmethod
+    def _hash(*key: object) -> int:
+        return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest())
+
+    def rollback(self, slot: int, length: int) -> None:
+        del self._fed[slot][length:]
+
+    def length(self, slot: int) -> int:
+        return len(self._fed[slot])
