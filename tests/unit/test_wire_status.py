@@ -111,21 +111,39 @@ async def test_a_status_set_by_the_handler_stands():
 @pytest.mark.parametrize(
     ("code", "details", "kind", "sentence"),
     [
-        ("UNAVAILABLE", "failed to connect to all addresses; last error: refused", "TargetUnavailable",
-         f"No server answers at {PEER}; is it running?"),
+        (
+            "UNAVAILABLE",
+            "failed to connect to all addresses; last error: refused",
+            "TargetUnavailable",
+            f"No server answers at {PEER}; is it running?",
+        ),
         ("UNAVAILABLE", "DNS resolution failed for target", "TargetUnavailable", "No server answers"),
-        ("UNAVAILABLE", "Socket closed", "TargetUnavailable", f"The connection to {PEER} was lost: Socket closed"),
+        (
+            "UNAVAILABLE",
+            "Socket closed",
+            "TargetUnavailable",
+            f"The connection to {PEER} was lost: Socket closed",
+        ),
         ("DEADLINE_EXCEEDED", "", "TargetUnavailable", "did not answer in time"),
-        ("RESOURCE_EXHAUSTED", "SERVER: Received message larger than max (300004 vs. 262144)", "MessageTooLarge",
-         "300004 bytes exceeds the 262144 bytes"),
+        (
+            "RESOURCE_EXHAUSTED",
+            "SERVER: Received message larger than max (300004 vs. 262144)",
+            "MessageTooLarge",
+            "300004 bytes exceeds the 262144 bytes",
+        ),
         ("RESOURCE_EXHAUSTED", "quota", "ServerFull", "no room: quota"),
-        ("UNIMPLEMENTED", "Method not found!", "InvalidRequest", f"The server at {PEER} does not offer this service"),
+        (
+            "UNIMPLEMENTED",
+            "Method not found!",
+            "InvalidRequest",
+            f"The server at {PEER} does not offer this service",
+        ),
         ("INVALID_ARGUMENT", "odd.", "InvalidRequest", "odd."),
         ("FAILED_PRECONDITION", "odd.", "PairMismatch", "odd."),
         ("NOT_FOUND", "odd.", "SessionNotFound", "odd."),
         ("INTERNAL", "odd.", "SpecWhisperError", f"The call to {PEER} failed with INTERNAL: odd."),
     ],
-)  # fmt: skip
+)
 def test_statuses_of_others_become_the_nearest_error(code, details, kind, sentence):
     error = error_from_rpc(rpc_error(grpc.StatusCode[code], details), PEER)
     assert type(error).__name__ == kind

@@ -1,0 +1,32 @@
+# Two commands suffice on a fresh machine: `make demo` and `make test`. Both install into .venv what they need.
+PYTHON ?= python3
+
+.PHONY: help demo test check format proto venv clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: .venv/.server  ## transcribe a sample live: client, draft server and target server
+	scripts/demo
+
+test: .venv/.dev  ## run the tests
+	scripts/test
+
+check: .venv/.dev  ## lint, format, types, generated code
+	scripts/check
+
+format: .venv/.dev  ## format the code and fix what can be fixed
+	.venv/bin/ruff check --fix --exit-zero
+	.venv/bin/ruff format
+
+proto: .venv/.dev  ## regenerate specwhisper/wire/v1 from proto/
+	scripts/proto
+
+venv: .venv/.dev  ## make .venv with everything for development
+
+clean:  ## remove .venv and everything generated but not committed
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/.server .venv/.dev: .venv/.%: pyproject.toml constraints.txt scripts/install
+	PYTHON="$(PYTHON)" scripts/install $*
+	@touch $@
