@@ -1,0 +1,115 @@
+"""What the command line does: transcribe files one after the other, and describe a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from client.api import TranscriptionClient
+from client.display import Display, LiveDisplay, NoDisplay, PlainDisplay
+from client.output import OutputFormat, prepare_outputs, render, write
+from client.tables import server_table, transcript_table
+from client.transcript import Transcript
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import DecodingOptions, Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do with every file.
+
+    Attributes
+    ----------
+    mode, gamma : how draft and target work together; ``None`` leaves it to the server.
+    output_dir : where transcripts are written; ``None`` for standard output.
+    quiet : leave out everything but the text.
+    """
+
+    server: str
+    options: DecodingOptions = field(default_factory=DecodingOptions)
+    mode: Mode | None = None
+    gamma: int | None = None
+    output_format: OutputFormat = OutputFormat.TXT
+    output_dir: Path | None = None
+    quiet: bool = False
+
+
+async def transcribe_files(files: list[Path], job: Job, console: Console, errors: Console) -> bool:
+    """Transcribe files, going on after a bad one, and tell whether all went well."""
+    num_failed = 0
+    try:
+        outputs: list[Path | None] = [None] * len(files)
+        if job.output_dir is not None:
+            outputs = [*prepare_outputs(files, job.output_dir, job.output_format)]
+        async with TranscriptionClient(job.server) as client:
+            for file, output in zip(files, outputs, strict=True):
+                if len(files) > 1 and not job.quiet:
+                    errors.print(Text(str(file), "bold"))
+                try:
+                    await _transcribe_file(client, file, output, job, console, errors)
+                except SpecWhisperError as error:
+                    _report(error, errors)
+                    num_failed += 1
+    except SpecWhisperError as error:
+        _report(error, errors)
+        return False
+    return not num_failed
+
+
+async def show_server(server: str, console: Console, errors: Console) -> bool:
+    """Print what a server works with and tell whether it answered."""
+    try:
+        async with TranscriptionClient(server) as client:
+            console.print(server_table(await client.get_model()))
+    except SpecWhisperError as error:
+        _report(error, errors)
+        return False
+    return True
+
+
+async def _transcribe_file(
+    client: TranscriptionClient,
+    file: Path,
+    output: Path | None,
+    job: Job,
+    console: Console,
+    errors: Console,
+) -> None:
+    transcript = await _show(client, file, job, console)
+    if output is not None:
+        write(output, render(transcript, file, job.output_format))
+    elif job.output_format is not OutputFormat.TXT:
+        console.file.write(render(transcript, file, job.output_format))
+    if not job.quiet:
+        errors.print(transcript_table(transcript))
+
+
+async def _show(client: TranscriptionClient, file: Path, job: Job, console: Console) -> Transcript:
+    """Transcribe a file and show the text on its way."""
+    display = _choose_display(job, console)
+    transcription = client.stream_file(
+        file,
+        job.options,
+        mode=job.mode,
+        gamma=job.gamma,
+        interim_results=isinstance(display, LiveDisplay),
+    )
+    with display:
+        async for update in transcription:
+            display.show(update)
+    return transcription.transcript
+
+
+def _choose_display(job: Job, console: Console) -> Display:
+    """Show text live on a terminal, in lines elsewhere, and not at all where that would be in the way."""
+    text_goes_to_stdout = job.output_dir is None and job.output_format is OutputFormat.TXT
+    if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
+        return LiveDisplay(console, timestamps=job.options.timestamps)
+    return PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
+
+
+def _report(error: SpecWhisperError, errors: Console) -> None:
+    errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)

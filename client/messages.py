@@ -1,0 +1,99 @@
+"""The client's values to and from the messages of ``transcription.proto``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from google.protobuf.duration_pb2 import Duration
+
+from client.transcript import ModelInfo, ServerInfo, Update
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import SAMPLE_RATE, DecodingOptions, Mode, Segment
+from specwhisper.wire.codec import mode_from_proto, mode_to_proto, task_to_proto
+from specwhisper.wire.v1 import transcription_pb2 as pb
+
+VERIFIED_STABILITY = 0.5  # interim results above it are the target's, below it the draft's
+
+
+def config_to_proto(
+    options: DecodingOptions, mode: Mode | None, gamma: int | None, *, is_container: bool
+) -> pb.RecognitionConfig:
+    """Write a request's configuration; ``None`` leaves a choice to the server."""
+    config = pb.RecognitionConfig(
+        language_code=options.language,
+        task=task_to_proto(options.task),
+        disable_timestamps=not options.timestamps,
+        max_new_tokens=options.max_new_tokens,
+        gamma=gamma,
+        log_mel_max=options.log_mel_max,
+    )
+    if mode is not None:
+        config.mode = mode_to_proto(mode)
+    if not is_container:
+        config.encoding = pb.AUDIO_ENCODING_LINEAR16
+        config.sample_rate_hertz = SAMPLE_RATE
+        config.audio_channel_count = 1
+    return config
+
+
+def segments_from_proto(results: Iterable[pb.SpeechRecognitionResult]) -> tuple[Segment, ...]:
+    """Read the final ones among a response's results."""
+    return tuple(
+        Segment(
+            start_s=seconds(result.start_offset),
+            end_s=seconds(result.end_offset),
+            tokens=tuple(result.alternatives[0].tokens),
+            text=result.alternatives[0].transcript,
+            confidence=result.alternatives[0].confidence,
+        )
+        for result in results
+        if result.is_final and result.alternatives
+    )
+
+
+def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
+    """Read what a response says about the text."""
+    verified, drafted = "", ""
+    for result in response.results:
+        if result.is_final or not result.alternatives:
+            continue
+        if result.stability > VERIFIED_STABILITY:
+            verified += result.alternatives[0].transcript
+        else:
+            drafted += result.alternatives[0].transcript
+    return Update(segments_from_proto(response.results), verified, drafted)
+
+
+def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
+    """Read which models write the text."""
+    return ModelInfo(
+        target=message.target_model,
+        draft=message.draft_model,
+        target_weights_digest=message.target_weights_digest,
+        mode=mode_from_proto(message.mode),
+        gamma=message.gamma,
+    )
+
+
+def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
+    """Read what a server offers."""
+    return ServerInfo(
+        model=model_from_proto(message.model),
+        languages=tuple(message.language_codes),
+        max_message_bytes=message.max_message_bytes,
+        max_sessions=message.max_sessions,
+        software_version=message.software_version,
+        log_mel_max_bins=tuple(message.log_mel_max_bins),
+    )
+
+
+def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStatistics:
+    """Read the statistics, whose fields have the same names on both sides."""
+    values = {field.name: getattr(message, field.name) for field in fields(SpeculationStatistics)}
+    return SpeculationStatistics(**values | {"acceptance_histogram": list(message.acceptance_histogram)})
+
+
+def seconds(duration: Duration) -> float:
+    """Convert a protobuf duration."""
+    return duration.seconds + duration.nanos / 1e9

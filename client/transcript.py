@@ -1,0 +1,72 @@
+"""What a client receives: updates while a recording is transcribed, and the transcript at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The pair that writes the text; ``draft`` is empty in target-only mode."""
+
+    target: str
+    draft: str
+    target_weights_digest: str
+    mode: Mode
+    gamma: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """The pair behind a server, and what a request may ask of it.
+
+    ``log_mel_max_bins`` are the numbers of mel bins for which a long recording's loudest moment is wanted.
+    """
+
+    model: ModelInfo
+    languages: tuple[str, ...]
+    max_message_bytes: int
+    max_sessions: int
+    software_version: str
+    log_mel_max_bins: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """News of a running transcription.
+
+    Attributes
+    ----------
+    segments : segments that have become final; each comes once and in order.
+    verified_text : what the target has written behind them.
+    draft_text : what the draft expects to follow; it may still change.
+    """
+
+    segments: tuple[Segment, ...]
+    verified_text: str
+    draft_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A finished transcription; ``elapsed_s`` is how long the caller waited for it."""
+
+    segments: tuple[Segment, ...]
+    language: str
+    model: ModelInfo
+    statistics: SpeculationStatistics
+    duration_s: float
+    elapsed_s: float
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(segment.text for segment in self.segments).strip()
+
+    @property
+    def real_time_factor(self) -> float:
+        """Waiting time per second of audio; 0 without audio."""
+        return self.elapsed_s / self.duration_s if self.duration_s else 0.0

@@ -1,0 +1,144 @@
+"""A draft server that says what it was told to say, for tests of the client."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from google.protobuf.duration_pb2 import Duration
+
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+
+SERVICE = "specwhisper.wire.v1.Transcription"
+
+
+def duration(time_s: float) -> Duration:
+    return Duration(seconds=int(time_s), nanos=round(time_s % 1 * 1e9))
+
+
+def final(start_s, end_s, text, tokens, confidence) -> pb.SpeechRecognitionResult:
+    return pb.SpeechRecognitionResult(
+        alternatives=[pb.SpeechRecognitionAlternative(transcript=text, tokens=tokens, confidence=confidence)],
+        is_final=True,
+        stability=1.0,
+        start_offset=duration(start_s),
+        end_offset=duration(end_s),
+        language_code="en",
+    )
+
+
+def interim(text: str, stability: float) -> pb.SpeechRecognitionResult:
+    alternative = pb.SpeechRecognitionAlternative(transcript=text)
+    return pb.SpeechRecognitionResult(alternatives=[alternative], stability=stability, language_code="en")
+
+
+MODEL = pb.ModelInfo(
+    target_model="large", draft_model="tiny", target_weights_digest="abc", mode="MODE_FULL", gamma=5
+)
+STATISTICS = pb.SpeculationStatistics(
+    num_drafted=10,
+    num_verified=8,
+    num_accepted=6,
+    num_self_decoded=1,
+    num_committed=10,
+    num_passes=4,
+    acceptance_histogram=[1, 0, 3],
+    num_blocks=3,
+    num_windows=1,
+    min_round_trip_ns=160_000,
+)
+FINALS = (
+    final(0.0, 1.5, " Hello there.", (50365, 440, 50440), 0.75),
+    final(1.5, 2.25, " Bye.", (50440, 291, 50478), 0.5),
+)
+RESPONSES = (
+    pb.StreamingRecognizeResponse(
+        results=[interim(" Hello", 0.9), interim(" their bye", 0.1)],
+        model=MODEL,
+        audio_received=duration(1.0),
+    ),
+    pb.StreamingRecognizeResponse(
+        results=[FINALS[0], interim(" Bye", 0.9), interim(".", 0.1)], audio_received=duration(2.5)
+    ),
+    pb.StreamingRecognizeResponse(results=[FINALS[1]], statistics=STATISTICS, audio_received=duration(2.5)),
+)
+
+
+class ScriptedTranscription(rpc.TranscriptionServicer):
+    """Listens to the end, gives its responses, then raises its error, hangs, or ends.
+
+    ``left`` is done when a streaming call has ended, however it did.
+    """
+
+    def __init__(
+        self,
+        responses: Sequence[pb.StreamingRecognizeResponse] = RESPONSES,
+        *,
+        error: Exception | None = None,
+        log_mel_max_bins: Sequence[int] = (80, 128),
+        hears_everything: bool = True,
+        hangs: bool = False,
+    ) -> None:
+        self._responses = responses
+        self._error = error
+        self._log_mel_max_bins = log_mel_max_bins
+        self._hears_everything = hears_everything
+        self._hangs = hangs
+        self.config: pb.StreamingRecognitionConfig | None = None
+        self.recognized: pb.RecognizeRequest | None = None
+        self.audio = b""
+        self.message_sizes: list[int] = []
+        self.heard_everything = asyncio.Event()
+        self.left = asyncio.get_running_loop().create_future()
+
+    async def StreamingRecognize(self, request_iterator, context):
+        try:
+            async for request in request_iterator:
+                if request.HasField("streaming_config"):
+                    self.config = request.streaming_config
+                else:
+                    self.audio += request.audio_content
+                    self.message_sizes.append(len(request.audio_content))
+                if not self._hears_everything:
+                    break
+            self.heard_everything.set()
+            for response in self._responses:
+                yield response
+            if self._hangs:
+                await asyncio.Event().wait()
+            if self._error is not None:
+                raise self._error
+        finally:
+            if not self.left.done():
+                self.left.set_result(None)
+
+    async def Recognize(self, request, context):
+        self.recognized = request
+        if self._error is not None:
+            raise self._error
+        return pb.RecognizeResponse(
+            results=FINALS, model=MODEL, statistics=STATISTICS, audio_duration=duration(2.5)
+        )
+
+    async def GetModel(self, request, context):
+        return pb.GetModelResponse(
+            model=MODEL,
+            language_codes=["de", "en"],
+            max_message_bytes=262_144,
+            max_sessions=16,
+            software_version="1.2.3",
+            log_mel_max_bins=self._log_mel_max_bins,
+        )
+
+
+@asynccontextmanager
+async def serving(servicer: ScriptedTranscription) -> AsyncIterator[str]:
+    """Serve on a free port and give the address."""
+    add_servicer = partial(rpc.add_TranscriptionServicer_to_server, servicer)
+    server = await start_server({SERVICE: add_servicer}, ServingOptions())
+    try:
+        yield server.address
+    finally:
+        await server.stop(drain_timeout_s=1.0)

@@ -1,0 +1,236 @@
+"""The Python client against a scripted draft server."""
+
+import asyncio
+
+import numpy as np
+import pytest
+import soundfile
+
+from client.api import TranscriptionClient
+from client.transcript import Update
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidRequest,
+    MessageTooLarge,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+    UnsupportedOption,
+)
+from specwhisper.types import DecodingOptions, Mode, Segment, Task
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
+
+SEGMENTS = (
+    Segment(0.0, 1.5, (50365, 440, 50440), " Hello there.", 0.75),
+    Segment(1.5, 2.25, (50440, 291, 50478), " Bye.", 0.5),
+)
+
+
+def write_noise(path, duration_s, rate=16_000, num_channels=1):
+    rng = np.random.default_rng(0)
+    samples = rng.integers(-3_000, 3_000, (int(duration_s * rate), num_channels)).astype(np.int16)
+    soundfile.write(path, samples, rate)
+    return path
+
+
+@pytest.fixture
+def noise(tmp_path):
+    return write_noise(tmp_path / "noise.wav", 2.5)
+
+
+async def test_updates_then_the_transcript(noise):
+    async with serving(ScriptedTranscription()) as address, TranscriptionClient(address) as client:
+        transcription = client.stream_file(noise)
+        updates = [update async for update in transcription]
+        transcript = transcription.transcript
+    assert updates == [
+        Update((), " Hello", " their bye"),
+        Update(SEGMENTS[:1], " Bye", "."),
+        Update(SEGMENTS[1:], "", ""),
+    ]
+    assert transcript.segments == SEGMENTS
+    assert transcript.text == "Hello there. Bye."
+    assert transcript.language == "en"
+    assert (transcript.model.target, transcript.model.draft) == ("large", "tiny")
+    assert (transcript.model.mode, transcript.model.gamma) == (Mode.FULL, 5)
+    assert transcript.statistics.acceptance_rate == 0.75
+    assert transcript.statistics.tokens_per_pass == 2.5
+    assert transcript.statistics.acceptance_histogram == [1, 0, 3]
+    assert transcript.duration_s == 2.5
+    assert transcript.real_time_factor == transcript.elapsed_s / 2.5 > 0
+
+
+async def test_the_server_hears_the_canonical_audio_in_small_messages(noise):
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        await client.transcribe_file(noise)
+    assert server.audio == b"".join(decode_file(noise))
+    assert max(server.message_sizes) <= 32 * 1024
+
+
+async def test_a_long_recording_is_measured_beforehand_and_sent_whole(tmp_path):
+    path = write_noise(tmp_path / "long.wav", 31, rate=22_050, num_channels=2)
+    server = ScriptedTranscription(log_mel_max_bins=(80,))
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        await client.transcribe_file(path)
+    assert server.config.config.log_mel_max == log_mel_max(decode_file(path), [80])
+    assert server.audio == b"".join(decode_file(path))
+
+
+async def test_a_short_recording_is_not_measured(noise):
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        await client.transcribe_file(noise)
+    assert not server.config.config.log_mel_max
+    assert not server.config.interim_results
+
+
+async def test_the_request_says_what_was_asked(noise):
+    server = ScriptedTranscription()
+    options = DecodingOptions(language="de", task=Task.TRANSLATE, timestamps=False, max_new_tokens=7)
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        async for _ in client.stream_file(noise, options, mode=Mode.SYNC, gamma=3):
+            pass
+    assert server.config == pb.StreamingRecognitionConfig(
+        interim_results=True,
+        config=pb.RecognitionConfig(
+            encoding=pb.AUDIO_ENCODING_LINEAR16,
+            sample_rate_hertz=16_000,
+            audio_channel_count=1,
+            language_code="de",
+            task="TASK_TRANSLATE",
+            disable_timestamps=True,
+            max_new_tokens=7,
+            mode="MODE_SYNC",
+            gamma=3,
+        ),
+    )
+
+
+async def test_recognize_sends_the_file_as_it_is(noise):
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        transcript = await client.recognize(noise.read_bytes(), gamma=2)
+    assert server.recognized.audio == noise.read_bytes()
+    assert server.recognized.config == pb.RecognitionConfig(
+        language_code="en", task="TASK_TRANSCRIBE", gamma=2
+    )
+    assert transcript.segments == SEGMENTS
+    assert transcript.duration_s == 2.5
+
+
+async def test_get_model():
+    server = ScriptedTranscription(log_mel_max_bins=(80, 128))
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        info = await client.get_model()
+    assert info.model.target == "large"
+    assert info.languages == ("de", "en")
+    assert (info.max_message_bytes, info.max_sessions) == (262_144, 16)
+    assert info.software_version == "1.2.3"
+    assert info.log_mel_max_bins == (80, 128)
+
+
+@pytest.mark.parametrize(
+    "error", [ServerFull("All 16 places are taken."), UnsupportedOption("No 'xx' here.")]
+)
+@pytest.mark.parametrize("after", [0, 2])
+async def test_a_servers_refusal_comes_out_as_it_was_raised(noise, error, after):
+    server = ScriptedTranscription(RESPONSES[:after], error=error)
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        transcription = client.stream_file(noise)
+        updates = []
+        with pytest.raises(type(error), match=f"^{error}$"):
+            async for update in transcription:
+                updates.append(update)
+        assert len(updates) == after
+        with pytest.raises(SpecWhisperError, match="has not ended"):
+            _ = transcription.transcript
+
+
+async def test_a_refusal_comes_out_although_audio_is_still_on_its_way(tmp_path):
+    path = write_noise(tmp_path / "long.wav", 60)
+    server = ScriptedTranscription([], error=ServerFull("No place."), hears_everything=False)
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        with pytest.raises(ServerFull, match="No place"):
+            await client.transcribe_file(path)
+
+
+async def test_a_refused_whole_recording(noise):
+    server = ScriptedTranscription(error=InvalidRequest("Not like that."))
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        with pytest.raises(InvalidRequest, match="Not like that"):
+            await client.recognize(noise.read_bytes())
+        with pytest.raises(MessageTooLarge, match="300"):
+            await client.recognize(bytes(300_000))
+
+
+async def test_no_server(noise, unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with TranscriptionClient(address) as client:
+        for attempt in (client.transcribe_file(noise), client.get_model(), client.recognize(b"RIFF")):
+            with pytest.raises(TargetUnavailable, match=f"No server answers at {address}"):
+                await attempt
+
+
+async def test_a_server_that_says_nothing(noise):
+    async with serving(ScriptedTranscription([])) as address, TranscriptionClient(address) as client:
+        with pytest.raises(SpecWhisperError, match="without naming its model"):
+            await client.transcribe_file(noise)
+
+
+async def test_a_bad_file_never_reaches_the_server(tmp_path):
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        with pytest.raises(InvalidAudio, match=r"nowhere\.wav' does not exist"):
+            await client.transcribe_file(tmp_path / "nowhere.wav")
+    assert server.config is None
+
+
+async def test_a_file_that_breaks_on_the_way_ends_the_call(tmp_path):
+    path = write_noise(tmp_path / "long.flac", 60)
+    server = ScriptedTranscription()
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        transcription = client.stream_file(path, DecodingOptions(log_mel_max={80: 1.0}))
+        path.write_bytes(path.read_bytes()[:-1_000])
+        with pytest.raises(InvalidAudio, match="damaged or cut off"):
+            async for _ in transcription:
+                pass
+        await asyncio.wait_for(server.left, 5)
+
+
+async def test_leaving_the_loop_ends_the_call(noise):
+    server = ScriptedTranscription(hangs=True)
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        updates = aiter(client.stream_file(noise))
+        assert await anext(updates)
+        await updates.aclose()
+        await asyncio.wait_for(server.left, 5)
+
+
+async def test_cancelling_ends_the_call(noise):
+    server = ScriptedTranscription(hangs=True)
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        task = asyncio.create_task(client.transcribe_file(noise))
+        await asyncio.wait_for(server.heard_everything.wait(), 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(server.left, 5)
+
+
+async def test_many_recordings_at_once_on_one_connection(tmp_path):
+    files = [write_noise(tmp_path / f"{i}.wav", 1) for i in range(8)]
+    async with serving(ScriptedTranscription()) as address, TranscriptionClient(address) as client:
+        transcripts = await asyncio.gather(*(client.transcribe_file(file) for file in files))
+    assert [transcript.segments for transcript in transcripts] == [SEGMENTS] * 8
+
+
+async def test_a_segment_without_text_is_kept(noise):
+    silence = pb.StreamingRecognizeResponse(results=[final(3.0, 4.0, "", (50365, 50415), 0.25)])
+    async with serving(ScriptedTranscription([*RESPONSES, silence])) as address:
+        async with TranscriptionClient(address) as client:
+            transcript = await client.transcribe_file(noise)
+    assert transcript.segments[-1] == Segment(3.0, 4.0, (50365, 50415), "", 0.25)

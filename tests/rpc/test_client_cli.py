@@ -1,0 +1,192 @@
+"""What the command line prints, and where, and with which exit status."""
+
+import asyncio
+import io
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+from rich.console import Console
+
+from client.jobs import Job, show_server, transcribe_files
+from client.output import OutputFormat
+from specwhisper import __version__
+from specwhisper.errors import ServerFull
+from specwhisper.types import DecodingOptions, Mode
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+
+TEXT = "Hello there.\nBye.\n"
+STATISTICS = [
+    "large, drafted by tiny in blocks of 5 (full)",
+    "real-time factor",
+    "10 in 4 passes of the target, 2.50 tokens per pass",
+    "75.0% of 8 verified candidates",
+    "1 tokens",
+    "3 blocks, the fastest took 0.16 ms",
+]
+
+
+class Streams:
+    """Standard output and standard error of a run, each a terminal or not."""
+
+    def __init__(self, is_terminal: bool = False) -> None:
+        self._out, self._err = io.StringIO(), io.StringIO()
+        self.console = Console(file=self._out, force_terminal=is_terminal, width=100, color_system="standard")
+        self.errors = Console(file=self._err, width=100)
+
+    @property
+    def out(self) -> str:
+        return self._out.getvalue()
+
+    @property
+    def err(self) -> str:
+        return self._err.getvalue()
+
+    async def run(self, files, address, **job) -> bool:
+        return await transcribe_files(files, Job(address, **job), self.console, self.errors)
+
+
+@pytest.fixture
+def streams():
+    return Streams()
+
+
+@pytest.fixture
+def files(tmp_path):
+    paths = [tmp_path / "first.wav", tmp_path / "second.wav"]
+    for path in paths:
+        soundfile.write(path, np.zeros(40_000, np.int16), 16_000)
+    return paths
+
+
+async def test_without_a_terminal_only_text_goes_to_standard_output(files, streams):
+    server = ScriptedTranscription()
+    async with serving(server) as address:
+        assert await streams.run(files[:1], address)
+    assert streams.out == TEXT
+    assert not server.config.interim_results
+    for statistic in STATISTICS:
+        assert statistic in streams.err
+
+
+async def test_on_a_terminal_segments_have_times_and_the_draft_is_dim(files):
+    terminal = Streams(is_terminal=True)
+    server = ScriptedTranscription()
+    async with serving(server) as address:
+        assert await terminal.run(files[:1], address)
+    assert server.config.interim_results
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.out)
+    assert "[00:00.00 → 00:01.50] Hello there." in plain
+    assert "[00:01.50 → 00:02.25] Bye." in plain
+    assert "real-time factor" in terminal.err
+
+
+async def test_without_timestamps_no_times_are_shown(files):
+    terminal = Streams(is_terminal=True)
+    async with serving(ScriptedTranscription()) as address:
+        assert await terminal.run(files[:1], address, options=DecodingOptions(timestamps=False))
+    assert "Hello there." in terminal.out
+    assert "→" not in terminal.out
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_quiet_prints_the_text_and_nothing_else(files, is_terminal):
+    streams = Streams(is_terminal)
+    async with serving(ScriptedTranscription()) as address:
+        assert await streams.run(files, address, quiet=True)
+    assert (streams.out, streams.err) == (TEXT * 2, "")
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_json_on_standard_output_is_all_there_is(files, is_terminal):
+    streams = Streams(is_terminal)
+    async with serving(ScriptedTranscription()) as address:
+        assert await streams.run(files[:1], address, output_format=OutputFormat.JSON)
+    document = json.loads(streams.out)
+    assert document["text"] == "Hello there. Bye."
+    assert document["audio"] == str(files[0])
+
+
+async def test_files_are_written_to_a_folder(files, streams, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    async with serving(ScriptedTranscription()) as address:
+        assert await streams.run(files, address, output_dir=folder)
+        assert await streams.run(files, address, output_dir=folder, output_format=OutputFormat.JSON)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "first.json",
+        "first.txt",
+        "second.json",
+        "second.txt",
+    ]
+    assert (folder / "second.txt").read_text() == TEXT
+    assert streams.out == ""
+
+
+async def test_a_bad_file_does_not_stop_the_others(files, streams, tmp_path):
+    corrupt, missing = tmp_path / "corrupt.wav", tmp_path / "missing.wav"
+    corrupt.write_bytes(b"RIFF, or so")
+    async with serving(ScriptedTranscription()) as address:
+        assert not await streams.run([files[0], corrupt, missing, files[1]], address, quiet=True)
+    assert streams.out == TEXT * 2
+    first, second = streams.err.splitlines()
+    assert re.fullmatch(r"error: Audio file '.*corrupt\.wav' cannot be decoded: neither .*", first)
+    assert re.fullmatch(r"error: Audio file '.*missing\.wav' does not exist\.", second)
+
+
+async def test_files_that_would_overwrite_each_other_are_refused_beforehand(files, streams, tmp_path):
+    server = ScriptedTranscription()
+    async with serving(server) as address:
+        rivals = [files[0], tmp_path / "first.mp3"]
+        assert not await streams.run(rivals, address, output_dir=tmp_path / "out")
+    assert "would both be written to" in streams.err
+    assert server.config is None
+
+
+async def test_a_servers_refusal_is_one_sentence(files, streams):
+    async with serving(ScriptedTranscription([], error=ServerFull("All 16 places are taken."))) as address:
+        assert not await streams.run(files[:1], address)
+    assert streams.err == "error: All 16 places are taken.\n"
+
+
+async def test_models(streams):
+    async with serving(ScriptedTranscription()) as address:
+        assert await show_server(address, streams.console, streams.errors)
+    for fact in ("large, drafted by tiny", "abc", "de, en", "16 at once", "1.2.3"):
+        assert fact in streams.out
+
+
+async def run_cli(*arguments) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "client.cli", *map(str, arguments)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_the_command_line_as_a_process(files):
+    server = ScriptedTranscription()
+    options = "--language de --task translate --no-timestamps --mode pipelined --gamma 4 --quiet".split()
+    async with serving(server) as address:
+        assert await run_cli("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
+    config = server.config.config
+    assert (config.language_code, config.disable_timestamps, config.gamma) == ("de", True, 4)
+    assert (config.mode, config.task) == (3, 2)  # MODE_PIPELINED, TASK_TRANSLATE
+
+
+async def test_no_server_is_one_sentence_and_status_1(files, unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    sentence = f"error: No server answers at {address}; is it running?\n"
+    assert await run_cli("transcribe", files[0], "--server", address, "--quiet") == (1, "", sentence)
+    assert await run_cli("models", "--server", address) == (1, "", sentence)
+
+
+async def test_version_and_a_mode_that_no_server_has():
+    assert await run_cli("--version") == (0, f"specwhisper {__version__}\n", "")
+    status, out, err = await run_cli("transcribe", "talk.mp3", "--mode", Mode.ONE_PROCESS)
+    assert (status, out) == (2, "")
+    assert "'one-process' is none of" in err

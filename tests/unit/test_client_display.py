@@ -1,0 +1,45 @@
+"""How text on its way looks."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from client.display import LiveDisplay, clock, printable
+from client.transcript import Update
+from specwhisper.types import Segment
+
+
+@pytest.mark.parametrize(
+    ("time_s", "text"),
+    [
+        (0, "00:00.00"),
+        (12.34, "00:12.34"),
+        (59.999, "01:00.00"),
+        (75.5, "01:15.50"),
+        (3_661.25, "1:01:01.25"),
+    ],
+)
+def test_clock(time_s, text):
+    assert clock(time_s) == text
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    assert printable("a\x1b[2Jb\x07c\u202ed é 中") == "a [2Jb c d é 中"
+
+
+def drawn(update: Update) -> str:
+    """Give what the terminal receives for one update."""
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=80, color_system="standard")
+    with LiveDisplay(console, timestamps=True) as display:
+        display.show(update)
+    return file.getvalue()
+
+
+def test_verified_text_is_plain_and_draft_text_dim():
+    assert "Hello\x1b[2m their bye\x1b[0m" in drawn(Update((), " Hello", " their bye"))
+
+
+def test_brackets_are_text_and_not_markup():
+    assert "[red]alert[/red]" in drawn(Update((Segment(0, 1, (), "[red]alert[/red]"),), "", ""))

@@ -1,0 +1,82 @@
+"""How transcripts are laid out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from client.output import OutputFormat, prepare_outputs, render, write
+from client.transcript import ModelInfo, Transcript
+from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode, Segment
+
+STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_passes=4)
+
+
+def transcript(*texts: str, duration_s: float = 10.0) -> Transcript:
+    segments = tuple(Segment(i, i + 0.5, (i, 50_000 + i), text, 0.5) for i, text in enumerate(texts))
+    model = ModelInfo("large", "tiny", "abc", Mode.FULL, 5)
+    return Transcript(segments, "de", model, STATISTICS, duration_s, elapsed_s=2.5)
+
+
+def test_text_has_a_line_per_segment():
+    text = render(transcript(" Grüße,\n aus  Köln.", "", " Ja."), Path("a.wav"), OutputFormat.TXT)
+    assert text == "Grüße, aus Köln.\nJa.\n"
+
+
+def test_json_has_everything():
+    document = json.loads(render(transcript(" Grüße.", " Ja."), Path("in/a.wav"), OutputFormat.JSON))
+    assert (
+        document.pop("statistics").items()
+        >= {
+            "num_verified": 8,
+            "acceptance_rate": 0.75,
+            "tokens_per_pass": 2.5,
+            "elapsed_s": 2.5,
+            "real_time_factor": 0.25,
+        }.items()
+    )
+    assert document == {
+        "audio": "in/a.wav",
+        "text": "Grüße. Ja.",
+        "language": "de",
+        "duration_s": 10.0,
+        "segments": [
+            {"start_s": 0, "end_s": 0.5, "text": " Grüße.", "tokens": [0, 50_000], "confidence": 0.5},
+            {"start_s": 1, "end_s": 1.5, "text": " Ja.", "tokens": [1, 50_001], "confidence": 0.5},
+        ],
+        "model": {
+            "target": "large",
+            "draft": "tiny",
+            "target_weights_digest": "abc",
+            "mode": "full",
+            "gamma": 5,
+        },
+    }
+
+
+def test_json_keeps_letters_readable():
+    assert "Grüße" in render(transcript("Grüße"), Path("a.wav"), OutputFormat.JSON)
+
+
+def test_no_audio_has_no_real_time_factor():
+    assert transcript(duration_s=0.0).real_time_factor == 0.0
+
+
+def test_outputs_are_named_after_their_recordings(tmp_path):
+    folder = tmp_path / "a" / "b"
+    paths = prepare_outputs([Path("x/one.wav"), Path("two.tar.mp3")], folder, OutputFormat.JSON)
+    assert paths == [folder / "one.json", folder / "two.tar.json"]
+    assert folder.is_dir()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidRequest, match=r"file/folder cannot be made: Not a directory\.$"):
+        prepare_outputs([Path("one.wav")], tmp_path / "file" / "folder", OutputFormat.TXT)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(InvalidRequest, match=r"cannot be written to .*: Is a directory\.$"):
+        write(tmp_path, "text")
