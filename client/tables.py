@@ -25,7 +25,7 @@ def transcript_table(transcript: Transcript) -> Table:
             "tokens": f"{counts.num_committed} in {counts.num_passes} passes of the target, "
             f"{counts.tokens_per_pass:.2f} tokens per pass",
             "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
-            "self-decoded": f"{counts.num_self_decoded} tokens",
+            "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
             "round trips": round_trips,
         }
     )

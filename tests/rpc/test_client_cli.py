@@ -24,7 +24,7 @@ STATISTICS = [
     "real-time factor",
     "10 in 4 passes of the target, 2.50 tokens per pass",
     "75.0% of 8 verified candidates",
-    "1 tokens",
+    "1 of 10 tokens",
     "3 blocks, the fastest took 0.16 ms",
 ]
 
