@@ -28,5 +28,5 @@ clean:  ## remove .venv and everything generated but not committed
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/.server .venv/.dev: .venv/.%: pyproject.toml constraints.txt scripts/install
-	PYTHON="$(PYTHON)" scripts/install $*
+	@PYTHON="$(PYTHON)" scripts/install $*
 	@touch $@

@@ -70,7 +70,8 @@ class RunningServer:
                 await self.calls.wait_none_open()
         except TimeoutError:
             logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
-        await self._server.stop(GOODBYE_S)
+        finally:
+            await self._server.stop(GOODBYE_S)
         logger.info("stopped", extra={"address": self.address})
 
 

@@ -51,7 +51,7 @@ PUSHBACK_KEY = "grpc-retry-pushback-ms"
 PUSHBACK_MS = 1_000  # when to knock again at a full server
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
-MAX_DETAILS_CHARACTERS = 1_000  # metadata of more than 8 KiB would break the call
+MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire, where 8 KiB of metadata break the call
 
 
 def status_of(error: BaseException) -> grpc.StatusCode:

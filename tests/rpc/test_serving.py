@@ -43,6 +43,8 @@ class Scripted(pb_grpc.VerificationServicer):
             raise ServerFull("Every slot is taken.")
         if request.model == "broken":
             raise RuntimeError("a secret")
+        if request.model == "endless":
+            raise InvalidRequest("語" * 100_000)
         return pb.LocateResponse(address=request.model)
 
     async def Verify(self, requests, context):
@@ -94,6 +96,13 @@ async def test_errors_reach_the_caller_as_they_were_raised():
         await stream.write(pb.VerifyRequest(candidates=pb.Candidates(tokens=[9])))
         error = await error_of(stream.read())
         assert (type(error), str(error)) == (InvalidCandidates, "Token 9 is out of range.")
+
+
+async def test_a_sentence_without_end_is_cut_so_that_it_arrives():
+    async with serving(Scripted()) as (_, channel):
+        error = await error_of(pb_grpc.VerificationStub(channel).Locate(pb.LocateRequest(model="endless")))
+        assert type(error) is InvalidRequest
+        assert str(error).endswith("語…")
 
 
 async def test_details_of_a_defect_stay_in_the_log(caplog):
