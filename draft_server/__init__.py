@@ -1,0 +1,1 @@
+"""The edge process: client sessions, the drafting loop and the link to a target."""

@@ -74,7 +74,9 @@ class DecodingOptions:
 
     def __post_init__(self) -> None:
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise InvalidRequest(f"max_new_tokens is {self.max_new_tokens}: it must be at least 1, or left out.")
+            raise InvalidRequest(
+                f"max_new_tokens is {self.max_new_tokens}: it must be at least 1, or left out."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,8 @@ class AudioChunk:
 class Candidates:
     """The draft's advice: from position ``base`` on, I believe ``tokens``.
 
-    ``known_committed`` is how many committed tokens the draft had applied when it drafted them. An empty block
-    says that the draft has nothing to offer, so that a target which waits for candidates goes on alone.
+    ``known_committed`` is how many committed tokens the draft had applied when it drafted them. An empty
+    block says that the draft has nothing to offer, so that a target which waits for candidates goes on alone.
     """
 
     window_id: int

@@ -1,0 +1,1 @@
+"""The GPU process: sessions in slots, one batch loop over all of them, gRPC around it."""

@@ -81,7 +81,10 @@ class ScriptedModel:
         if prefix[-1] >= TIME and prefix[-2] < TIME and len(prefix) > 3:
             return prefix[-1]  # timestamps come in pairs
         roll = self._hash(self._seed, audio, prefix)
-        if self._error_rate and self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate:
+        if (
+            self._error_rate
+            and self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate
+        ):
             roll += 1 + self._hash("other", prefix) % 1000
         kind = roll % 100
         if kind < 6:

@@ -28,8 +28,8 @@ class Ledger:
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> bool:
         """Take candidates for the positions from ``base`` on; tell whether they were of use.
 
-        Dropped are blocks that leave a gap, that disagree with the committed tokens, or that were drafted before
-        a correction which they do not contain: the tokens behind it continue a text that never was.
+        Dropped are blocks that leave a gap, that disagree with the committed tokens, or that were drafted
+        before a correction which they do not contain: the tokens behind it continue a text that never was.
         """
         end = len(self.committed)
         if base > self.held:
@@ -91,13 +91,11 @@ class Belief:
         self._blocks_sent += 1
         return base, block
 
-    def apply(
-        self, base: int, tokens: Sequence[int], *, held: int, blocks_answered: int, credit: int
-    ) -> int:
+    def apply(self, base: int, tokens: Sequence[int], *, held: int, blocks_answered: int, credit: int) -> int:
         """Take in a commit and give the position up to which the former belief still stands.
 
-        Everything behind a contradiction is forgotten. When no block is in flight and the target holds less than it
-        was told (it dropped something), the rest counts as unsent again.
+        Everything behind a contradiction is forgotten. When no block is in flight and the target holds less
+        than it was told (it dropped something), the rest counts as unsent again.
         """
         if base > self.num_committed:
             raise InvalidCandidates(f"A commit at position {base} leaves a gap behind {self.num_committed}.")

@@ -1,4 +1,4 @@
-"""Build the transcript from the messages of a session: final segments, and what the open window says so far."""
+"""Build the transcript from a session's messages: final segments, and what the open window says so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specwhisper.types import Candidates, Commit, Segment, Window, WindowOpened
 
 @dataclass(slots=True)
 class Transcript:
-    """A finished transcription; ``window_tokens`` holds every window's committed tokens, end-of-text included."""
+    """A finished transcription; ``window_tokens`` has each window's tokens, end-of-text included."""
 
     segments: list[Segment]
     statistics: SpeculationStatistics

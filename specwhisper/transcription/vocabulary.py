@@ -1,7 +1,7 @@
 """A Whisper vocabulary as plain data: token strings, the special tokens' ids and the decoding rules' ids.
 
-The target publishes it (``Describe``), so that a draft server needs no file of the target's checkpoint: it maps
-its own vocabulary onto this one by token string and turns ids into text with it.
+The target publishes it (``Describe``), so that a draft server needs no file of the target's checkpoint: it
+maps its own vocabulary onto this one by token string and turns ids into text with it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Vocabulary:
         if self.languages:
             if options.language not in self.languages:
                 known = ", ".join(sorted(self.languages))
-                raise UnsupportedOption(f"Language '{options.language}' is unknown to this model; it has: {known}.")
+                raise UnsupportedOption(
+                    f"Language '{options.language}' is unknown to this model; it has: {known}."
+                )
             if options.task not in self.tasks:
                 raise UnsupportedOption(f"Task '{options.task}' is unknown to this model.")
             prompt += [self.languages[options.language], self.tasks[options.task]]
@@ -78,7 +80,7 @@ class Vocabulary:
         return token >= self.timestamp_begin
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Turn text tokens into text; special tokens and timestamps are left out, broken UTF-8 is replaced."""
+        """Turn text tokens into text, special ones left out; broken UTF-8 is replaced."""
         return self.token_bytes(ids).decode("utf-8", errors="replace")
 
     def token_bytes(self, ids: Iterable[int]) -> bytes:
@@ -90,7 +92,11 @@ class Vocabulary:
 
 def _byte_of_character() -> dict[str, int]:
     """GPT-2's reversible byte alphabet: printable bytes stand for themselves, the rest follow from 256 on."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    printable = [
+        *range(ord("!"), ord("~") + 1),
+        *range(ord("¡"), ord("¬") + 1),
+        *range(ord("®"), ord("ÿ") + 1),
+    ]
     others = [byte for byte in range(256) if byte not in printable]
     table = {chr(byte): byte for byte in printable}
     return table | {chr(256 + i): byte for i, byte in enumerate(others)}

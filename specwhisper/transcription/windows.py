@@ -27,7 +27,8 @@ class SequentialWindows:
         room = vocabulary.max_length - len(self._prompt)
         if room < 1:
             raise UnsupportedOption(
-                f"The prompt has {len(self._prompt)} tokens, but a window of this model holds {vocabulary.max_length}."
+                f"The prompt has {len(self._prompt)} tokens, but a window of this model holds "
+                f"{vocabulary.max_length}."
             )
         self._max_new_tokens = min(options.max_new_tokens or room, max_new_tokens or room, room)
         self._next_id = 0

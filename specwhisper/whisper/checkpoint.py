@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,10 @@ DEMO_FOLDER = Path(__file__).parent.parent / "demo"
 DEMO_MODELS = ("demo-target", "demo-draft-tiny", "demo-draft-distil")
 OPENAI_MODELS = (
     "tiny tiny.en base base.en small small.en medium medium.en large large-v2 large-v3 large-v3-turbo".split()
+)
+ADVICE = (
+    "name a folder, a hub id with safetensors weights such as openai/whisper-small, distil-..., or one of "
+    f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, 'turbo'))}."
 )
 NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
 
@@ -46,6 +51,11 @@ class Checkpoint:
     max_new_tokens: int | None = None
 
     @property
+    def dtype(self) -> str:
+        """Numeric type of the weights, e.g. "float32"."""
+        return str(next(self.encoder.parameters()).dtype).removeprefix("torch.")
+
+    @property
     def num_mel_bins(self) -> int:
         """Mel bins the encoder takes: 80, or 128 for large-v3 and its kin."""
         return int(self.config.num_mel_bins)
@@ -59,9 +69,11 @@ def resolve(name: str) -> str:
         return "openai/whisper-large-v3-turbo"
     if name in OPENAI_MODELS:
         return f"openai/whisper-{name}"
-    if name.startswith("distil-") and not Path(name).exists():
+    if Path(name).is_dir() or "/" in name:
+        return name
+    if name.startswith("distil-"):
         return f"distil-whisper/{name}"
-    return name
+    raise CheckpointError(f"There is no model '{name}': {ADVICE}")
 
 
 def load_checkpoint(
@@ -74,26 +86,26 @@ def load_checkpoint(
     """Load a checkpoint by name; every failure is one :class:`CheckpointError` that says what to do."""
     source = resolve(name)
     try:
-        model, info = WhisperForConditionalGeneration.from_pretrained(
+        loaded: Any = WhisperForConditionalGeneration.from_pretrained(
             source,
-            revision=revision,
+            revision=revision or "main",
             dtype=dtype,
             use_safetensors=True,
             attn_implementation="sdpa",
             output_loading_info=True,
         )
-        tokenizer = WhisperTokenizer.from_pretrained(source, revision=revision)
+        model, info = loaded
+        tokenizer = WhisperTokenizer.from_pretrained(source, revision=revision or "main")
         digest = _weights_digest(source, revision)
     except Exception as error:  # transformers raises whatever its layers raise
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(
-            f"Cannot load Whisper model '{name}' ({source}): {reason} Name a folder, a hub id with safetensors weights, "
-            f"or one of: {', '.join((*DEMO_MODELS, *OPENAI_MODELS, 'turbo'))}."
+            f"Cannot load model '{name}' from {source}: {reason} To mend it, {ADVICE}"
         ) from error
     if info["missing_keys"]:
         raise CheckpointError(
-            f"Model '{name}' is not a complete Whisper model: {len(info['missing_keys'])} weights are missing, "
-            f"'{sorted(info['missing_keys'])[0]}' first."
+            f"Model '{name}' is incomplete: {len(info['missing_keys'])} weights are missing, "
+            f"'{min(info['missing_keys'])}' first; fetch or save it again."
         )
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     return checkpoint_from_model(model.to(device), tokens, name=name, weights_digest=digest)
@@ -105,9 +117,7 @@ def checkpoint_from_model(
     """Take apart a transformers model that is in memory; ``tokens`` are its token strings in id order."""
     model.eval()
     vocabulary = _vocabulary(tokens, model.config, model.generation_config)
-    state = {
-        key: value for key, value in model.state_dict().items() if not key.startswith("model.encoder.")
-    }
+    state = {key: value for key, value in model.state_dict().items() if not key.startswith("model.encoder.")}
     return Checkpoint(
         name=name,
         config=model.config,
@@ -123,7 +133,9 @@ def _vocabulary(tokens: list[str], config: WhisperConfig, generation: Generation
     """Collect what decoding needs from the tokenizer and the generation config."""
     no_timestamps = getattr(generation, "no_timestamps_token_id", None)
     timestamp_begin = config.vocab_size if no_timestamps is None else no_timestamps + 1
-    strings = [*tokens, *(f"<|unused{i}|>" for i in range(len(tokens), config.vocab_size))][: config.vocab_size]
+    strings = [*tokens, *(f"<|unused{i}|>" for i in range(len(tokens), config.vocab_size))][
+        : config.vocab_size
+    ]
     for i in range(timestamp_begin, min(timestamp_begin + NUM_TIMESTAMPS, config.vocab_size)):
         strings[i] = f"<|{(i - timestamp_begin) * 0.02:.2f}|>"  # older tokenizers do not list them
     languages = {

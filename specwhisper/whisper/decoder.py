@@ -1,7 +1,8 @@
 """Whisper's decoder over preallocated slots: append tokens to any mix of slots, roll any of them back.
 
-A slot holds the keys and values of one decoding: self-attention for every token fed so far, cross-attention for
-the encoded window. Rolling back is moving a position; what lies behind it is overwritten by the next append.
+A slot holds the keys and values of one decoding: self-attention for every token fed so far, cross-attention
+for the encoded window. Rolling back is moving a position; what lies behind it is overwritten by the next
+append.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class DecoderLayer(nn.Module):
         """Map ``hidden`` (rows x width x d_model); caches are slots x positions x (keys | values)."""
         hidden = hidden + self.self_out(self._self_attention(self.self_norm(hidden), step, self_cache))
         hidden = hidden + self.cross_out(self._cross_attention(self.cross_norm(hidden), step, cross_cache))
-        return hidden + self.ffn_out(self.activation(self.ffn_in(self.ffn_norm(hidden))))
+        expanded: Tensor = self.activation(self.ffn_in(self.ffn_norm(hidden)))
+        return hidden + cast(Tensor, self.ffn_out(expanded))
 
     def _self_attention(self, hidden: Tensor, step: Step, cache: Tensor) -> Tensor:
         width = hidden.shape[-1]
@@ -83,7 +85,9 @@ class DecoderLayer(nn.Module):
         if where is not None:
             return self._attend(query, cache[where], None)
         # Row by row: gathering scattered slots would copy all their keys and values on every step.
-        rows = [self._attend(query[i : i + 1], cache[slot : slot + 1], None) for i, slot in enumerate(step.slots)]
+        rows = [
+            self._attend(query[i : i + 1], cache[slot : slot + 1], None) for i, slot in enumerate(step.slots)
+        ]
         return torch.cat(rows)
 
     def _attend(self, query: Tensor, key_value: Tensor, mask: Tensor | None) -> Tensor:
@@ -121,7 +125,7 @@ class CachedDecoder(nn.Module):
         self._cross_caches: list[Tensor] = []
 
     def allocate(self) -> None:
-        """Allocate the slots' caches, each layer's where its weights run; once, after the weights are placed."""
+        """Allocate the slots, each layer's where its weights run; once, after the weights are placed."""
         width = self.config.d_model
         for layer in self.layers:
             device, dtype = _execution_device(layer), self.embed_tokens.weight.dtype
@@ -149,7 +153,9 @@ class CachedDecoder(nn.Module):
         self.lengths[slot] = min(self.lengths[slot], length)
 
     @torch.inference_mode()
-    def append(self, slots: Sequence[int], tokens: Sequence[Sequence[int]], num_scored: Sequence[int]) -> Tensor:
+    def append(
+        self, slots: Sequence[int], tokens: Sequence[Sequence[int]], num_scored: Sequence[int]
+    ) -> Tensor:
         """Append ragged rows of tokens and give the logits behind the last ``num_scored`` tokens of each.
 
         Returns
@@ -162,7 +168,9 @@ class CachedDecoder(nn.Module):
         ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in tokens], device=device)
         last = self.max_positions - 1
         places = [[min(start + i, last) for i in range(width)] for start in step.starts]
-        hidden = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(torch.tensor(places, device=device))
+        hidden = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(
+            torch.tensor(places, device=device)
+        )
         for layer, self_cache, cross_cache in zip(
             self.layers, self._self_caches, self._cross_caches, strict=True
         ):
@@ -201,7 +209,9 @@ def load_decoder_weights(decoder: CachedDecoder, state: dict[str, Tensor]) -> No
     def fused(prefix: str, names: str) -> dict[str, Tensor]:
         weights = [state[f"{prefix}.{name}_proj.weight"] for name in names]
         # Whisper's key projections have no bias.
-        biases = [state.get(f"{prefix}.{name}_proj.bias", torch.zeros_like(weights[0][:, 0])) for name in names]
+        biases = [
+            state.get(f"{prefix}.{name}_proj.bias", torch.zeros_like(weights[0][:, 0])) for name in names
+        ]
         return {"weight": torch.cat(weights), "bias": torch.cat(biases)}
 
     def plain(prefix: str) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """The draft's engine: drafts for many sessions at once and follows what the target commits.
 
-Like the target's engine it owns no thread or socket; one process calls it directly, the draft server runs it in a
-thread.
+Like the target's engine it owns no thread or socket; one process calls it directly, the draft server runs it
+in a thread.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import ServerFull
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
-from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Resume, Window, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Window, WindowOpened
 from specwhisper.whisper.model import Model, Row
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A block to send, and the time its session has spent in the draft's forward passes since the last one."""
+    """A block to send, and the session's time in the draft's forward passes since the last one."""
 
     candidates: Candidates
     forward_ns: int
@@ -62,14 +62,18 @@ class Drafter:
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
-        return any(self._can_draft(session) or self._block_is_due(session) for session in self._sessions.values())
+        return any(
+            self._can_draft(session) or self._block_is_due(session) for session in self._sessions.values()
+        )
 
     def open(
         self, session_id: str, length: DraftLength, options: DecodingOptions, *, max_ahead_tokens: int
     ) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken."""
         if not self._free_slots:
-            raise ServerFull(f"The draft server holds its {self._model.num_slots} sessions already: try again later.")
+            raise ServerFull(
+                f"The draft server holds its {self._model.num_slots} sessions already: try again later."
+            )
         self._sessions[session_id] = _Session(
             slot=self._free_slots.pop(),
             length=length,
@@ -89,7 +93,7 @@ class Drafter:
         else:  # the encoder writes into the slot: it is free when that is over
             session.encoding.add_done_callback(lambda _: self._free_slots.append(session.slot))
 
-    def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit | Resume) -> None:
+    def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit) -> None:
         """Take in the session's audio and what its target says."""
         session = self._sessions.get(session_id)
         if session is None:

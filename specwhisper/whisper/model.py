@@ -86,7 +86,8 @@ class WhisperModel:
         Parameters
         ----------
         vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
-            (:func:`specwhisper.whisper.pairing.draft_ids`); the embedding is reordered once, so nothing is translated later.
+            (:func:`specwhisper.whisper.pairing.draft_ids`); the embedding is reordered once, so nothing is
+            translated later.
         device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
         """
         self.vocabulary = vocabulary or checkpoint.vocabulary
@@ -129,7 +130,7 @@ class WhisperModel:
 
     @torch.inference_mode()
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose behind each candidate, by the rules of its prefix."""
+        """Append each row's tokens to its slot and choose, by the rules, behind each candidate."""
         counts = [row.num_candidates + 1 for row in rows]
         logits = self._decoder.append([row.slot for row in rows], [row.tokens for row in rows], counts)
         if self._missing is not None:

@@ -8,7 +8,16 @@ from typing import Any
 
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
-from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Finished, Mode, WindowOpened
+from specwhisper.types import (
+    AudioChunk,
+    Candidates,
+    Commit,
+    DecodingOptions,
+    Failed,
+    Finished,
+    Mode,
+    WindowOpened,
+)
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import Verifier
@@ -57,11 +66,13 @@ class OneProcess:
     def transcribe(
         self, recordings: Sequence[bytes], options: DecodingOptions | None = None
     ) -> list[Transcript]:
-        """Transcribe canonical recordings (s16le, 16 kHz, mono) side by side, as many as there are slots at a time."""
+        """Transcribe canonical recordings (s16le, 16 kHz, mono) side by side, as many as there are slots."""
         transcripts: list[Transcript] = []
         num_slots = min(m.num_slots for m in (self._target, self._draft) if m is not None)
         for start in range(0, len(recordings), num_slots):
-            transcripts += self._transcribe(recordings[start : start + num_slots], options or DecodingOptions())
+            transcripts += self._transcribe(
+                recordings[start : start + num_slots], options or DecodingOptions()
+            )
         return transcripts
 
     def _transcribe(self, recordings: Sequence[bytes], options: DecodingOptions) -> list[Transcript]:

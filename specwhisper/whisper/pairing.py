@@ -9,16 +9,19 @@ from specwhisper.transcription.vocabulary import Vocabulary
 MIN_SHARED_TEXT = 0.9
 
 
-def draft_ids(draft: Vocabulary, target: Vocabulary, *, draft_name: str, target_name: str) -> list[int | None]:
+def draft_ids(
+    draft: Vocabulary, target: Vocabulary, *, draft_name: str, target_name: str
+) -> list[int | None]:
     """Give the draft's id of every target token, ``None`` where the draft does not have it.
 
-    Whisper's vocabularies differ in the middle: large-v3 inserts ``<|yue|>``, which moves every later id up by one,
-    timestamps included. Strings tell; ids do not.
+    Whisper's vocabularies differ in the middle: large-v3 inserts ``<|yue|>``, which moves every later id up
+    by one, timestamps included. Strings tell; ids do not.
     """
     if bool(draft.languages) != bool(target.languages):
         english = draft_name if not draft.languages else target_name
         raise PairMismatch(
-            f"Draft '{draft_name}' cannot work with target '{target_name}': {english} is English-only and the other "
+            f"Draft '{draft_name}' cannot work with target '{target_name}': {english} is English-only and "
+            f"the other "
             "is multilingual; choose two of one kind."
         )
     known = {token: i for i, token in enumerate(draft.tokens)}

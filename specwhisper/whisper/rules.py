@@ -42,11 +42,15 @@ class DecodingRules:
         self._begin_suppressed = torch.zeros(size, device=device)
         self._begin_suppressed[list(vocabulary.begin_suppress)] = -torch.inf
 
-    def allowed(self, prefix: Sequence[int], following: Sequence[int], *, timestamps: bool) -> Iterator[Allowed]:
+    def allowed(
+        self, prefix: Sequence[int], following: Sequence[int], *, timestamps: bool
+    ) -> Iterator[Allowed]:
         """Give what may follow ``prefix``, ``prefix + following[:1]``, ... up to all of ``following``."""
         begin, last = self._vocabulary.timestamp_begin, len(self._vocabulary) - 1
         if not timestamps:
-            yield from (Allowed(False, len(prefix) + i == 0, 0, begin, last) for i in range(len(following) + 1))
+            yield from (
+                Allowed(False, len(prefix) + i == 0, 0, begin, last) for i in range(len(following) + 1)
+            )
             return
         last_time = next((token for token in reversed(prefix) if token >= begin), None)
         tail = [token >= begin for token in prefix[-2:]]  # were the last two tokens timestamps?
@@ -82,7 +86,9 @@ class DecodingRules:
     def _apply_timestamps(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
         begin, ids = self._vocabulary.timestamp_begin, self._ids
         bounds = [(row.timed, row.text_from, row.time_from, row.time_to) for row in allowed]
-        timed, text_from, time_from, time_to = torch.tensor(bounds, device=logits.device)[:, :, None].unbind(1)
+        timed, text_from, time_from, time_to = torch.tensor(bounds, device=logits.device)[:, :, None].unbind(
+            1
+        )
         timed, times = timed.bool(), ids >= begin
         if self._vocabulary.no_timestamps is not None:
             logits.masked_fill_(timed & (ids == self._vocabulary.no_timestamps), -torch.inf)

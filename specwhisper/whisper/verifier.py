@@ -1,22 +1,23 @@
 """The target's engine: transcribes many sessions at once, every pass shared by all that have something to do.
 
-It owns no thread, socket or clock tick: messages go in by :meth:`Verifier.submit`, :meth:`Verifier.step` runs one
-pass and gives the answers. One process calls it directly; the target server runs it in a thread.
+It owns no thread, socket or clock tick: messages go in by :meth:`Verifier.submit`, :meth:`Verifier.step`
+runs one pass and gives the answers. One process calls it directly; the target server runs it in a thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidCandidates, InvalidRequest, ServerFull
+from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest, ServerFull
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.ledger import Ledger
 from specwhisper.transcription.windows import SequentialWindows
 from specwhisper.types import (
+    HOP_SAMPLES,
     AudioChunk,
     Candidates,
     Commit,
@@ -101,7 +102,9 @@ class Verifier:
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
-        return bool(self._outbox) or any(s.is_runnable or self._can_advance(s) for s in self._sessions.values())
+        return bool(self._outbox) or any(
+            s.is_runnable or self._can_advance(s) for s in self._sessions.values()
+        )
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken."""
@@ -109,7 +112,9 @@ class Verifier:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         windows = SequentialWindows(self._model.vocabulary, options, max_new_tokens=self._max_new_tokens)
         if not self._free_slots:
-            raise ServerFull(f"The target holds its {self._model.num_slots} sessions already: try again later.")
+            raise ServerFull(
+                f"The target holds its {self._model.num_slots} sessions already: try again later."
+            )
         self._sessions[session_id] = _Session(
             id=session_id,
             slot=self._free_slots.pop(),
@@ -137,6 +142,7 @@ class Verifier:
         try:
             match message:
                 case AudioChunk():
+                    self._check_run_ahead(session, message)
                     session.recording.append(message)
                 case Candidates():
                     self._offer(session, message)
@@ -146,7 +152,7 @@ class Verifier:
             self._fail(session, error)
 
     def step(self) -> list[tuple[str, FromTarget]]:
-        """Run one pass over every session that has something to do: collect, forward, accept, roll back, reply."""
+        """Run one pass: collect, forward, accept, roll back, reply."""
         for session in list(self._sessions.values()):
             try:
                 self._advance(session)
@@ -170,7 +176,7 @@ class Verifier:
         return events
 
     def _row(self, session: _Session) -> Row:
-        """Put together what the session feeds: what its slot lacks, then as many candidates as may be verified."""
+        """Put together what the session feeds: what its slot lacks, then candidates."""
         window, ledger = _open_window(session), session.ledger
         room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
         candidates = ledger.pending[: min(self._max_width, room)]
@@ -201,8 +207,8 @@ class Verifier:
         session.ready_ns = perf_counter_ns()
         self._reply(
             session,
-            Commit(
-                window_id=window.id,
+            replace(
+                self._acknowledgement(session, window),
                 base=base,
                 tokens=verdict.tokens,
                 log_probs=tuple(scores.log_probs[:num_tokens]),
@@ -212,21 +218,23 @@ class Verifier:
                 num_self_decoded=int(row.num_candidates == 0),
                 is_final=verdict.is_final,
                 timing=timing,
-                **self._standing(session),
             ),
         )
         if verdict.is_final:
             session.windows.close(window, ledger.committed)
             session.window = None
 
-    def _standing(self, session: _Session) -> dict[str, int]:
-        """What every commit tells the draft of its candidates."""
-        ledger = session.ledger
-        return {
-            "candidates_received": session.candidates_received,
-            "held": ledger.held,
-            "credit": len(ledger.committed) + self.limits.max_ahead_tokens,
-        }
+    def _acknowledgement(self, session: _Session, window: Window) -> Commit:
+        """Make a commit of nothing: it tells the draft where the target stands."""
+        end = len(session.ledger.committed)
+        return Commit(
+            window_id=window.id,
+            base=end,
+            tokens=(),
+            candidates_received=session.candidates_received,
+            held=session.ledger.held,
+            credit=end + self.limits.max_ahead_tokens,
+        )
 
     def _can_advance(self, session: _Session) -> bool:
         if session.encoding is not None:
@@ -265,10 +273,21 @@ class Verifier:
         self._reply(session, WindowOpened(window, ceiling))
 
     def _encode(self, slot: int, recording: Recording, window: Window) -> int:
-        """Compute features and encoder output into the slot, on the executor; give the nanoseconds it took."""
+        """Encode a window into the slot, on the executor; give the nanoseconds it took."""
         started_ns = perf_counter_ns()
         self._model.encode(slot, recording, window.start_frame)
         return perf_counter_ns() - started_ns
+
+    def _check_run_ahead(self, session: _Session, chunk: AudioChunk) -> None:
+        """Bound what a session may have in memory."""
+        start = session.windows.next_frame * HOP_SAMPLES
+        end = chunk.start_sample + len(chunk.pcm) // 2
+        if end - start > self.limits.max_ahead_samples:
+            raise InvalidAudio(
+                f"Audio up to sample {end} runs more than {self.limits.max_ahead_samples} samples ahead "
+                f"of the open "
+                f"window at {start}: wait for the next window."
+            )
 
     def _offer(self, session: _Session, block: Candidates) -> None:
         """Queue candidates for the next pass; those that are of no use are answered at once."""
@@ -281,8 +300,7 @@ class Verifier:
         if not block.tokens and block.base == len(ledger.committed):
             session.may_go_alone = True
         elif not ledger.offer(block.base, block.known_committed, block.tokens):
-            commit = Commit(session.window.id, len(ledger.committed), (), **self._standing(session))
-            self._reply(session, commit)
+            self._reply(session, self._acknowledgement(session, session.window))
         if session.is_runnable and not was_runnable:
             session.ready_ns = perf_counter_ns()
 
@@ -290,14 +308,18 @@ class Verifier:
         """Continue a window that another target opened."""
         window, size = resume.window, len(self._model.vocabulary)
         if session.window is not None or session.recording.received_samples:
-            raise InvalidRequest("A session can only be resumed before any audio: send it directly after the hello.")
+            raise InvalidRequest(
+                "A session can only be resumed before any audio: send it directly after the hello."
+            )
         if not all(0 <= token < size for token in (*window.prompt, *resume.committed)):
             raise InvalidCandidates(f"A resumed token id is out of range: this target has {size} tokens.")
         room = self._model.vocabulary.max_length - len(window.prompt)
         if not 1 <= window.max_new_tokens <= room or len(resume.committed) >= window.max_new_tokens:
             raise InvalidRequest(
-                f"A resumed window with a prompt of {len(window.prompt)} and {len(resume.committed)} committed tokens, "
-                f"{window.max_new_tokens} allowed, does not fit this target's {self._model.vocabulary.max_length}."
+                f"A resumed window with a prompt of {len(window.prompt)} and {len(resume.committed)} "
+                f"committed tokens, "
+                f"{window.max_new_tokens} allowed, does not fit this target's "
+                f"{self._model.vocabulary.max_length}."
             )
         session.resume = resume
         session.windows.resume(window)
@@ -322,8 +344,11 @@ def _check_block(block: Candidates, vocabulary_size: int, limits: Limits) -> Non
     """Refuse what could never be verified, on the CPU and before any forward pass."""
     if len(block.tokens) > limits.max_block_tokens:
         raise InvalidCandidates(
-            f"A block of {len(block.tokens)} candidates is too long: this target takes {limits.max_block_tokens}."
+            f"A block of {len(block.tokens)} candidates is too long: this target takes "
+            f"{limits.max_block_tokens}."
         )
     for token in block.tokens:
         if not 0 <= token < vocabulary_size:
-            raise InvalidCandidates(f"Token id {token} is out of range: this target has {vocabulary_size} tokens.")
+            raise InvalidCandidates(
+                f"Token id {token} is out of range: this target has {vocabulary_size} tokens."
+            )

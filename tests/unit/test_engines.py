@@ -9,60 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.types import Candidates, Mode
+from specwhisper.types import Mode
 from specwhisper.whisper.one_process import OneProcess
+from tests.interference import KINDS, Interference
 from tests.scripted import VOCABULARY, ScriptedModel
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
-
-
-class Interference:
-    """Changes candidate blocks on their way, as a bad network or a hostile draft might."""
-
-    def __init__(self, kind: str, seed: int) -> None:
-        self.kind = kind
-        self.random = np.random.default_rng(seed)
-        self.kept: list[Candidates] = []
-
-    def __call__(self, block: Candidates) -> Sequence[Candidates]:
-        return getattr(self, self.kind)(block)
-
-    def normal(self, block: Candidates) -> Sequence[Candidates]:
-        return [block]
-
-    def _with_tokens(self, block: Candidates, tokens: Sequence[int]) -> Candidates:
-        return Candidates(block.window_id, block.base, block.known_committed, tuple(tokens))
-
-    def noisy(self, block: Candidates) -> Sequence[Candidates]:
-        tokens = [int(self.random.integers(24)) if self.random.random() < 0.3 else t for t in block.tokens]
-        return [self._with_tokens(block, tokens)]
-
-    def garbage(self, block: Candidates) -> Sequence[Candidates]:
-        tokens = tuple(int(t) for t in self.random.integers(0, len(VOCABULARY), size=self.random.integers(0, 20)))
-        base, known = (int(n) for n in self.random.integers(0, 70, size=2))
-        return [Candidates(int(self.random.integers(0, 3)), base, known, tokens), self._with_tokens(block, tokens)]
-
-    def empty(self, block: Candidates) -> Sequence[Candidates]:
-        return [self._with_tokens(block, ())]
-
-    def duplicated(self, block: Candidates) -> Sequence[Candidates]:
-        return [block, block, *self.kept[-1:], *(self.kept.append(block) or ())]  # type: ignore[func-returns-value]
-
-    def delayed(self, block: Candidates) -> Sequence[Candidates]:
-        """Some blocks come one block late; the last one of all cannot, so each is also sent alone at times."""
-        self.kept.append(block)
-        if self.random.random() < 0.5 and len(self.kept) < 2:
-            return [self._with_tokens(block, ())]
-        late, self.kept = self.kept, []
-        return late
-
-    def shuffled(self, block: Candidates) -> Sequence[Candidates]:
-        self.kept.append(block)
-        order = self.random.permutation(len(self.kept))
-        return [self.kept[i] for i in order]
-
-
-KINDS = ["normal", "noisy", "garbage", "empty", "duplicated", "delayed", "shuffled"]
 
 
 def recording(seed: int, length_s: float) -> bytes:
@@ -99,7 +51,7 @@ def test_any_draft_gives_the_targets_text(mode, kind, gamma, depth, error_rate, 
         mode=mode,
         gamma=gamma,
         depth=depth,
-        edit_block=Interference(kind, seed),
+        edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms)
     assert [transcript.window_tokens for transcript in split] == target_text(pcms, seed)
 

@@ -1,0 +1,103 @@
+"""``specwhisper-draft-server``: draft near the audio, let a target verify."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from draft_server.config import DEFAULT_PORT, DEFAULT_TARGET, MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Mode
+from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.serving import ServingOptions
+
+
+def serve_draft(
+    target: Annotated[str, typer.Option(help="Target server, HOST:PORT.")] = DEFAULT_TARGET,
+    draft_model: Annotated[
+        str,
+        typer.Option(
+            help="demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id or a folder."
+        ),
+    ] = "demo-draft-tiny",
+    revision: Annotated[str | None, typer.Option(help="Commit or tag of a hub model.")] = None,
+    device: Annotated[str, typer.Option(help="Where the draft runs: cpu, cuda ...")] = "cpu",
+    dtype: Annotated[
+        str, typer.Option(help="float32, float16 or bfloat16; never changes the text.")
+    ] = "float32",
+    mode: Annotated[
+        Mode, typer.Option(help="target-only, sync, pipelined or full; the text is the same in all of them.")
+    ] = Mode.FULL,
+    gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 5,
+    depth: Annotated[
+        int, typer.Option(min=1, help="Blocks the draft may be ahead (pipelined and full).")
+    ] = 4,
+    compress_audio: Annotated[
+        bool, typer.Option("--compress-audio", help="Send FLAC to the target instead of PCM.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = DEFAULT_PORT,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow a host that other machines reach, without encryption.")
+    ] = False,
+    max_sessions: Annotated[int, typer.Option(min=1, help="Client sessions at once.")] = 8,
+    max_message_bytes: Annotated[
+        int, typer.Option(min=65_536, help="Largest message, so also the largest file for Recognize.")
+    ] = MAX_MESSAGE_BYTES,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of a forward pass; default: torch's.")
+    ] = None,
+    drain_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds that open sessions may go on after SIGTERM.")
+    ] = 30.0,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Text on a terminal, JSON lines elsewhere.")
+    ] = LogFormat.AUTO,
+    log_level: Annotated[LogLevel, typer.Option(help="Least severe messages to log.")] = LogLevel.INFO,
+) -> None:
+    """Serve transcription to clients: draft with a small model, verify with the target.
+
+    The transcript is, token for token, what the target alone would have written.
+    """
+    configure_logging(log_format, log_level)
+    # Heavy imports wait until the arguments are known to be good: --help answers at once.
+    from draft_server.server import run
+
+    try:
+        config = DraftConfig(
+            target=target,
+            draft_model=draft_model,
+            revision=revision,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            mode=mode,
+            gamma=gamma,
+            depth=depth,
+            compress_audio=compress_audio,
+            max_sessions=max_sessions,
+            serving=ServingOptions(
+                host=host,
+                port=port,
+                insecure=insecure,
+                max_message_bytes=max_message_bytes,
+                drain_timeout_s=drain_timeout,
+            ),
+        )
+        asyncio.run(run(config))
+    except SpecWhisperError as error:
+        sys.exit(f"specwhisper-draft-server: {error}")
+
+
+def main() -> None:
+    """Run the command line."""
+    typer.run(serve_draft)
+
+
+if __name__ == "__main__":
+    main()

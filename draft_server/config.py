@@ -1,0 +1,59 @@
+"""What a draft server can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import Mode
+from specwhisper.wire.addresses import split_address
+from specwhisper.wire.serving import ServingOptions
+
+DEFAULT_PORT = 50_051
+DEFAULT_TARGET = "127.0.0.1:50052"
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
+
+
+@dataclass(frozen=True, slots=True)
+class DraftConfig:
+    """Settings of a draft server; every message names the flag to change.
+
+    Attributes
+    ----------
+    target : address of a target server, or of whatever answers ``Locate`` for many.
+    draft_model : bundled name, Whisper size, hub id or folder.
+    mode, gamma, depth : how sessions draft unless they ask otherwise.
+    compress_audio : send FLAC to the target instead of PCM.
+    max_audio_s : longest recording ``Recognize`` takes, in seconds.
+    """
+
+    target: str = DEFAULT_TARGET
+    draft_model: str = "demo-draft-tiny"
+    revision: str | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int | None = None
+    mode: Mode = Mode.FULL
+    gamma: int = 5
+    depth: int = 4
+    compress_audio: bool = False
+    max_sessions: int = 8
+    max_audio_s: float = 4 * 3600.0
+    serving: ServingOptions = field(
+        default_factory=lambda: ServingOptions(port=DEFAULT_PORT, max_message_bytes=MAX_MESSAGE_BYTES)
+    )
+
+    def __post_init__(self) -> None:
+        split_address(self.target)
+        if self.mode is Mode.ONE_PROCESS:
+            raise InvalidRequest(
+                "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
+            )
+        DraftLength(self.mode, self.gamma, self.depth)
+        if self.dtype not in ("float32", "float16", "bfloat16"):
+            raise InvalidRequest(f"--dtype is '{self.dtype}': choose float32, float16 or bfloat16.")
+        if self.max_sessions < 1:
+            raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
+        if self.threads is not None and self.threads < 1:
+            raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")

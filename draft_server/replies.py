@@ -1,0 +1,64 @@
+"""What a session knows, as messages of ``transcription.proto``."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from google.protobuf.duration_pb2 import Duration
+
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper.wire.v1 import transcription_pb2 as pb
+
+VERIFIED_STABILITY = 0.9
+DRAFT_STABILITY = 0.1
+NS_PER_S = 1_000_000_000
+
+
+def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
+    """Write a segment that will not change any more."""
+    return pb.SpeechRecognitionResult(
+        alternatives=[
+            pb.SpeechRecognitionAlternative(
+                transcript=segment.text, confidence=segment.confidence, tokens=segment.tokens
+            )
+        ],
+        is_final=True,
+        stability=1.0,
+        start_offset=duration(segment.start_s),
+        end_offset=duration(segment.end_s),
+        language_code=language,
+    )
+
+
+def interim_results(builder: TranscriptBuilder, language: str) -> list[pb.SpeechRecognitionResult]:
+    """Write what the open window says so far: verified text, then the draft's."""
+    if builder.window is None:
+        return []
+    start = duration(builder.window.start_sample / SAMPLE_RATE)
+    end = duration(builder.window.end_sample / SAMPLE_RATE)
+    texts = ((builder.verified_text, VERIFIED_STABILITY), (builder.draft_text, DRAFT_STABILITY))
+    return [
+        pb.SpeechRecognitionResult(
+            alternatives=[pb.SpeechRecognitionAlternative(transcript=text)],
+            stability=stability,
+            start_offset=start,
+            end_offset=end,
+            language_code=language,
+        )
+        for text, stability in texts
+        if text
+    ]
+
+
+def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStatistics:
+    """Write the counts; field names are the same on both sides."""
+    return pb.SpeculationStatistics(
+        **{field.name: getattr(statistics, field.name) for field in fields(statistics)}
+    )
+
+
+def duration(seconds: float) -> Duration:
+    """Write seconds to the nearest nanosecond."""
+    return Duration(seconds=round(seconds * NS_PER_S) // NS_PER_S, nanos=round(seconds * NS_PER_S) % NS_PER_S)

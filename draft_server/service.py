@@ -1,0 +1,188 @@
+"""The gRPC face of the draft server: recognise recordings and live audio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from draft_server.config import DraftConfig
+from draft_server.drafting import Drafting
+from draft_server.link import TargetDescription, TargetLink
+from draft_server.replies import duration, final_result, interim_results, statistics_message
+from draft_server.session import Session, SessionRequest
+from specwhisper import __version__
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
+from specwhisper.audio.decode import decode_bytes
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, DecodingOptions, Segment
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2
+
+
+class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
+    """Serves clients with one draft model and the target behind ``link``."""
+
+    def __init__(self, config: DraftConfig, link: TargetLink, drafting: Drafting | None) -> None:
+        self._config = config
+        self._link = link
+        self._drafting = drafting
+        self._num_sessions = 0
+
+    async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
+        """Name the pair and what it understands."""
+        target = await self._link.describe()
+        return pb.GetModelResponse(
+            model=self._model_info(target, DraftLength(self._config.mode, self._config.gamma)),
+            language_codes=sorted(target.vocabulary.languages) or ["en"],
+            max_message_bytes=self._config.serving.max_message_bytes,
+            max_sessions=self._config.max_sessions,
+            software_version=__version__,
+            log_mel_max_bins=sorted(self._mel_bins(target)),
+        )
+
+    async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
+        """Transcribe a whole recording."""
+        target = await self._link.describe()
+        wanted = self._session_request(request.config)
+        pcm = await asyncio.to_thread(self._canonical, request)
+        if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE:
+            maxima = await asyncio.to_thread(log_mel_max, [pcm], self._mel_bins(target))
+            wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
+        response = pb.RecognizeResponse(
+            model=self._model_info(target, wanted.length),
+            audio_duration=duration(len(pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE),
+        )
+        session = self._open(wanted)
+        async with aclosing(self._run(session, _once(pcm))) as updates:
+            async for segments in updates:
+                response.results.extend(
+                    final_result(segment, wanted.options.language) for segment in segments
+                )
+        response.statistics.CopyFrom(statistics_message(session.builder.statistics))
+        return response
+
+    async def StreamingRecognize(
+        self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: Any
+    ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
+        """Transcribe while audio arrives."""
+        config = await _streaming_config(requests)
+        wanted = self._session_request(config.config)
+        if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
+            raise InvalidRequest(
+                "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
+            )
+        audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
+        target = await self._link.describe()
+        session = self._open(wanted)
+        language = wanted.options.language
+        yield pb.StreamingRecognizeResponse(model=self._model_info(target, wanted.length))
+        async with aclosing(self._run(session, _canonical_stream(requests, audio))) as updates:
+            async for segments in updates:
+                results = [final_result(segment, language) for segment in segments]
+                if config.interim_results:
+                    results += interim_results(session.builder, language)
+                if results:
+                    yield self._update(session, results)
+        yield self._update(session, [])
+
+    def _open(self, wanted: SessionRequest) -> Session:
+        if self._num_sessions >= self._config.max_sessions:
+            raise ServerFull(
+                f"The draft server holds its {self._config.max_sessions} sessions already: try again later."
+            )
+        return Session(wanted, self._link, self._drafting)
+
+    async def _run(self, session: Session, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
+        self._num_sessions += 1
+        try:
+            async with aclosing(session.run(audio)) as updates:
+                async for segments in updates:
+                    yield segments
+        finally:
+            self._num_sessions -= 1
+
+    def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
+        """Read what a client asks for; what it leaves open is this server's setting."""
+        if config.enable_word_time_offsets:
+            raise UnsupportedOption("Word times are not offered yet: leave enable_word_time_offsets out.")
+        mode = (
+            self._config.mode
+            if config.mode == verification_pb2.MODE_UNSPECIFIED
+            else codec.mode_from_proto(config.mode)
+        )
+        if mode.drafts and self._drafting is None:
+            raise UnsupportedOption(
+                f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
+            )
+        options = DecodingOptions(
+            language=config.language_code.partition("-")[0].lower() or "en",
+            task=codec.task_from_proto(config.task),
+            timestamps=not config.disable_timestamps,
+            max_new_tokens=config.max_new_tokens or None,
+            log_mel_max=dict(config.log_mel_max),
+        )
+        return SessionRequest(
+            options, DraftLength(mode, config.gamma or self._config.gamma, self._config.depth)
+        )
+
+    def _canonical(self, request: pb.RecognizeRequest) -> bytes:
+        max_pcm_bytes = int(self._config.max_audio_s * SAMPLE_RATE) * BYTES_PER_SAMPLE
+        if request.config.encoding == pb.AUDIO_ENCODING_LINEAR16:
+            stream = CanonicalStream(
+                request.config.sample_rate_hertz, request.config.audio_channel_count or 1
+            )
+            return stream.push(request.audio) + stream.finish()
+        return b"".join(decode_bytes(request.audio, self._config.max_audio_s, max_pcm_bytes))
+
+    def _model_info(self, target: TargetDescription, length: DraftLength) -> pb.ModelInfo:
+        return pb.ModelInfo(
+            target_model=target.model,
+            draft_model=self._drafting.checkpoint.name if self._drafting and length.mode.drafts else "",
+            target_weights_digest=target.weights_digest,
+            mode=codec.mode_to_proto(length.mode),
+            gamma=length.gamma,
+        )
+
+    def _mel_bins(self, target: TargetDescription) -> set[int]:
+        draft = {self._drafting.checkpoint.num_mel_bins} if self._drafting else set()
+        return {target.num_mel_bins} | draft
+
+    @staticmethod
+    def _update(
+        session: Session, results: Iterable[pb.SpeechRecognitionResult]
+    ) -> pb.StreamingRecognizeResponse:
+        return pb.StreamingRecognizeResponse(
+            results=results,
+            statistics=statistics_message(session.builder.statistics),
+            audio_received=duration(session.received_samples / SAMPLE_RATE),
+        )
+
+
+async def _streaming_config(
+    requests: AsyncIterator[pb.StreamingRecognizeRequest],
+) -> pb.StreamingRecognitionConfig:
+    async for first in requests:
+        if first.WhichOneof("streaming_request") == "streaming_config":
+            return first.streaming_config
+        break
+    raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
+
+
+async def _canonical_stream(
+    requests: AsyncIterator[pb.StreamingRecognizeRequest], audio: CanonicalStream
+) -> AsyncIterator[bytes]:
+    async for request in requests:
+        if request.WhichOneof("streaming_request") != "audio_content":
+            raise InvalidRequest("After its streaming_config a stream takes audio_content only.")
+        yield audio.push(request.audio_content)
+    yield audio.finish()
+
+
+async def _once(pcm: bytes) -> AsyncIterator[bytes]:
+    yield pcm

@@ -1,0 +1,102 @@
+"""``specwhisper-target-server``: verify candidates and transcribe, on the machine with the large model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Limits
+from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.serving import ServingOptions
+from target_server.config import DEFAULT_PORT, TargetConfig
+
+DEFAULT_LIMITS = Limits()
+
+
+def serve_target(
+    model: Annotated[
+        str, typer.Option(help="demo-target, a Whisper size (large-v3, turbo ...), a hub id or a folder.")
+    ] = "demo-target",
+    revision: Annotated[str | None, typer.Option(help="Commit or tag of a hub model.")] = None,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1 ...")] = "cpu",
+    dtype: Annotated[
+        str, typer.Option(help="float32 (text identical to transformers), float16 or bfloat16.")
+    ] = "float32",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = DEFAULT_PORT,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow a host that other machines reach, without encryption.")
+    ] = False,
+    max_sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions at once; each takes a slot of memory.")
+    ] = 8,
+    max_width: Annotated[
+        int, typer.Option(min=1, help="Most candidates of one session in one forward pass.")
+    ] = 16,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of a forward pass; default: torch's.")
+    ] = None,
+    device_map: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help='JSON file: decoder module to device, e.g. {"layers.0": 0}.'
+        ),
+    ] = None,
+    offload_folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help='Where "disk" entries of the device map go.')
+    ] = None,
+    drain_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds that open sessions may go on after SIGTERM.")
+    ] = 30.0,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Text on a terminal, JSON lines elsewhere.")
+    ] = LogFormat.AUTO,
+    log_level: Annotated[LogLevel, typer.Option(help="Least severe messages to log.")] = LogLevel.INFO,
+) -> None:
+    """Serve a Whisper model as the target of speculative decoding.
+
+    Draft servers connect to it, stream audio and candidate tokens, and get back the text this model writes.
+    """
+    configure_logging(log_format, log_level)
+    # Heavy imports wait until the arguments are known to be good: --help answers at once.
+    from target_server.server import run
+
+    try:
+        config = TargetConfig(
+            model=model,
+            revision=revision,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            max_width=max_width,
+            device_map=json.loads(device_map.read_text()) if device_map else None,
+            offload_folder=str(offload_folder) if offload_folder else None,
+            limits=Limits(max_sessions=max_sessions),
+            serving=ServingOptions(
+                host=host,
+                port=port,
+                insecure=insecure,
+                max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
+                drain_timeout_s=drain_timeout,
+            ),
+        )
+        asyncio.run(run(config))
+    except SpecWhisperError as error:
+        sys.exit(f"specwhisper-target-server: {error}")
+
+
+def main() -> None:
+    """Run the command line."""
+    typer.run(serve_target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Put a target together: checkpoint, slots, engine thread, gRPC."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+
+import torch
+
+from specwhisper.types import FromTarget
+from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.verifier import Verifier
+from specwhisper.wire.serving import serve
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.config import TargetConfig
+from target_server.service import VerificationService
+
+logger = logging.getLogger(__name__)
+SERVICE_NAME = "specwhisper.wire.v1.Verification"
+
+
+@asynccontextmanager
+async def running_service(config: TargetConfig, checkpoint: Checkpoint) -> AsyncIterator[VerificationService]:
+    """Place the checkpoint and keep its engine running; inside the event loop that serves it."""
+    model = WhisperModel(
+        checkpoint,
+        config.limits.max_sessions,
+        device_map=config.device_map,
+        offload_folder=config.offload_folder,
+    )
+    logger.info(
+        "model placed",
+        extra={"model": checkpoint.name, "slots": model.num_slots, "mb_per_slot": model.bytes_per_slot / 1e6},
+    )
+    thread = EngineThread[FromTarget]("verifier")
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as executor:
+        verifier = Verifier(
+            model,
+            executor=executor,
+            wake=thread.wake,
+            limits=config.limits,
+            max_width=config.max_width,
+            max_new_tokens=checkpoint.max_new_tokens,
+        )
+        thread.start(verifier)
+        try:
+            yield VerificationService(checkpoint, verifier, thread)
+        finally:
+            await thread.stop()
+
+
+async def run(config: TargetConfig) -> None:
+    """Load the model and serve it until a signal stops the process."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    checkpoint = load_checkpoint(
+        config.model,
+        revision=config.revision,
+        dtype=getattr(torch, config.dtype),
+        device=config.device,
+    )
+    async with running_service(config, checkpoint) as service:
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
+        await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)

@@ -1,0 +1,191 @@
+"""The gRPC face of the target: one stream per session, in front of the engine's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from specwhisper import __version__
+from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull
+from specwhisper.types import Commit, DecodingOptions, Failed, Finished, FromTarget, ToTarget, WindowOpened
+from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.verifier import Verifier
+from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+
+logger = logging.getLogger(__name__)
+
+
+class VerificationService(verification_pb2_grpc.VerificationServicer):
+    """Answers ``Locate``, ``Describe`` and ``Verify`` for one checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint, verifier: Verifier, thread: EngineThread[FromTarget]) -> None:
+        self._checkpoint = checkpoint
+        self._verifier = verifier
+        self._thread = thread
+        self._going_away = asyncio.Event()
+
+    async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
+        """Name this server; an empty address means "where you asked"."""
+        if request.model and request.model != self._checkpoint.name:
+            raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
+        free_slots = self._verifier.num_free_slots
+        if not free_slots:
+            raise ServerFull(
+                f"The target holds its {self._verifier.limits.max_sessions} sessions already: try again "
+                f"later."
+            )
+        return pb.LocateResponse(free_slots=free_slots)
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
+        """Tell what a draft must know of this target."""
+        checkpoint = self._checkpoint
+        is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
+        return pb.DescribeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            software_version=__version__,
+            model=checkpoint.name,
+            weights_digest=checkpoint.weights_digest,
+            vocabulary_digest=checkpoint.vocabulary.digest,
+            vocabulary=None if is_known else codec.vocabulary_to_proto(checkpoint.vocabulary),
+            num_mel_bins=checkpoint.num_mel_bins,
+            dtype=checkpoint.dtype,
+            limits=codec.limits_to_proto(self._verifier.limits),
+        )
+
+    async def Verify(
+        self, requests: AsyncIterator[pb.VerifyRequest], context: Any
+    ) -> AsyncIterator[pb.VerifyResponse]:
+        """Run one session: hello and welcome, then audio and candidates against windows and commits."""
+        hello = await _hello(requests)
+        mode, options = self._agree(hello)
+        session_id = secrets.token_hex(8)
+        log = {"session": session_id, "caller": hello.session[:64]}
+        events: asyncio.Queue[pb.VerifyResponse | FromTarget] = asyncio.Queue()
+        await self._thread.call(lambda: self._verifier.open(session_id, mode, options))
+        self._thread.subscribe(session_id, events.put_nowait)
+        reader = asyncio.create_task(self._read(session_id, requests, events))
+        farewell = asyncio.create_task(self._say_goodbye(events))
+        logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model})
+        try:
+            yield self._welcome()
+            while not isinstance(event := await events.get(), Finished):
+                yield _response(event)
+        finally:
+            for task in (reader, farewell):
+                task.cancel()
+            self._thread.unsubscribe(session_id)
+            self._thread.post(lambda: self._verifier.close(session_id))
+            logger.info("session closed", extra=log)
+
+    async def say_goodbye(self) -> None:
+        """Tell every open session that this server stops."""
+        self._going_away.set()
+
+    def _agree(self, hello: pb.Hello) -> tuple[Any, DecodingOptions]:
+        """Check that caller and target speak of the same things."""
+        if hello.protocol_version != PROTOCOL_VERSION:
+            raise PairMismatch(
+                f"The draft server (specwhisper {hello.software_version}) speaks protocol "
+                f"{hello.protocol_version}, "
+                f"this target (specwhisper {__version__}) speaks {PROTOCOL_VERSION}: run the same version "
+                f"on both."
+            )
+        checkpoint = self._checkpoint
+        if hello.vocabulary_digest != checkpoint.vocabulary.digest:
+            raise PairMismatch(
+                f"Draft '{hello.draft_model}' was set up for another vocabulary than that of target "
+                f"'{checkpoint.name}': restart the draft server, or connect it to the target it was set "
+                f"up for."
+            )
+        if hello.weights_digest and hello.weights_digest != checkpoint.weights_digest:
+            raise PairMismatch(
+                f"This session began on other weights than those of target '{checkpoint.name}': "
+                "run the same checkpoint on every replica."
+            )
+        return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
+
+    def _welcome(self) -> pb.VerifyResponse:
+        limits = self._verifier.limits
+        welcome = pb.Welcome(
+            protocol_version=PROTOCOL_VERSION,
+            software_version=__version__,
+            weights_digest=self._checkpoint.weights_digest,
+            limits=codec.limits_to_proto(limits),
+            credit=limits.max_ahead_tokens,
+        )
+        return pb.VerifyResponse(welcome=welcome)
+
+    async def _read(
+        self,
+        session_id: str,
+        requests: AsyncIterator[pb.VerifyRequest],
+        events: asyncio.Queue[pb.VerifyResponse | FromTarget],
+    ) -> None:
+        """Hand what the draft sends to the engine; what cannot be read ends the session."""
+        has_all_audio = False
+        try:
+            async for request in requests:
+                if request.WhichOneof("message") == "heartbeat":
+                    echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
+                    events.put_nowait(pb.VerifyResponse(heartbeat=echo))
+                    continue
+                message = self._message(request)
+                has_all_audio |= getattr(message, "is_last", False)
+                self._thread.post(lambda message=message: self._verifier.submit(session_id, message))  # type: ignore[misc]
+            if not has_all_audio:
+                events.put_nowait(
+                    Failed(InvalidAudio("The draft server left before the last audio message."))
+                )
+        except Exception as error:
+            events.put_nowait(Failed(error))
+
+    def _message(self, request: pb.VerifyRequest) -> ToTarget:
+        limits = self._verifier.limits
+        match request.WhichOneof("message"):
+            case "audio":
+                return codec.audio_chunk_from_proto(request.audio, max_samples=limits.max_ahead_samples)
+            case "candidates":
+                return codec.candidates_from_proto(
+                    request.candidates,
+                    vocabulary_size=len(self._checkpoint.vocabulary),
+                    max_tokens=limits.max_block_tokens,
+                )
+            case "resume":
+                return codec.resume_from_proto(
+                    request.resume, vocabulary_size=len(self._checkpoint.vocabulary)
+                )
+            case kind:
+                raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
+
+    async def _say_goodbye(self, events: asyncio.Queue[pb.VerifyResponse | FromTarget]) -> None:
+        await self._going_away.wait()
+        events.put_nowait(pb.VerifyResponse(going_away=pb.GoingAway(reason="the server is stopping")))
+
+
+async def _hello(requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
+    with suppress(StopAsyncIteration):
+        first = await anext(aiter(requests))
+        if first.WhichOneof("message") == "hello":
+            return first.hello
+    raise InvalidRequest("A session begins with a hello; this one began with something else.")
+
+
+def _response(event: pb.VerifyResponse | FromTarget) -> pb.VerifyResponse:
+    match event:
+        case WindowOpened():
+            return pb.VerifyResponse(window_opened=codec.window_opened_to_proto(event))
+        case Commit():
+            return pb.VerifyResponse(commit=codec.commit_to_proto(event))
+        case Failed(error):
+            raise error
+        case pb.VerifyResponse():
+            return event
+        case _:
+            raise TypeError(f"The engine gave an unknown event: {type(event).__name__}.")

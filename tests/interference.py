@@ -1,0 +1,65 @@
+"""What a bad network or a hostile draft may do to candidate blocks on their way to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from specwhisper.types import Candidates
+
+KINDS = ("normal", "noisy", "garbage", "empty", "duplicated", "delayed", "shuffled")
+
+
+class Interference:
+    """Turns each block into what arrives in its place; ``kind`` is one of :data:`KINDS`."""
+
+    def __init__(self, kind: str, seed: int, *, vocabulary_size: int) -> None:
+        self._arrive = getattr(self, f"_{kind}")
+        self._random = np.random.default_rng(seed)
+        self._size = vocabulary_size
+        self._kept: list[Candidates] = []
+
+    def __call__(self, block: Candidates) -> Sequence[Candidates]:
+        return self._arrive(block)
+
+    def _normal(self, block: Candidates) -> Sequence[Candidates]:
+        return [block]
+
+    def _noisy(self, block: Candidates) -> Sequence[Candidates]:
+        noise = self._random.integers(0, self._size, len(block.tokens)).tolist()
+        is_wrong = self._random.random(len(block.tokens)) < 0.3
+        tokens = [n if wrong else t for t, n, wrong in zip(block.tokens, noise, is_wrong, strict=True)]
+        return [replace(block, tokens=tuple(tokens))]
+
+    def _garbage(self, block: Candidates) -> Sequence[Candidates]:
+        """Add a block about nothing, for any window and position, and spoil the block itself."""
+        base, known, length = self._random.integers(0, 60, 3).tolist()
+        tokens = tuple(self._random.integers(0, self._size, length).tolist())
+        window_id = int(self._random.integers(0, 3))
+        return [
+            Candidates(window_id, base, known, tokens),
+            replace(block, tokens=tokens[: len(block.tokens)]),
+        ]
+
+    def _empty(self, block: Candidates) -> Sequence[Candidates]:
+        return [replace(block, tokens=())]
+
+    def _duplicated(self, block: Candidates) -> Sequence[Candidates]:
+        """Send the block twice, and the one before it again."""
+        earlier, self._kept = self._kept, [block]
+        return [block, block, *earlier]
+
+    def _delayed(self, block: Candidates) -> Sequence[Candidates]:
+        """Hold a block back at times; in its place comes an empty one, as a draft that has nothing would send."""
+        self._kept.append(block)
+        if len(self._kept) == 1 and self._random.random() < 0.5:
+            return [replace(block, tokens=())]
+        late, self._kept = self._kept, []
+        return late
+
+    def _shuffled(self, block: Candidates) -> Sequence[Candidates]:
+        """Send the last blocks again, in any order."""
+        self._kept = [*self._kept[-3:], block]
+        return [self._kept[i] for i in self._random.permutation(len(self._kept))]
