@@ -1,0 +1,150 @@
+"""The arms without a network: plain transformers, and our two engines in one process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import WhisperForCausalLM, WhisperForConditionalGeneration
+from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
+from transformers.utils import logging
+
+from experiments.baselines.measurement import Measurement, keep_text
+from experiments.common.samples import Sample
+from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, DecodingOptions, Mode
+from specwhisper.whisper.checkpoint import load_checkpoint, resolve
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.pairing import draft_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Names of the models that take part; ``assistant`` is the draft of transformers' assisted generation."""
+
+    target: str
+    draft: str
+    assistant: str
+    gamma: int
+
+
+class Transformers:
+    """``generate`` of transformers, greedy, as its users call it.
+
+    Only ``generate`` is timed: features, which our arms compute on the clock, are transformers' for free.
+    """
+
+    def __init__(self, models: Models) -> None:
+        _be_quiet()
+        load: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa"}
+        self._model: Any = WhisperForConditionalGeneration.from_pretrained(resolve(models.target), **load)
+        # The decoder alone: it shares the target's encoder, as distil-whisper is meant to be used.
+        self._assistant: Any = WhisperForCausalLM.from_pretrained(resolve(models.assistant), **load)
+        self._extract: Any = WhisperFeatureExtractor(feature_size=self._model.config.num_mel_bins)
+        self._encoder_s = 0.0
+        self._encoder_started_s = 0.0
+        encoder = self._model.get_encoder()
+        encoder.register_forward_pre_hook(self._encoder_starts)
+        encoder.register_forward_hook(self._encoder_ends)
+
+    def transcribe(self, sample: Sample, timestamps: bool, assisted: bool) -> Measurement:
+        """Transcribe a recording; without timestamps in windows of 30 s, as ours are then."""
+        generation = self._model.generation_config
+        arguments = {"language": "en", "task": "transcribe"} if generation.is_multilingual else {}
+        if assisted:
+            arguments["assistant_model"] = self._assistant
+        self._encoder_s = wall_s = 0.0
+        ids: list[int] = []
+        for features in self._features(sample, timestamps):
+            started_s = time.perf_counter()
+            output = self._model.generate(
+                features,
+                do_sample=False,
+                num_beams=1,
+                return_timestamps=timestamps,
+                return_segments=timestamps,
+                **arguments,
+            )
+            wall_s += time.perf_counter() - started_s
+            if timestamps:
+                ids += [int(id_) for segment in output["segments"][0] for id_ in segment["tokens"]]
+            else:
+                ids += output[0].tolist()
+        begin = generation.no_timestamps_token_id + 1
+        return Measurement(keep_text(ids, generation.eos_token_id, begin), wall_s, self._encoder_s)
+
+    def _features(self, sample: Sample, timestamps: bool) -> list[torch.Tensor]:
+        """Give what ``generate`` is called with: all at once, or 30 s each."""
+        samples = np.frombuffer(sample.pcm, "<i2").astype(np.float32) / 32768
+        padding = {} if sample.fits_one_window else {"truncation": False, "padding": "longest"}
+        extracted = self._extract(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt", **padding)
+        features: torch.Tensor = extracted.input_features
+        if timestamps or sample.fits_one_window:
+            return [features]
+        missing = -features.shape[-1] % WINDOW_FRAMES
+        return list(torch.nn.functional.pad(features, (0, missing)).split(WINDOW_FRAMES, dim=-1))
+
+    def _encoder_starts(self, *_: Any) -> None:
+        self._encoder_started_s = time.perf_counter()
+
+    def _encoder_ends(self, *_: Any) -> None:
+        self._encoder_s += time.perf_counter() - self._encoder_started_s
+
+
+class InOneProcess:
+    """Our target and draft, taking turns in one thread."""
+
+    def __init__(self, models: Models) -> None:
+        _be_quiet()
+        target, draft = load_checkpoint(models.target), load_checkpoint(models.draft)
+        ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
+        self._models = models
+        self._special = target.vocabulary.end_of_text, target.vocabulary.timestamp_begin
+        self._engine = OneProcess(
+            WhisperModel(target, 1),
+            WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids),
+            mode=Mode.ONE_PROCESS,
+            gamma=models.gamma,
+            max_new_tokens=target.max_new_tokens,
+        )
+
+    def transcribe(self, sample: Sample, timestamps: bool) -> Measurement:
+        """Transcribe a recording."""
+        options = DecodingOptions(timestamps=timestamps, log_mel_max=sample.log_mel_max)
+        started_s = time.perf_counter()
+        (transcript,) = self._engine.transcribe([sample.pcm], options)
+        wall_s = time.perf_counter() - started_s
+        ids = (token for segment in transcript.segments for token in segment.tokens)
+        statistics = transcript.statistics
+        return Measurement(keep_text(ids, *self._special), wall_s, statistics.encode_ns / 1e9, statistics)
+
+    def special(self) -> tuple[int, int]:
+        """Give the target's ids that are neither text nor timestamps: first, one past the last."""
+        return self._special
+
+    def describe(self) -> dict[str, Any]:
+        """Give name, digest and shape of every model that takes part."""
+        return {role: _facts(getattr(self._models, role)) for role in ("target", "draft", "assistant")}
+
+
+def _facts(name: str) -> dict[str, Any]:
+    checkpoint = load_checkpoint(name)
+    config = checkpoint.config
+    return {
+        "name": name,
+        "weights_digest": checkpoint.weights_digest,
+        "d_model": config.d_model,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "vocabulary": config.vocab_size,
+        "dtype": checkpoint.dtype,
+    }
+
+
+def _be_quiet() -> None:
+    """Keep transformers off the terminal, which shows our own progress."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()

@@ -1,0 +1,26 @@
+"""Options that every experiment has, under the same names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Quick = Annotated[bool, typer.Option("--quick", help="A short run: at most two minutes on two cores.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything that is random: order, resampling.")]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", dir_okay=False, help="Write raw figures, machine and versions here.")
+]
+Check = Annotated[
+    bool, typer.Option("--check", help="Hold the results against the bars; exit with 1 if one is short.")
+]
+Audio = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--audio", exists=True, dir_okay=False, help="A recording; repeat for more. [default: bundled]"
+    ),
+]
+Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
+Draft = Annotated[str, typer.Option(help="Draft model, named likewise.")]
+Gamma = Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")]

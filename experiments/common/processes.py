@@ -1,0 +1,148 @@
+"""Real processes, each pinned to its cores: servers as operators start them, and workers of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import grpc
+import torch
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 10.0
+CAN_PIN = hasattr(os, "sched_setaffinity")
+
+
+def available_cores() -> list[int]:
+    """Give the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if CAN_PIN else list(range(os.cpu_count() or 1))
+
+
+@contextmanager
+def on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Pin this thread, and with it every process it starts meanwhile; without effect where systems cannot."""
+    if not CAN_PIN:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def running_server(module: str, *arguments: str, cores: Sequence[int]) -> Iterator[str]:
+    """Run a server with one thread per core, give its address once it is healthy, and stop it by SIGTERM."""
+    threads = str(len(cores))
+    command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
+    with on_cores(cores):
+        process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        address = _ready_address(process, module)
+        _wait_healthy(address)
+        yield address
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _ready_address(process: subprocess.Popen[str], module: str) -> str:
+    """Follow the log to its "ready" line; a thread reads on to the end, so that the server never blocks."""
+    address: queue.Queue[str | None] = queue.Queue()
+    tail: deque[str] = deque(maxlen=20)
+
+    def follow() -> None:
+        for line in process.stderr or ():
+            tail.append(line)
+            if line.startswith("{") and (record := json.loads(line))["message"] == "ready":
+                address.put(record["address"])
+        address.put(None)
+
+    threading.Thread(target=follow, daemon=True).start()
+    try:
+        ready = address.get(timeout=START_TIMEOUT_S)
+    except queue.Empty:
+        ready = None
+    if ready is None:
+        raise RuntimeError(f"{module} did not start; its log ends with:\n{''.join(tail)}")
+    return ready
+
+
+def _wait_healthy(address: str) -> None:
+    with grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)]) as channel:
+        request = health_pb2.HealthCheckRequest()
+        health_pb2_grpc.HealthStub(channel).Check(request, timeout=START_TIMEOUT_S, wait_for_ready=True)
+
+
+class Worker:
+    """An object in a pinned process of its own; its methods are called by name, one at a time.
+
+    Parameters
+    ----------
+    build : makes the object, in the process; a picklable callable.
+    """
+
+    def __init__(self, build: Callable[[], Any], *, cores: Sequence[int]) -> None:
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, build, len(cores)), daemon=True)
+        with on_cores(cores):
+            self._process.start()
+        theirs.close()
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method and give its result, or raise its error."""
+        self._connection.send((method, arguments))
+        try:
+            result, error = self._connection.recv()
+        except EOFError:
+            raise RuntimeError(f"A worker process died while it ran '{method}'.") from None
+        if error is not None:
+            raise error
+        return result
+
+    def stop(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(STOP_TIMEOUT_S)
+        if self._process.is_alive():
+            self._process.kill()
+
+
+def _work(connection: Connection, build: Callable[[], Any], threads: int) -> None:
+    torch.set_num_threads(threads)
+    worker = error = None
+    try:
+        worker = build()
+    except Exception as failure:
+        error = failure
+    while True:
+        try:
+            method, arguments = connection.recv()
+        except EOFError:
+            return
+        result = None
+        if worker is not None:
+            error = None
+            try:
+                result = getattr(worker, method)(*arguments)
+            except Exception as failure:
+                error = failure
+        connection.send((result, error))
