@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 
+from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
@@ -19,6 +20,7 @@ async def exchange(
     Audio is taken only as fast as the server takes it. If it fails, its error ends the call and comes out
     here; if the call fails, the call's does. Closing the iterator cancels the call.
     """
+    call = with_true_status(call)
     sender = asyncio.create_task(_send(call, config, audio))
     try:
         async for response in call:
