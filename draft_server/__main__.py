@@ -38,6 +38,9 @@ def serve_draft(
     compress_audio: Annotated[
         bool, typer.Option("--compress-audio", help="Send FLAC to the target instead of PCM.")
     ] = False,
+    connect_timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds a session waits for a target that is not there.")
+    ] = 5.0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
@@ -80,6 +83,7 @@ def serve_draft(
             gamma=gamma,
             depth=depth,
             compress_audio=compress_audio,
+            connect_timeout_s=connect_timeout,
             max_sessions=max_sessions,
             serving=ServingOptions(
                 host=host,

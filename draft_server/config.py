@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from specwhisper.wire.addresses import split_address
+from specwhisper.wire.addresses import check_bind, split_address
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_051
@@ -25,6 +25,7 @@ class DraftConfig:
     draft_model : bundled name, Whisper size, hub id or folder.
     mode, gamma, depth : how sessions draft unless they ask otherwise.
     compress_audio : send FLAC to the target instead of PCM.
+    connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
     """
 
@@ -38,6 +39,7 @@ class DraftConfig:
     gamma: int = 5
     depth: int = 4
     compress_audio: bool = False
+    connect_timeout_s: float = 5.0
     max_sessions: int = 8
     max_audio_s: float = 4 * 3600.0
     serving: ServingOptions = field(
@@ -46,6 +48,7 @@ class DraftConfig:
 
     def __post_init__(self) -> None:
         split_address(self.target)
+        check_bind(self.serving.host, self.serving.insecure)
         if self.mode is Mode.ONE_PROCESS:
             raise InvalidRequest(
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."

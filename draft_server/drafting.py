@@ -1,61 +1,155 @@
-"""The draft model of this server, running in its thread once the target's vocabulary is known."""
+"""The draft model of this server, in its thread, and each session's part of it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
 
-from draft_server.config import DraftConfig
 from draft_server.link import TargetDescription
 from specwhisper.errors import PairMismatch
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Mode, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.engine_thread import EngineThread
-from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.pairing import draft_ids
 
 logger = logging.getLogger(__name__)
 
+# Makes a draft speak a target's vocabulary.
+PlaceDraft = Callable[[TargetDescription], Model]
+
 
 class Drafting:
-    """One draft model for all sessions; placed when the first target has described itself."""
+    """One draft model for all sessions; placed when the first target has described itself.
 
-    def __init__(self, config: DraftConfig, checkpoint: Checkpoint) -> None:
-        self.thread = EngineThread[Drafted]("drafter")
-        self.checkpoint = checkpoint
-        self._config = config
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="draft-encoder")
+    Attributes
+    ----------
+    name, num_mel_bins : of the draft model.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, place: PlaceDraft) -> None:
+        self.name = checkpoint.name
+        self.num_mel_bins = checkpoint.num_mel_bins
+        self._place = place
+        self._thread = EngineThread[Drafted | Failed]("drafter")
+        self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="draft-encoder")
         self._drafter: Drafter | None = None
         self._vocabulary_digest = ""
         self._placing = asyncio.Lock()
 
-    async def drafter_for(self, target: TargetDescription) -> Drafter:
+    @property
+    def num_free_slots(self) -> int | None:
+        """Sessions that can still be opened; ``None`` before the model is placed."""
+        return None if self._drafter is None else self._drafter.num_free_slots
+
+    @asynccontextmanager
+    async def session(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        length: DraftLength,
+        options: DecodingOptions,
+        *,
+        propose: Callable[[Drafted], None],
+    ) -> AsyncIterator[DraftSession]:
+        """Open a session; ``propose`` gets its blocks, in the event loop."""
+        drafter = await self._drafter_for(target)
+        max_ahead_tokens = target.limits.max_ahead_tokens
+        session = DraftSession(session_id, drafter, self._thread, length.mode, propose)
+        self._thread.subscribe(session_id, session.receive)
+        try:
+            await self._thread.call(
+                lambda: drafter.open(session_id, length, options, max_ahead_tokens=max_ahead_tokens)
+            )
+            yield session
+        finally:  # also when the client leaves while the session is being opened
+            self._thread.unsubscribe(session_id)
+            self._thread.post(lambda: drafter.close(session_id))
+
+    async def stop(self) -> None:
+        """End the thread and the encoder."""
+        await self._thread.stop()
+        self._encoder.shutdown(cancel_futures=True)
+
+    async def _drafter_for(self, target: TargetDescription) -> Drafter:
         """Give the engine, its model set up to speak the target's vocabulary."""
         async with self._placing:
             if self._drafter is None:
                 model = await asyncio.to_thread(self._place, target)
-                self._drafter = Drafter(model, executor=self._executor, wake=self.thread.wake)
+                logger.info("paired", extra={"draft": self.name, "target": target.model})
+                self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
                 self._vocabulary_digest = target.vocabulary.digest
-                self.thread.start(self._drafter)
+                self._thread.start(self._drafter)
         if target.vocabulary.digest != self._vocabulary_digest:
             raise PairMismatch(
-                f"Target '{target.model}' has another vocabulary than the one draft "
-                f"'{self.checkpoint.name}' was set up "
+                f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
                 "for: restart the draft server."
             )
         return self._drafter
 
-    async def stop(self) -> None:
-        """End the thread and the encoder."""
-        await self.thread.stop()
-        self._executor.shutdown()
 
-    def _place(self, target: TargetDescription) -> WhisperModel:
-        draft = self.checkpoint
-        ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
-        logger.info("paired", extra={"draft": draft.name, "target": target.model})
-        is_same = ids == list(range(len(draft.vocabulary)))
-        return WhisperModel(
-            draft, self._config.max_sessions, vocabulary=target.vocabulary, ids=None if is_same else ids
-        )
+class DraftSession:
+    """One session's draft: hears the audio and the target, and proposes blocks.
+
+    A draft is only advice: when it fails, the session goes on without it. A target that waits for candidates
+    is then told at every position that there are none.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        drafter: Drafter,
+        thread: EngineThread[Drafted | Failed],
+        mode: Mode,
+        propose: Callable[[Drafted], None],
+    ) -> None:
+        self._id = session_id
+        self._drafter = drafter
+        self._thread = thread
+        self._mode = mode
+        self._propose = propose
+        self._has_failed = False
+        self._last: WindowOpened | Commit | None = None
+
+    def hear(self, message: AudioChunk | WindowOpened | Commit) -> None:
+        """Pass on audio, and what the target says."""
+        if not isinstance(message, AudioChunk):
+            self._last = message
+        if not self._has_failed:
+            self._thread.post(partial(self._drafter.submit, self._id, message))
+        elif not isinstance(message, AudioChunk):
+            self._give_way()
+
+    def receive(self, event: Drafted | Failed) -> None:
+        """Take a block, or the news that there will be none."""
+        if isinstance(event, Drafted):
+            self._propose(event)
+        elif not self._has_failed:
+            logger.error("draft failed", extra={"session": self._id}, exc_info=event.error)
+            self._has_failed = True
+            self._thread.post(partial(self._drafter.close, self._id))
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """Tell a target that waits for candidates to go on alone."""
+        if self._mode.self_decodes:
+            return
+        match self._last:
+            case WindowOpened(window=window):
+                self._propose(Drafted(Candidates(window.id, 0, 0, ()), 0))
+            case Commit(is_final=False) as commit:
+                end = commit.base + len(commit.tokens)
+                self._propose(Drafted(Candidates(commit.window_id, end, end, ()), 0))
+
+
+def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
+    """Place a draft that speaks the target's vocabulary, or say why the two cannot work together."""
+    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
+    is_same = ids == list(range(len(draft.vocabulary)))
+    return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=None if is_same else ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,11 +9,12 @@ from functools import partial
 import torch
 
 from draft_server.config import DraftConfig
-from draft_server.drafting import Drafting
+from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
 from draft_server.service import TranscriptionService
 from specwhisper.types import Mode
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import transcription_pb2_grpc
 
@@ -23,11 +23,21 @@ SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 
 @asynccontextmanager
 async def running_service(
-    config: DraftConfig, checkpoint: Checkpoint | None
+    config: DraftConfig, checkpoint: Checkpoint | None, place: PlaceDraft | None = None
 ) -> AsyncIterator[TranscriptionService]:
-    """Keep link and draft model ready; inside the event loop that serves them."""
-    link = TargetLink(config.target, compress_audio=config.compress_audio)
-    drafting = Drafting(config, checkpoint) if checkpoint is not None else None
+    """Keep link and draft model ready; inside the event loop that serves them.
+
+    Parameters
+    ----------
+    checkpoint : the draft model; ``None`` for a server that never drafts.
+    place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
+    """
+    link = TargetLink(
+        config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
+    )
+    drafting = None
+    if checkpoint is not None:
+        drafting = Drafting(checkpoint, place or partial(place_draft, checkpoint, config.max_sessions))
     try:
         yield TranscriptionService(config, link, drafting)
     finally:
@@ -38,12 +48,10 @@ async def running_service(
 
 async def run(config: DraftConfig) -> None:
     """Load the draft model, unless nothing is ever drafted, and serve until a signal stops the process."""
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
+    prepare_process(config.device, config.threads)
     checkpoint = None
     if config.mode is not Mode.TARGET_ONLY:
-        checkpoint = await asyncio.to_thread(
-            load_checkpoint,
+        checkpoint = load_checkpoint(
             config.draft_model,
             revision=config.revision,
             dtype=getattr(torch, config.dtype),

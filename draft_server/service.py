@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,22 +17,34 @@ from specwhisper import __version__
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
+from specwhisper.errors import InvalidRequest, MessageTooLarge, ServerFull, UnsupportedOption
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, DecodingOptions, Segment
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, DecodingOptions
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2
 
+MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, it must not take long
+
 
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
-    """Serves clients with one draft model and the target behind ``link``."""
+    """Serves clients with one draft model and the target behind ``link``.
+
+    Attributes
+    ----------
+    num_sessions : transcriptions that are under way.
+    """
 
     def __init__(self, config: DraftConfig, link: TargetLink, drafting: Drafting | None) -> None:
         self._config = config
         self._link = link
         self._drafting = drafting
-        self._num_sessions = 0
+        self.num_sessions = 0
+
+    @property
+    def num_free_draft_slots(self) -> int | None:
+        """Slots of the draft model; ``None`` without one, or before it is placed."""
+        return self._drafting.num_free_slots if self._drafting else None
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         """Name the pair and what it understands."""
@@ -48,22 +60,23 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
         """Transcribe a whole recording."""
-        target = await self._link.describe()
         wanted = self._session_request(request.config)
-        pcm = await asyncio.to_thread(self._canonical, request)
-        if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE:
-            maxima = await asyncio.to_thread(log_mel_max, [pcm], self._mel_bins(target))
-            wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
-        response = pb.RecognizeResponse(
-            model=self._model_info(target, wanted.length),
-            audio_duration=duration(len(pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE),
-        )
-        session = self._open(wanted)
-        async with aclosing(self._run(session, _once(pcm))) as updates:
-            async for segments in updates:
-                response.results.extend(
-                    final_result(segment, wanted.options.language) for segment in segments
-                )
+        with self._place_taken():
+            target = await self._link.describe()
+            pcm = await asyncio.to_thread(self._canonical, request)
+            if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE:
+                maxima = await asyncio.to_thread(log_mel_max, [pcm], self._mel_bins(target))
+                wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
+            response = pb.RecognizeResponse(
+                model=self._model_info(target, wanted.length),
+                audio_duration=duration(len(pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE),
+            )
+            session = Session(wanted, self._link, target, self._drafting)
+            async with aclosing(session.run(_once(pcm))) as updates:
+                async for segments in updates:
+                    response.results.extend(
+                        final_result(segment, wanted.options.language) for segment in segments
+                    )
         response.statistics.CopyFrom(statistics_message(session.builder.statistics))
         return response
 
@@ -78,34 +91,32 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        target = await self._link.describe()
-        session = self._open(wanted)
-        language = wanted.options.language
-        yield pb.StreamingRecognizeResponse(model=self._model_info(target, wanted.length))
-        async with aclosing(self._run(session, _canonical_stream(requests, audio))) as updates:
-            async for segments in updates:
-                results = [final_result(segment, language) for segment in segments]
-                if config.interim_results:
-                    results += interim_results(session.builder, language)
-                if results:
-                    yield self._update(session, results)
-        yield self._update(session, [])
+        with self._place_taken():
+            target = await self._link.describe()
+            session = Session(wanted, self._link, target, self._drafting)
+            language = wanted.options.language
+            yield pb.StreamingRecognizeResponse(model=self._model_info(target, wanted.length))
+            async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
+                async for segments in updates:
+                    results = [final_result(segment, language) for segment in segments]
+                    if config.interim_results:
+                        results += interim_results(session.builder, language)
+                    if results:
+                        yield self._update(session, results)
+            yield self._update(session, [])
 
-    def _open(self, wanted: SessionRequest) -> Session:
-        if self._num_sessions >= self._config.max_sessions:
+    @contextmanager
+    def _place_taken(self) -> Iterator[None]:
+        """Count a session; :class:`ServerFull` when there are as many as there may be."""
+        if self.num_sessions >= self._config.max_sessions:
             raise ServerFull(
                 f"The draft server holds its {self._config.max_sessions} sessions already: try again later."
             )
-        return Session(wanted, self._link, self._drafting)
-
-    async def _run(self, session: Session, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        self._num_sessions += 1
+        self.num_sessions += 1
         try:
-            async with aclosing(session.run(audio)) as updates:
-                async for segments in updates:
-                    yield segments
+            yield
         finally:
-            self._num_sessions -= 1
+            self.num_sessions -= 1
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""
@@ -143,14 +154,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     def _model_info(self, target: TargetDescription, length: DraftLength) -> pb.ModelInfo:
         return pb.ModelInfo(
             target_model=target.model,
-            draft_model=self._drafting.checkpoint.name if self._drafting and length.mode.drafts else "",
+            draft_model=self._drafting.name if self._drafting and length.mode.drafts else "",
             target_weights_digest=target.weights_digest,
             mode=codec.mode_to_proto(length.mode),
             gamma=length.gamma,
         )
 
     def _mel_bins(self, target: TargetDescription) -> set[int]:
-        draft = {self._drafting.checkpoint.num_mel_bins} if self._drafting else set()
+        draft = {self._drafting.num_mel_bins} if self._drafting else set()
         return {target.num_mel_bins} | draft
 
     @staticmethod
@@ -180,6 +191,11 @@ async def _canonical_stream(
     async for request in requests:
         if request.WhichOneof("streaming_request") != "audio_content":
             raise InvalidRequest("After its streaming_config a stream takes audio_content only.")
+        if len(request.audio_content) > MAX_PIECE_BYTES:
+            raise MessageTooLarge(
+                f"A piece of audio has {len(request.audio_content)} bytes: a stream takes at most "
+                f"{MAX_PIECE_BYTES} in a message."
+            )
         yield audio.push(request.audio_content)
     yield audio.finish()
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.types import Limits
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import ServingOptions
@@ -77,7 +77,7 @@ def serve_target(
             dtype=dtype,
             threads=threads,
             max_width=max_width,
-            device_map=json.loads(device_map.read_text()) if device_map else None,
+            device_map=read_device_map(device_map) if device_map else None,
             offload_folder=str(offload_folder) if offload_folder else None,
             limits=Limits(max_sessions=max_sessions),
             serving=ServingOptions(
@@ -91,6 +91,17 @@ def serve_target(
         asyncio.run(run(config))
     except SpecWhisperError as error:
         sys.exit(f"specwhisper-target-server: {error}")
+
+
+def read_device_map(path: Path) -> dict[str, int | str]:
+    """Read accelerate's map from decoder module to device."""
+    try:
+        device_map = json.loads(path.read_text())
+    except ValueError as error:
+        raise InvalidRequest(f"--device-map {path} is not JSON: {error}.") from error
+    if not (isinstance(device_map, dict) and all(isinstance(v, int | str) for v in device_map.values())):
+        raise InvalidRequest(f'--device-map {path} must hold an object such as {{"layers.0": 0}}.')
+    return device_map
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Limits
+from specwhisper.wire.addresses import check_bind
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_052
@@ -36,6 +37,7 @@ class TargetConfig:
     serving: ServingOptions = field(default_factory=lambda: ServingOptions(port=DEFAULT_PORT))
 
     def __post_init__(self) -> None:
+        check_bind(self.serving.host, self.serving.insecure)
         if self.dtype not in ("float32", "float16", "bfloat16"):
             raise InvalidRequest(f"--dtype is '{self.dtype}': choose float32, float16 or bfloat16.")
         if self.threads is not None and self.threads < 1:

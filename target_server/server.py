@@ -13,7 +13,8 @@ import torch
 from specwhisper.types import FromTarget
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.engine_thread import EngineThread
-from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.model import Model, WhisperModel
+from specwhisper.whisper.process import prepare_process
 from specwhisper.whisper.verifier import Verifier
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -25,8 +26,35 @@ SERVICE_NAME = "specwhisper.wire.v1.Verification"
 
 
 @asynccontextmanager
-async def running_service(config: TargetConfig, checkpoint: Checkpoint) -> AsyncIterator[VerificationService]:
-    """Place the checkpoint and keep its engine running; inside the event loop that serves it."""
+async def running_service(
+    config: TargetConfig, checkpoint: Checkpoint, model: Model | None = None
+) -> AsyncIterator[VerificationService]:
+    """Keep the engine of a checkpoint running; inside the event loop that serves it.
+
+    Parameters
+    ----------
+    model : what transcribes; by default the checkpoint itself, placed in slots.
+    """
+    model = model or _placed(config, checkpoint)
+    thread = EngineThread[FromTarget]("verifier")
+    encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+    verifier = Verifier(
+        model,
+        executor=encoder,
+        wake=thread.wake,
+        limits=config.limits,
+        max_width=config.max_width,
+        max_new_tokens=checkpoint.max_new_tokens,
+    )
+    thread.start(verifier)
+    try:
+        yield VerificationService(checkpoint, verifier, thread)
+    finally:
+        await thread.stop()
+        encoder.shutdown(cancel_futures=True)
+
+
+def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
     model = WhisperModel(
         checkpoint,
         config.limits.max_sessions,
@@ -37,27 +65,12 @@ async def running_service(config: TargetConfig, checkpoint: Checkpoint) -> Async
         "model placed",
         extra={"model": checkpoint.name, "slots": model.num_slots, "mb_per_slot": model.bytes_per_slot / 1e6},
     )
-    thread = EngineThread[FromTarget]("verifier")
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder") as executor:
-        verifier = Verifier(
-            model,
-            executor=executor,
-            wake=thread.wake,
-            limits=config.limits,
-            max_width=config.max_width,
-            max_new_tokens=checkpoint.max_new_tokens,
-        )
-        thread.start(verifier)
-        try:
-            yield VerificationService(checkpoint, verifier, thread)
-        finally:
-            await thread.stop()
+    return model
 
 
 async def run(config: TargetConfig) -> None:
     """Load the model and serve it until a signal stops the process."""
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
+    prepare_process(config.device, config.threads)
     checkpoint = load_checkpoint(
         config.model,
         revision=config.revision,

@@ -7,11 +7,22 @@ import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from specwhisper import __version__
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull
-from specwhisper.types import Commit, DecodingOptions, Failed, Finished, FromTarget, ToTarget, WindowOpened
+from specwhisper.types import (
+    AudioChunk,
+    Commit,
+    DecodingOptions,
+    Failed,
+    Finished,
+    FromTarget,
+    Mode,
+    ToTarget,
+    WindowOpened,
+)
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.verifier import Verifier
@@ -20,6 +31,11 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 logger = logging.getLogger(__name__)
+
+MAX_UNREAD_EVENTS = 256  # a peer that reads no answers is not listened to either
+MAX_POSTED_MESSAGES = 32  # of one session, that wait for the engine's next step
+
+Events = asyncio.Queue[pb.VerifyResponse | FromTarget]
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -31,15 +47,20 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._thread = thread
         self._going_away = asyncio.Event()
 
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can still be opened."""
+        return self._verifier.num_free_slots
+
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
         """Name this server; an empty address means "where you asked"."""
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
-        free_slots = self._verifier.num_free_slots
+        free_slots = self.num_free_slots
         if not free_slots:
             raise ServerFull(
-                f"The target holds its {self._verifier.limits.max_sessions} sessions already: try again "
-                f"later."
+                f"The target holds its {self._verifier.limits.max_sessions} sessions already: "
+                "try again later."
             )
         return pb.LocateResponse(free_slots=free_slots)
 
@@ -67,18 +88,20 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "caller": hello.session[:64]}
-        events: asyncio.Queue[pb.VerifyResponse | FromTarget] = asyncio.Queue()
-        await self._thread.call(lambda: self._verifier.open(session_id, mode, options))
+        events: Events = asyncio.Queue()
+        tasks: list[asyncio.Task[None]] = []
         self._thread.subscribe(session_id, events.put_nowait)
-        reader = asyncio.create_task(self._read(session_id, requests, events))
-        farewell = asyncio.create_task(self._say_goodbye(events))
-        logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model})
         try:
+            await self._thread.call(lambda: self._verifier.open(session_id, mode, options))
+            logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model})
+            tasks.append(asyncio.create_task(self._read(session_id, requests, events)))
+            tasks.append(asyncio.create_task(self._say_goodbye(events)))
             yield self._welcome()
             while not isinstance(event := await events.get(), Finished):
                 yield _response(event)
-        finally:
-            for task in (reader, farewell):
+                events.task_done()
+        finally:  # also when the caller leaves while the session is being opened
+            for task in tasks:
                 task.cancel()
             self._thread.unsubscribe(session_id)
             self._thread.post(lambda: self._verifier.close(session_id))
@@ -88,21 +111,20 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Tell every open session that this server stops."""
         self._going_away.set()
 
-    def _agree(self, hello: pb.Hello) -> tuple[Any, DecodingOptions]:
+    def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
         """Check that caller and target speak of the same things."""
         if hello.protocol_version != PROTOCOL_VERSION:
             raise PairMismatch(
                 f"The draft server (specwhisper {hello.software_version}) speaks protocol "
-                f"{hello.protocol_version}, "
-                f"this target (specwhisper {__version__}) speaks {PROTOCOL_VERSION}: run the same version "
-                f"on both."
+                f"{hello.protocol_version}, this target (specwhisper {__version__}) speaks "
+                f"{PROTOCOL_VERSION}: run the same version on both."
             )
         checkpoint = self._checkpoint
         if hello.vocabulary_digest != checkpoint.vocabulary.digest:
             raise PairMismatch(
                 f"Draft '{hello.draft_model}' was set up for another vocabulary than that of target "
-                f"'{checkpoint.name}': restart the draft server, or connect it to the target it was set "
-                f"up for."
+                f"'{checkpoint.name}': restart the draft server, or connect it to the target it was set up "
+                "for."
             )
         if hello.weights_digest and hello.weights_digest != checkpoint.weights_digest:
             raise PairMismatch(
@@ -122,23 +144,26 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         )
         return pb.VerifyResponse(welcome=welcome)
 
-    async def _read(
-        self,
-        session_id: str,
-        requests: AsyncIterator[pb.VerifyRequest],
-        events: asyncio.Queue[pb.VerifyResponse | FromTarget],
-    ) -> None:
+    async def _read(self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: Events) -> None:
         """Hand what the draft sends to the engine; what cannot be read ends the session."""
         has_all_audio = False
+        num_messages = 0
         try:
             async for request in requests:
+                if events.qsize() > MAX_UNREAD_EVENTS:
+                    await events.join()
                 if request.WhichOneof("message") == "heartbeat":
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
                     events.put_nowait(pb.VerifyResponse(heartbeat=echo))
                     continue
                 message = self._message(request)
-                has_all_audio |= getattr(message, "is_last", False)
-                self._thread.post(lambda message=message: self._verifier.submit(session_id, message))  # type: ignore[misc]
+                has_all_audio |= isinstance(message, AudioChunk) and message.is_last
+                submit = partial(self._verifier.submit, session_id, message)
+                num_messages += 1
+                if num_messages % MAX_POSTED_MESSAGES:
+                    self._thread.post(submit)
+                else:
+                    await self._thread.call(submit)
             if not has_all_audio:
                 events.put_nowait(
                     Failed(InvalidAudio("The draft server left before the last audio message."))
@@ -164,7 +189,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case kind:
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 
-    async def _say_goodbye(self, events: asyncio.Queue[pb.VerifyResponse | FromTarget]) -> None:
+    async def _say_goodbye(self, events: Events) -> None:
         await self._going_away.wait()
         events.put_nowait(pb.VerifyResponse(going_away=pb.GoingAway(reason="the server is stopping")))
 

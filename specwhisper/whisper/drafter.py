@@ -6,7 +6,7 @@ in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -15,7 +15,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import ServerFull
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
-from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Window, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Window, WindowOpened
 from specwhisper.whisper.model import Model, Row
 
 
@@ -38,9 +38,14 @@ class _Session:
     recording: Recording
     belief: Belief
     window: Window | None = None
-    encoding: Future[None] | None = None
+    encoding: Future[None] | None = None  # of the open window, or the last one
     gave_way: bool = False  # an empty block was sent and not answered yet
     forward_ns: int = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the draft has heard the open window."""
+        return self.window is not None and self.encoding is not None and self.encoding.done()
 
 
 class Drafter:
@@ -48,7 +53,7 @@ class Drafter:
 
     Parameters
     ----------
-    executor : runs encodings; one worker, so that a slot's encodings keep their order.
+    executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     """
 
@@ -58,11 +63,17 @@ class Drafter:
         self._wake = wake
         self._free_slots = list(reversed(range(model.num_slots)))
         self._sessions: dict[str, _Session] = {}
+        self._failures: list[tuple[str, Failed]] = []
+
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can still be opened."""
+        return len(self._free_slots)
 
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
-        return any(
+        return bool(self._failures) or any(
             self._can_draft(session) or self._block_is_due(session) for session in self._sessions.values()
         )
 
@@ -88,39 +99,63 @@ class Drafter:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        if session.encoding is None or session.encoding.cancel() or session.encoding.done():
-            self._free_slots.append(session.slot)
-        else:  # the encoder writes into the slot: it is free when that is over
-            session.encoding.add_done_callback(lambda _: self._free_slots.append(session.slot))
+        if session.encoding is not None:
+            session.encoding.cancel()
+        self._free_slots.append(session.slot)
 
     def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit) -> None:
-        """Take in the session's audio and what its target says."""
+        """Take in the session's audio and what its target says; what goes wrong ends this session's draft."""
         session = self._sessions.get(session_id)
         if session is None:
             return
-        match message:
-            case AudioChunk():
-                session.recording.append(message)
-            case WindowOpened(window=window):
-                self._begin(session, window)
-            case Commit():
-                self._follow(session, message)
+        try:
+            match message:
+                case AudioChunk():
+                    session.recording.append(message)
+                case WindowOpened(window=window):
+                    self._begin(session, window)
+                case Commit():
+                    self._follow(session, message)
+        except Exception as error:
+            self._fail(session_id, error)
 
-    def step(self) -> list[tuple[str, Drafted]]:
+    def step(self) -> list[tuple[str, Drafted | Failed]]:
         """Draft one token for every session that may, and give the blocks that are complete."""
-        active = [session for session in self._sessions.values() if self._can_draft(session)]
-        if active:
-            started_ns = perf_counter_ns()
-            scores = self._model.score([self._row(session) for session in active])
-            forward_ns = perf_counter_ns() - started_ns
-            for session, score in zip(active, scores, strict=True):
-                session.belief.tokens.append(score.tokens[0])
-                session.forward_ns += forward_ns
-        return [
+        rows = {}
+        for session_id, session in list(self._sessions.items()):
+            try:
+                if self._can_draft(session):
+                    rows[session_id] = self._row(session)
+            except Exception as error:
+                self._fail(session_id, error)
+        try:
+            self._draft(rows)
+        except Exception as error:
+            for session_id in rows:
+                self._fail(session_id, error)
+        blocks = [
             (session_id, self._take_block(session))
             for session_id, session in self._sessions.items()
             if self._block_is_due(session)
         ]
+        failures, self._failures = self._failures, []
+        return [*blocks, *failures]
+
+    def _draft(self, rows: Mapping[str, Row]) -> None:
+        """Extend beliefs by a token."""
+        if not rows:
+            return
+        started_ns = perf_counter_ns()
+        scores = self._model.score(list(rows.values()))
+        forward_ns = perf_counter_ns() - started_ns
+        for session_id, score in zip(rows, scores, strict=True):
+            session = self._sessions[session_id]
+            session.belief.tokens.append(score.tokens[0])
+            session.forward_ns += forward_ns
+
+    def _fail(self, session_id: str, error: Exception) -> None:
+        self._failures.append((session_id, Failed(error)))
+        self.close(session_id)
 
     def _begin(self, session: _Session, window: Window) -> None:
         session.window = window
@@ -151,18 +186,15 @@ class Drafter:
             session.window = None
 
     def _row(self, session: _Session) -> Row:
-        if session.window is None:
+        if session.window is None or session.encoding is None:
             raise RuntimeError("A session without a window cannot draft.")
+        session.encoding.result()  # what went wrong with it surfaces here
         sequence = [*session.window.prompt, *session.belief.tokens]
         fed = self._model.length(session.slot)
         return Row(session.slot, sequence[fed:], 0, session.belief.tokens, session.timestamps)
 
-    def _is_ready(self, session: _Session) -> bool:
-        """Whether the draft has heard the open window."""
-        return session.window is not None and session.encoding is not None and session.encoding.done()
-
     def _can_draft(self, session: _Session) -> bool:
-        if session.window is None or not self._is_ready(session):
+        if session.window is None or not session.is_ready:
             return False
         tokens = session.belief.tokens
         if tokens and tokens[-1] == self._model.vocabulary.end_of_text:
@@ -172,7 +204,7 @@ class Drafter:
 
     def _block_is_due(self, session: _Session) -> bool:
         """Whether a block is full, or is all there is; an empty one lets a target that waits go on alone."""
-        if not self._is_ready(session):
+        if not session.is_ready:
             return False
         belief, mode = session.belief, session.length.mode
         if mode.waits and belief.blocks_in_flight:

@@ -11,8 +11,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
+from specwhisper.errors import ServerDraining
 from specwhisper.types import Failed
 
 logger = logging.getLogger(__name__)
@@ -41,13 +43,17 @@ class EngineThread(Generic[Event]):
 
     def __init__(self, name: str) -> None:
         self._condition = threading.Condition()
-        self._actions: deque[Callable[[], None]] = deque()
-        self._is_woken = False
+        self._actions: deque[Callable[[], object]] = deque()
         self._is_stopping = False
         self._receivers: dict[str, Callable[[Event | Failed], None]] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._engine: Engine[Event] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def num_subscribers(self) -> int:
+        """Sessions that are listening."""
+        return len(self._receivers)
 
     def start(self, engine: Engine[Event]) -> None:
         """Begin to run ``engine``; from the event loop that its events go to."""
@@ -56,7 +62,7 @@ class EngineThread(Generic[Event]):
         self._thread.start()
 
     async def stop(self) -> None:
-        """End the thread after the step it is in."""
+        """End the thread after the step it is in; what was posted before is still carried out."""
         with self._condition:
             self._is_stopping = True
             self._condition.notify()
@@ -72,40 +78,37 @@ class EngineThread(Generic[Event]):
         self._receivers.pop(session_id, None)
 
     def wake(self) -> None:
-        """Let the engine look for work."""
+        """Let the thread see that its engine has work."""
         with self._condition:
-            self._is_woken = True
             self._condition.notify()
 
-    def post(self, action: Callable[[], None]) -> None:
-        """Have ``action`` carried out in the thread, before its next step."""
+    def post(self, action: Callable[[], object]) -> bool:
+        """Have ``action`` carried out in the thread, before its next step; ``False`` once it is stopping."""
         with self._condition:
+            if self._is_stopping:
+                return False
             self._actions.append(action)
             self._condition.notify()
+            return True
 
     async def call(self, action: Callable[[], T]) -> T:
-        """Carry out ``action`` in the thread and give its result, or raise its error."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        """Carry out ``action`` in the thread and give its result, or raise its error.
 
-        def set_outcome(result: T | None, error: BaseException | None) -> None:
-            if future.cancelled():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]
+        A cancelled call may have been carried out all the same.
+        """
+        future: Future[T] = Future()
 
         def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
-                outcome = (action(), None)
+                future.set_result(action())
             except Exception as error:
-                loop.call_soon_threadsafe(set_outcome, None, error)
-            else:
-                loop.call_soon_threadsafe(set_outcome, *outcome)
+                future.set_exception(error)
 
-        self.post(run)
-        return await future
+        if not self.post(run):
+            raise ServerDraining("This server is stopping; use another one or try again in a moment.")
+        return await asyncio.wrap_future(future)
 
     def _run(self) -> None:
         engine, loop = self._engine, self._loop
@@ -113,16 +116,17 @@ class EngineThread(Generic[Event]):
             raise RuntimeError("An engine thread runs only after start().")
         while True:
             with self._condition:
-                self._condition.wait_for(
-                    lambda: self._actions or self._is_woken or self._is_stopping or engine.has_work
-                )
-                if self._is_stopping:
-                    return
+                self._condition.wait_for(lambda: self._actions or self._is_stopping or engine.has_work)
                 actions, self._actions = self._actions, deque()
-                self._is_woken = False
-            try:
-                for action in actions:
+                is_stopping = self._is_stopping
+            for action in actions:
+                try:
                     action()
+                except Exception:  # a bug; engines hand a session's own errors to that session
+                    logger.exception("action failed")
+            if is_stopping:
+                return
+            try:
                 events = engine.step()
             except Exception as error:  # a bug: end the sessions it may have touched, keep serving
                 logger.exception("engine failed")

@@ -94,6 +94,8 @@ class OneProcess:
         while unfinished:
             while drafter.has_work:  # a draft is cheap: it goes as far as it may before each pass
                 for session, drafted in drafter.step():
+                    if isinstance(drafted, Failed):
+                        raise drafted.error
                     builders[session].observe(drafted.candidates)
                     builders[session].statistics.draft_ns += drafted.forward_ns
                     for block in self._edit_block(drafted.candidates):

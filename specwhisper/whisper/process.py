@@ -1,0 +1,27 @@
+"""What a server process sets before it loads a model: threads, and what the libraries print."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from huggingface_hub.utils.tqdm import disable_progress_bars
+from transformers.utils import logging as transformers_logging
+
+from specwhisper.errors import InvalidRequest
+
+
+def prepare_process(device: str, num_threads: int | None) -> None:
+    """Check the device, set the threads of a forward pass and have the libraries speak through our log."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InvalidRequest(f"--device is '{device}', which cannot be used here: {reason}.") from error
+    if num_threads is not None:
+        torch.set_num_threads(num_threads)
+    logging.captureWarnings(True)
+    transformers_logging.disable_default_handler()
+    transformers_logging.enable_propagation()
+    transformers_logging.disable_progress_bar()
+    disable_progress_bars()

@@ -1,0 +1,246 @@
+"""Real servers on free ports of this machine, with models that need no weights unless a test has its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+import torch
+from transformers import WhisperConfig
+
+from draft_server.config import DraftConfig
+from draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from draft_server.server import running_service as running_draft
+from draft_server.service import TranscriptionService
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcript import Transcript
+from specwhisper.types import DecodingOptions, Limits
+from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.model import Model
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
+from target_server.config import TargetConfig
+from target_server.server import SERVICE_NAME as VERIFICATION
+from target_server.server import running_service as running_target
+from target_server.service import VerificationService
+from tests.scripted import VOCABULARY, ScriptedModel
+
+RATE = 16_000
+MAX_SESSIONS = 8
+
+
+def scripted_checkpoint(name: str = "scripted", **changes) -> Checkpoint:
+    """What a scripted model looks like to a server."""
+    checkpoint = Checkpoint(
+        name=name,
+        config=WhisperConfig(num_mel_bins=ScriptedModel.num_mel_bins),
+        vocabulary=VOCABULARY,
+        encoder=torch.nn.Linear(1, 1),
+        state={},
+        weights_digest=f"digest of {name}",
+    )
+    return replace(checkpoint, **changes)
+
+
+@cache
+def recording(length_s: float, seed: int = 0) -> bytes:
+    """Noise of changing loudness as canonical PCM, so that every window sounds different."""
+    num_samples = int(length_s * RATE)
+    noise = np.random.default_rng(seed).normal(0, 0.05, num_samples) * (1 + np.linspace(0, 3, num_samples))
+    return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
+
+
+@cache
+def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> Transcript:
+    """What the scripted target of :func:`running_pair` writes by itself."""
+    return OneProcess(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)])[0]
+
+
+@dataclass(frozen=True)
+class Target:
+    service: VerificationService
+    server: RunningServer
+    stub: verification_pb2_grpc.VerificationStub
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+    @property
+    def num_free_slots(self) -> int:
+        return self.service.num_free_slots
+
+
+@dataclass(frozen=True)
+class Draft:
+    service: TranscriptionService
+    server: RunningServer
+    channel: grpc.aio.Channel
+    stub: transcription_pb2_grpc.TranscriptionStub
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+
+@asynccontextmanager
+async def target_server(
+    model: Model | None = None,
+    checkpoint: Checkpoint | None = None,
+    *,
+    limits: Limits | None = None,
+    port: int = 0,
+    **settings,
+) -> AsyncIterator[Target]:
+    """A target; scripted unless there is a checkpoint."""
+    limits = limits or Limits(max_sessions=MAX_SESSIONS)
+    serving = ServingOptions(port=port, max_message_bytes=limits.max_message_bytes)
+    config = TargetConfig(limits=limits, serving=serving, **settings)
+    if checkpoint is None:
+        checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
+    async with running_target(config, checkpoint, model) as service:
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
+        server = await start_server({VERIFICATION: add}, serving)
+        try:
+            async with open_channel(server.address) as channel:
+                yield Target(service, server, verification_pb2_grpc.VerificationStub(channel))
+        finally:
+            await server.stop(drain_timeout_s=0)
+
+
+@asynccontextmanager
+async def draft_server(
+    target: str,
+    model: Model | None = None,
+    checkpoint: Checkpoint | None = None,
+    *,
+    drafts: bool = True,
+    **settings,
+) -> AsyncIterator[Draft]:
+    """A draft server; scripted, and mostly right, unless there is a checkpoint."""
+    place = None
+    if checkpoint is None and drafts:
+        checkpoint = scripted_checkpoint("scripted-draft")
+        model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
+        place = lambda _: model  # noqa: E731
+    config = DraftConfig(
+        **{"target": target, "connect_timeout_s": 1.0, "max_sessions": MAX_SESSIONS, **settings}
+    )
+    async with running_draft(config, checkpoint, place) as service:
+        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
+        server = await start_server({TRANSCRIPTION: add}, config.serving)
+        try:
+            async with open_channel(server.address) as channel:
+                yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))
+        finally:
+            await server.stop(drain_timeout_s=0)
+
+
+@asynccontextmanager
+async def running_pair(**settings) -> AsyncIterator[tuple[Target, Draft]]:
+    """A scripted target and a draft server in front of it."""
+    async with target_server() as target, draft_server(target.address, **settings) as draft:
+        yield target, draft
+
+
+def streaming_config(*, interim: bool = False, **config) -> pb.StreamingRecognizeRequest:
+    config = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE, **config}
+    return pb.StreamingRecognizeRequest(
+        streaming_config=pb.StreamingRecognitionConfig(
+            config=pb.RecognitionConfig(**config), interim_results=interim
+        )
+    )
+
+
+def audio_requests(pcm: bytes, piece_bytes: int = 32_000) -> list[pb.StreamingRecognizeRequest]:
+    return [
+        pb.StreamingRecognizeRequest(audio_content=pcm[start : start + piece_bytes])
+        for start in range(0, len(pcm), piece_bytes)
+    ]
+
+
+async def stream(draft: Draft, pcm: bytes, **config) -> list[pb.StreamingRecognizeResponse]:
+    """Transcribe a recording over the streaming call."""
+    requests = iter([streaming_config(**config), *audio_requests(pcm)])
+    call = with_true_status(draft.stub.StreamingRecognize(requests))
+    return [response async for response in call]
+
+
+def finals(responses: Sequence[pb.StreamingRecognizeResponse | pb.RecognizeResponse]) -> list[tuple]:
+    """Time, tokens and text of every final result, in the order they came."""
+    return [
+        (
+            round(result.start_offset.ToNanoseconds() / 1e9, 2),
+            round(result.end_offset.ToNanoseconds() / 1e9, 2),
+            tuple(result.alternatives[0].tokens),
+            result.alternatives[0].transcript,
+        )
+        for response in responses
+        for result in response.results
+        if result.is_final
+    ]
+
+
+def expected_finals(transcript: Transcript) -> list[tuple]:
+    return [(s.start_s, s.end_s, s.tokens, s.text) for s in transcript.segments]
+
+
+def check_statistics(
+    statistics: pb.SpeculationStatistics | SpeculationStatistics, transcript: Transcript
+) -> None:
+    """The counts of a session fit each other and the text."""
+    assert statistics.num_committed == sum(map(len, transcript.window_tokens))
+    assert statistics.num_windows == len(transcript.window_tokens)
+    assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
+    passes_with_candidates = sum(statistics.acceptance_histogram)
+    assert passes_with_candidates + statistics.num_self_decoded == statistics.num_passes
+    accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
+    assert accepted == statistics.num_accepted
+    # Each pass appends what it accepts and one token of its own, but for one that ends on a candidate.
+    assert statistics.num_committed <= statistics.num_accepted + statistics.num_passes
+
+
+async def error_of(call) -> Exception:
+    """The error a call ends with, as a client restores it."""
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        if hasattr(call, "__aiter__"):
+            async for _ in call:
+                pass
+        else:
+            await call
+    return error_from_rpc(ended.value, "the server")
+
+
+def is_one_sentence(error: Exception) -> bool:
+    text = str(error)
+    return text[-1] in ".?" and "\n" not in text and "Traceback" not in text
+
+
+async def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    """Wait for what another task or thread is about to do."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def all_free(target: Target, draft: Draft | None = None) -> None:
+    """Wait, a second at most, until every slot is free again."""
+    await eventually(lambda: target.num_free_slots == MAX_SESSIONS, within_s=1)
+    if draft is not None:
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=1)
+        await eventually(lambda: draft.service.num_free_draft_slots in (None, MAX_SESSIONS), within_s=1)
+
+
+DEFAULT_OPTIONS = DecodingOptions()

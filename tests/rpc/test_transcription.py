@@ -1,0 +1,235 @@
+"""Clients of a draft server get what the target alone would have written, however they ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+
+import numpy as np
+import pytest
+import soundfile
+
+from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.types import DecodingOptions, Mode
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2
+from tests.checkpoints import Shape, build_checkpoint, build_model, perturbed
+from tests.rpc.services import (
+    RATE,
+    all_free,
+    audio_requests,
+    check_statistics,
+    draft_server,
+    expected_finals,
+    finals,
+    recording,
+    running_pair,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.scripted import ScriptedModel
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+
+
+def flac(pcm: bytes) -> bytes:
+    file = BytesIO()
+    soundfile.write(file, np.frombuffer(pcm, "<i2"), RATE, format="FLAC")
+    return file.getvalue()
+
+
+async def test_long_recording_in_every_mode():
+    alone = target_alone(65.0)
+    assert len(alone.window_tokens) > 2
+    async with running_pair() as (target, draft):
+        for mode in MODES:
+            responses = await stream(draft, recording(65.0), mode=mode)
+            assert finals(responses) == expected_finals(alone)
+            check_statistics(responses[-1].statistics, alone)
+            assert responses[0].model.mode == verification_pb2.Mode.Value(mode)
+            if mode in ("MODE_SYNC", "MODE_PIPELINED"):
+                assert responses[-1].statistics.num_accepted > 0
+            if mode == "MODE_TARGET_ONLY":
+                assert responses[-1].statistics.num_blocks == 0
+            assert responses[-1].audio_received.ToNanoseconds() == 65e9
+            assert not any(result.is_final for result in responses[-1].results)
+        await all_free(target, draft)
+
+
+async def test_real_models_with_a_map_between_their_vocabularies():
+    """A draft of 80 mel bins without ``<|yue|>`` under a target of 128 bins with it, as tiny and large-v3."""
+    target_shape = Shape(num_mel_bins=128, cantonese=True, max_target_positions=60)
+    _, target_checkpoint = build_checkpoint(target_shape, "large")
+    _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "tiny")
+    options = DecodingOptions(language="de")
+    alone = OneProcess(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)], options)[0]
+    async with (
+        target_server(checkpoint=target_checkpoint) as target,
+        draft_server(target.address, checkpoint=draft_checkpoint) as draft,
+    ):
+        info = await draft.stub.GetModel(pb.GetModelRequest())
+        assert (info.model.target_model, info.model.draft_model) == ("large", "tiny")
+        assert list(info.log_mel_max_bins) == [80, 128]
+        assert {"de", "yue"} <= set(info.language_codes)
+        for mode in MODES:
+            responses = await stream(draft, recording(33.0), mode=mode, language_code="de-AT")
+            assert finals(responses) == expected_finals(alone)
+
+
+async def test_a_good_draft_saves_passes_over_the_network():
+    shape = Shape(max_target_positions=80)
+    model, tokens = build_model(shape)
+    _, target_checkpoint = build_checkpoint(shape, "target")
+    noisy = perturbed(model, tokens, noise=0.002)
+    async with (
+        target_server(checkpoint=target_checkpoint) as target,
+        draft_server(target.address, checkpoint=noisy) as draft,
+    ):
+        responses = {mode: await stream(draft, recording(3.0), mode=mode) for mode in MODES}
+    alone = responses.pop("MODE_TARGET_ONLY")
+    for response in responses.values():
+        assert finals(response) == finals(alone)
+    sync = responses["MODE_SYNC"][-1].statistics
+    assert sync.num_accepted > sync.num_verified / 2
+    assert sync.num_passes < alone[-1].statistics.num_passes
+    assert sync.min_round_trip_ns > 0
+    assert min(sync.draft_ns, sync.forward_ns, sync.encode_ns) > 0
+
+
+@pytest.mark.parametrize("is_container", [True, False])
+@pytest.mark.parametrize("length_s", [3.0, 65.0])
+async def test_recognize_a_whole_recording(is_container, length_s):
+    pcm, alone = recording(length_s), target_alone(length_s)
+    linear = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE}
+    request = pb.RecognizeRequest(
+        config=pb.RecognitionConfig(**({} if is_container else linear)),
+        audio=flac(pcm) if is_container else pcm,
+    )
+    async with running_pair() as (target, draft):
+        response = await draft.stub.Recognize(request)
+        await all_free(target, draft)
+    assert finals([response]) == expected_finals(alone)
+    check_statistics(response.statistics, alone)
+    assert response.audio_duration.ToNanoseconds() == length_s * 1e9
+    assert response.model.draft_model == "scripted-draft"
+
+
+async def test_interim_results_hold_verified_text_then_the_drafts():
+    async with running_pair() as (_, draft):
+        responses = await stream(draft, recording(65.0), interim=True)
+    assert finals(responses) == expected_finals(target_alone(65.0))
+    stabilities = set()
+    window, verified = None, ""
+    for response in responses[1:]:
+        is_final = [result.is_final for result in response.results]
+        assert is_final == sorted(is_final, reverse=True), "finals come first"
+        interim = [result for result in response.results if not result.is_final]
+        assert [r.stability for r in interim] == sorted((r.stability for r in interim), reverse=True)
+        for result in interim:
+            stabilities.add(round(result.stability, 1))
+            if result.stability < 0.5:
+                continue
+            start, text = result.start_offset.ToNanoseconds(), result.alternatives[0].transcript
+            assert window != start or text.startswith(verified), "what was verified stays"
+            window, verified = start, text
+    assert stabilities == {0.9, 0.1}
+
+
+async def test_without_interim_results_only_finals_come():
+    async with running_pair() as (_, draft):
+        responses = await stream(draft, recording(3.0))
+    assert all(result.is_final for response in responses for result in response.results)
+    assert finals(responses) == expected_finals(target_alone(3.0))
+
+
+async def test_timestamps_off_and_a_limit_on_tokens():
+    options = DecodingOptions(timestamps=False, max_new_tokens=7)
+    alone = OneProcess(ScriptedModel()).transcribe([recording(65.0)], options)[0]
+    async with running_pair() as (_, draft):
+        for mode in MODES:
+            responses = await stream(
+                draft, recording(65.0), mode=mode, disable_timestamps=True, max_new_tokens=7
+            )
+            assert finals(responses) == expected_finals(alone)
+            assert responses[-1].statistics.num_windows == 3
+            assert responses[-1].statistics.num_committed <= 21
+
+
+@pytest.mark.parametrize("gamma", [1, 3, 16, 64])
+async def test_any_gamma(gamma):
+    async with running_pair() as (_, draft):
+        for mode in MODES[1:]:
+            responses = await stream(draft, recording(3.0), mode=mode, gamma=gamma)
+            assert finals(responses) == expected_finals(target_alone(3.0))
+            assert responses[0].model.gamma == gamma
+
+
+async def test_gamma_zero_is_the_servers_own_setting():
+    async with running_pair(gamma=3, mode=Mode.SYNC) as (_, draft):
+        model = (await stream(draft, recording(1.0), gamma=0))[0].model
+    assert (model.gamma, model.mode) == (3, 2)  # MODE_SYNC
+
+
+@pytest.mark.parametrize("num_clients", [2, 8])
+async def test_concurrent_clients_do_not_mix(num_clients):
+    async with running_pair() as (target, draft):
+        together = await asyncio.gather(
+            *(
+                stream(draft, recording(33.0, seed), mode=MODES[seed % 4], interim=seed % 2 == 0)
+                for seed in range(num_clients)
+            )
+        )
+        await all_free(target, draft)
+    for seed, responses in enumerate(together):
+        assert finals(responses) == expected_finals(target_alone(33.0, seed))
+
+
+async def test_audio_as_flac_on_the_link_gives_the_same_text():
+    async with running_pair(compress_audio=True) as (_, draft):
+        responses = await stream(draft, recording(33.0))
+    assert finals(responses) == expected_finals(target_alone(33.0))
+
+
+async def test_raw_8_khz_stereo_is_resampled_and_mixed():
+    frames = np.random.default_rng(5).integers(-9_000, 9_000, (8_000 * 2, 2)).astype("<i2")
+    canonical = CanonicalStream(8_000, 2)
+    pcm = canonical.push(frames.tobytes()) + canonical.finish()
+    alone = OneProcess(ScriptedModel()).transcribe([pcm])[0]
+    config = streaming_config(sample_rate_hertz=8_000, audio_channel_count=2)
+    async with running_pair() as (_, draft):
+        # Pieces of odd length break off within samples and within frames.
+        call = draft.stub.StreamingRecognize(iter([config, *audio_requests(frames.tobytes(), 4_097)]))
+        responses = [response async for response in call]
+    assert finals(responses) == expected_finals(alone)
+    assert responses[-1].audio_received.ToNanoseconds() == 2e9
+
+
+async def test_text_comes_while_audio_still_arrives():
+    """A live client: the first window's text is there although the recording has not ended."""
+    async with running_pair() as (target, draft):
+        call = draft.stub.StreamingRecognize()
+        for request in (streaming_config(), *audio_requests(recording(35.0))):
+            await call.write(request)
+        responses = []
+        async for response in call:
+            responses.append(response)
+            if len(responses) == 2:
+                assert finals(responses)
+                await call.done_writing()
+        await all_free(target, draft)
+    assert finals(responses) == expected_finals(target_alone(35.0))
+
+
+async def test_a_server_without_a_draft_writes_the_same_text():
+    async with (
+        target_server() as target,
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
+    ):
+        responses = await stream(draft, recording(3.0))
+        assert finals(responses) == expected_finals(target_alone(3.0))
+        assert responses[0].model.draft_model == ""
+        assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80]
