@@ -1,0 +1,90 @@
+"""Command line: `python -m experiments.demo_pair STAGE --work FOLDER`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from transformers import set_seed
+from transformers.utils import logging
+
+from . import distil, export, model, parallel, samples, train
+from .corpus import Corpus, build
+from .evaluate import MODELS, evaluate
+from .tokenizer import train_bpe
+
+OUT = Path(__file__).parents[2] / "specwhisper" / "demo"
+STAGES = ("data", "target", "drafts", "export", "samples", "evaluate")
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="experiments.demo_pair", description=__doc__)
+    parser.add_argument("stage", choices=("all", *STAGES))
+    parser.add_argument("--work", type=Path, required=True, help="folder for data and checkpoints")
+    parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
+    parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sentences", type=int, default=27_000)
+    parser.add_argument("--minutes", type=float, default=46.0, help="training time of the target")
+    parser.add_argument(
+        "--draft-minutes", type=float, default=6.0, help="training time of each draft"
+    )
+    parser.add_argument("--processes", type=int, default=2, help="training processes, one a core")
+    parser.add_argument(
+        "--continue-from", type=float, default=0.0, metavar="SHARE",
+        help="continue the saved target from this share of the schedule",
+    )
+    parser.add_argument("--quick", action="store_true", help="a tiny run that tests the pipeline")
+    return parser.parse_args()
+
+
+def run(stage: str, args: argparse.Namespace) -> None:
+    """Run one stage."""
+    work, seed, store = args.work, args.seed, str(args.work / "processes")
+    if stage == "data":
+        held_out = 40 if args.quick else 1000
+        build(work, args.sentences, held_out, seed, args.fsdd)
+        train_bpe((clip.text for clip in Corpus.load(work).split("train")), work / "bpe")
+    elif stage == "target":
+        parallel.run(args.processes, store, train.train_target,
+                     work, args.minutes, seed, args.continue_from)
+    elif stage == "drafts":
+        parallel.run(args.processes, store, distil.train_drafts,
+                     work, args.draft_minutes, 2 if args.quick else 150, seed)
+    elif stage == "export":
+        export_all(work, args.out)
+    elif stage == "evaluate":
+        few = {"per_split": 8, "packed": 2} if args.quick else {}
+        print(json.dumps(evaluate(args.out, work, seed=seed, **few), indent=2))
+    elif stage == "samples":
+        samples.make_samples(args.out / "samples", seed)
+
+
+def export_all(work: Path, out: Path) -> None:
+    """Export the three models."""
+    target = distil.load_target(work).whisper
+    tiny = model.build(distil.TINY_IDS, **model.TINY)
+    tiny.load_state_dict(torch.load(work / "draft-tiny.pt"))
+    shared = distil.first_and_last(target)
+    shared.load_state_dict(torch.load(work / "draft-distil.pt"))
+    for name, whisper in (("draft-tiny", tiny), ("draft-distil", shared), ("target", target)):
+        export.export(whisper, work / "bpe", out / name, MODELS[name] is distil.TARGET_IDS)
+
+
+def main() -> None:
+    """Run one stage, or all of them."""
+    args = parse()
+    logging.set_verbosity_error()
+    set_seed(args.seed)
+    if args.quick:
+        args.sentences, args.minutes, args.draft_minutes = 150, 0.2, 0.1
+    for stage in STAGES if args.stage == "all" else (args.stage,):
+        print(f"== {stage}", flush=True)
+        run(stage, args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Batches of windows: audio, tokens and labels, made in a background thread."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from . import parallel
+from .features import HOP, log_mel
+from .windows import WINDOW_SECONDS, Transcriber, Transcript, Window, WindowMaker
+
+SECONDS_PER_BATCH = 112.0
+TIMESTAMPS_SHARE = 0.7
+PROMPT_SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Windows of one length with their transcripts."""
+
+    audio: torch.Tensor
+    louder: torch.Tensor
+    zero_from: list[int]
+    tokens: torch.Tensor
+    labels: torch.Tensor
+    letters: list[list[int]]
+    complete: torch.Tensor
+
+    def features(self, mels: int) -> torch.Tensor:
+        """Log-mel features, with some windows' padding as transformers pads a long file's end."""
+        features = log_mel(self.audio, mels, self.louder)
+        for row, start in zip(features, self.zero_from, strict=True):
+            row[:, start:] = 0.0
+        return features
+
+
+def collate(
+    windows: list[Window], transcripts: list[Transcript], rng: np.random.Generator, pad: int
+) -> Batch:
+    """Stack windows and pad their tokens."""
+    length = max(len(t.tokens) for t in transcripts) - 1
+    tokens = torch.full((len(transcripts), length), pad)
+    labels = torch.full((len(transcripts), length), -100)
+    for row, transcript in enumerate(transcripts):
+        ids = torch.tensor(transcript.tokens)
+        tokens[row, : len(ids) - 1] = ids[:-1]
+        labels[row, transcript.given - 1: len(ids) - 1] = ids[transcript.given:]
+    audio = torch.from_numpy(np.stack([window.audio for window in windows]))
+    frames = audio.shape[1] // HOP
+    zero_from = [frames] * len(windows)
+    for row, window in enumerate(windows):
+        if rng.random() < 0.15:
+            sound = np.flatnonzero(window.audio)
+            zero_from[row] = min(frames, (int(sound[-1]) // HOP + 2) if len(sound) else frames)
+    louder = np.where(rng.random(len(windows)) < 0.3, rng.uniform(0, 0.8, len(windows)), 0.0)
+    complete = torch.tensor([all(s.end is not None for s in w.segments) for w in windows])
+    return Batch(audio, torch.from_numpy(louder).float(), zero_from, tokens, labels,
+                 [t.letters for t in transcripts], complete)
+
+
+def make_batch(
+    maker: WindowMaker, transcriber: Transcriber, limit: float, rng: np.random.Generator,
+    simple: bool = False,
+) -> Batch:
+    """Draw windows of at most `limit` seconds; `simple` ones lack noise and timestamps."""
+    windows, transcripts = [], []
+    for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
+        # A 30 s window is not always full: short speech, padded, is what people try first.
+        short = limit == WINDOW_SECONDS and rng.random() < 0.35
+        window = maker.window(float(rng.uniform(4, 20)) if short else limit, rng, clean=simple)
+        if short:
+            padding = int(WINDOW_SECONDS * 16_000) - len(window.audio)
+            window = Window(np.pad(window.audio, (0, padding)), window.segments)
+        cut = any(segment.end is None for segment in window.segments)
+        timestamps = cut or (not simple and rng.random() < TIMESTAMPS_SHARE)
+        prompted = limit > 4 and rng.random() < PROMPT_SHARE
+        sentences = int(rng.integers(1, 6)) if prompted else 0
+        previous = [maker.draw_clip(rng).text for _ in range(sentences)]
+        windows.append(window)
+        transcripts.append(
+            transcriber.transcript(
+                window.segments, timestamps, previous, say_no_speech=bool(rng.random() < 0.5)
+            )
+        )
+    return collate(windows, transcripts, rng, transcriber.vocabulary.end)
+
+
+def prefetch(make: Callable[[np.random.Generator], Batch], seed: int) -> Iterator[Batch]:
+    """Make batches in a thread, two ahead."""
+    ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=2)
+
+    def work() -> None:
+        rng = np.random.default_rng([seed, 3, parallel.rank()])
+        while True:
+            try:
+                ready.put(make(rng))
+            except BaseException as error:
+                ready.put(error)
+                return
+
+    threading.Thread(target=work, daemon=True).start()
+    while True:
+        batch = ready.get()
+        if isinstance(batch, BaseException):
+            raise batch
+        yield batch

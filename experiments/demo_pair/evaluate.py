@@ -1,0 +1,185 @@
+"""Word error rates, acceptance and speed of the exported models."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import jiwer
+import numpy as np
+import soundfile
+import torch
+from transformers import (
+    DynamicCache,
+    EncoderDecoderCache,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
+    WhisperTokenizer,
+)
+
+from .corpus import Corpus
+from .decode import greedy
+from .distil import TARGET_IDS, TINY_IDS, to_tiny
+from .tokenizer import Vocabulary
+from .windows import WINDOW_SECONDS, WindowMaker
+
+RATE = 16_000
+MODELS = {"target": TARGET_IDS, "draft-tiny": TINY_IDS, "draft-distil": TARGET_IDS}
+SPLITS = ("test-sentences", "test-voices", "test-fsdd")
+BATCH = 16
+
+
+def normalise(text: str) -> str:
+    """Lower case, words only."""
+    return " ".join(re.findall(r"[a-z']+", text.lower().replace("-", " ")))
+
+
+def error_rates(references: list[str], hypotheses: list[str]) -> dict[str, float]:
+    """Word error rate of the words alone, and of words with case and punctuation."""
+    plain = jiwer.wer([normalise(r) for r in references], [normalise(h) for h in hypotheses])
+    written = jiwer.wer(references, [h.strip() for h in hypotheses])
+    return {"wer": round(plain, 4), "wer_written": round(written, 4)}
+
+
+class Exported:
+    """An exported model, loaded as anyone would load it."""
+
+    def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.whisper = WhisperForConditionalGeneration.from_pretrained(
+            folder, dtype=torch.float32
+        ).eval()
+        self.tokenizer = WhisperTokenizer.from_pretrained(folder)
+        self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
+
+    @torch.inference_mode()
+    def encode(self, audio: list[np.ndarray]) -> torch.Tensor:
+        """Encode clips, each padded to 30 s."""
+        features = self.extractor(audio, sampling_rate=RATE, return_tensors="pt")
+        return self.whisper.model.encoder(features["input_features"]).last_hidden_state
+
+    def texts(self, rows: list[list[int]]) -> list[str]:
+        """Transcripts without timestamps."""
+        first = self.vocabulary.first_timestamp
+        return [
+            self.tokenizer.decode([t for t in row if t < first], skip_special_tokens=True)
+            for row in rows
+        ]
+
+    @torch.inference_mode()
+    def choices(self, encoded: torch.Tensor, row: list[int]) -> torch.Tensor:
+        """Choose greedily after every prefix of a transcript in the model's own vocabulary."""
+        v = self.vocabulary
+        tokens = torch.tensor([[v.start, v.english, v.transcribe, *row[:-1]]])
+        hidden = self.whisper.model.decoder(
+            input_ids=tokens, encoder_hidden_states=encoded, use_cache=False
+        ).last_hidden_state
+        return self.whisper.proj_out(hidden)[0, 2:].argmax(-1)
+
+    def long_form(self, audio: np.ndarray) -> str:
+        """Transcribe a recording of any length with transformers' sequential algorithm."""
+        inputs = self.extractor(
+            audio, sampling_rate=RATE, return_tensors="pt", truncation=False, padding="longest",
+            return_attention_mask=True,
+        )
+        if inputs["input_features"].shape[-1] < 3000:
+            inputs = self.extractor(
+                audio, sampling_rate=RATE, return_tensors="pt", return_attention_mask=True
+            )
+        tokens = self.whisper.generate(
+            **inputs, language="en", task="transcribe", return_timestamps=True, num_beams=1
+        )
+        return self.tokenizer.decode(tokens[0], skip_special_tokens=True)
+
+    @torch.inference_mode()
+    def step_milliseconds(self, steps: int = 60) -> float:
+        """Time of one cached decoder step at batch size one."""
+        encoded = self.encode([np.zeros(RATE, np.float32)])
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        token = torch.tensor([[self.vocabulary.start]])
+        started = 0.0
+        for index in range(steps + 10):
+            if index == 10:
+                started = time.perf_counter()
+            hidden = self.whisper.model.decoder(
+                input_ids=token, encoder_hidden_states=encoded, past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state
+            token = self.whisper.proj_out(hidden[:, -1:]).argmax(-1)
+        return (time.perf_counter() - started) / steps * 1000
+
+
+def test_windows(
+    corpus: Corpus, per_split: int, packed: int, seed: int
+) -> dict[str, list[tuple[np.ndarray, str]]]:
+    """Single clean clips of every split, and augmented full windows of unseen sentences."""
+    rng = np.random.default_rng([seed, 6])
+    sets: dict[str, list[tuple[np.ndarray, str]]] = {}
+    for split in SPLITS:
+        clips = corpus.split(split)
+        if clips:
+            chosen = rng.permutation(len(clips))[:per_split]
+            sets[split] = [(corpus.samples(clips[i]), clips[i].text) for i in chosen]
+    maker = WindowMaker(corpus, "test-sentences")
+    sets["packed"] = []
+    while len(sets["packed"]) < packed:
+        window = maker.window(WINDOW_SECONDS, rng)
+        if window.segments:
+            # The model is to leave a sentence that the window's end cuts to the next window.
+            text = " ".join(s.text for s in window.segments if s.end is not None)
+            sets["packed"].append((window.audio, text))
+    return sets
+
+
+def evaluate(models: Path, work: Path, per_split: int = 300, packed: int = 60,
+             seed: int = 0) -> dict:
+    """Measure all three models and write metrics.json beside them."""
+    loaded = {name: Exported(models / name, ids) for name, ids in MODELS.items()}
+    metrics: dict = {name: {"wer": {}} for name in loaded}
+    agreed: dict[str, dict[str, list[int]]] = {"draft-tiny": {}, "draft-distil": {}}
+    for split, items in test_windows(Corpus.load(work), per_split, packed, seed).items():
+        heard: dict[str, list[str]] = {name: [] for name in loaded}
+        for start in range(0, len(items), BATCH):
+            audio = [samples for samples, _ in items[start: start + BATCH]]
+            encoded = {name: model.encode(audio) for name, model in loaded.items()}
+            rows = {name: greedy(model.whisper, encoded[name], model.vocabulary)
+                    for name, model in loaded.items()}
+            for name, model in loaded.items():
+                heard[name] += model.texts(rows[name])
+            for name, counts in agreed.items():
+                for i, row in enumerate(rows["target"]):
+                    own = torch.tensor(row)
+                    own = to_tiny(own) if name == "draft-tiny" else own
+                    chosen = loaded[name].choices(encoded[name][i: i + 1], own.tolist())
+                    total = counts.setdefault(split, [0, 0])
+                    total[0] += int((chosen == own).sum())
+                    total[1] += len(row)
+        for name in loaded:
+            rates = error_rates([text for _, text in items], heard[name])
+            metrics[name]["wer"][split] = rates
+            print(f"{name} {split}: {rates}", flush=True)
+    samples = json.loads((models / "samples" / "samples.json").read_text(encoding="utf-8"))
+    for name, model in loaded.items():
+        rates = {}
+        for sample in samples:
+            audio, _ = soundfile.read(models / "samples" / sample["file"], dtype="float32")
+            heard_text = model.long_form(audio)
+            rates[sample["file"]] = error_rates([sample["text"]], [heard_text])
+            if name == "target":
+                print(f"{sample['file']}: {heard_text}", flush=True)
+        metrics[name]["samples"] = rates
+        print(f"{name} samples: {rates}", flush=True)
+    for name, counts in agreed.items():
+        shares = {split: round(same / total, 4) for split, (same, total) in counts.items()}
+        metrics[name]["acceptance"] = shares
+        print(f"{name} acceptance: {shares}", flush=True)
+    for name, model in loaded.items():
+        metrics[name]["decoder_step_ms"] = round(model.step_milliseconds(), 2)
+        metrics[name]["parameters"] = model.whisper.num_parameters()
+        folder = models / name
+        metrics[name]["bytes"] = sum(f.stat().st_size for f in folder.iterdir())
+    metrics["windows"] = {"per_split": per_split, "packed": packed, "seed": seed}
+    (models / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    return metrics

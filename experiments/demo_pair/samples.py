@@ -1,0 +1,56 @@
+"""The sample recordings: texts that are in no training data, spoken and saved as FLAC."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from .augment import add_noise
+from .voices import RATE, Voice, check_engines, speak
+
+SCRIPT = Path(__file__).with_name("samples.json")
+
+
+def parse_voice(text: str) -> Voice:
+    """Read "engine name words-per-minute pitch"."""
+    engine, name, speed, pitch = text.split()
+    return Voice(engine, name, int(speed), int(pitch))
+
+
+def record(lines: list[list[str]], rng: np.random.Generator) -> np.ndarray:
+    """Speak lines sentence by sentence, with pauses between them."""
+    parts = [np.zeros(int(0.3 * RATE), np.float32)]
+    for voice, text in lines:
+        for sentence in re.findall(r"[^.?]+[.?]", text):
+            parts.append(speak(sentence.strip(), parse_voice(voice)))
+            parts.append(np.zeros(int(rng.uniform(0.25, 0.6) * RATE), np.float32))
+    return np.concatenate(parts)
+
+
+def make_samples(folder: Path, seed: int) -> None:
+    """Write the recordings and samples.json."""
+    check_engines()
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng([seed, 7])
+    index = []
+    for sample in json.loads(SCRIPT.read_text(encoding="utf-8")):
+        audio = record(sample["lines"], rng)
+        if "noise_db" in sample:
+            audio = add_noise(audio, sample["noise_db"], rng)
+        audio = np.clip(audio, -1, 1)
+        soundfile.write(folder / sample["file"], audio, RATE, subtype="PCM_16")
+        voices = list(dict.fromkeys(voice for voice, _ in sample["lines"]))
+        index.append({
+            "file": sample["file"],
+            "title": sample["title"],
+            "text": " ".join(text for _, text in sample["lines"]),
+            "voice": "; ".join(voices),
+            "seconds": round(len(audio) / RATE, 2),
+        })
+    (folder / "samples.json").write_text(
+        json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )

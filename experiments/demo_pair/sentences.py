@@ -1,0 +1,180 @@
+"""The text of the corpus: a template grammar, mixed with common WordNet example sentences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+GRAMMAR = Path(__file__).with_name("grammar.txt")
+WORDNET = Path("/usr/share/wordnet")
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+TEENS = (
+    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth "
+    "thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+).split()
+DIGIT_TEMPLATES = ("{digit}.", "{digits}.")
+DIGIT_SHARE = 0.04
+# WordNet's examples quote every sense of a word; a demo has no use for these.
+UNWANTED = re.compile(
+    r"sex|rape|kill|murder|slave|whore|bitch|damn|hell|nazi|suicide|prostitut|breast|naked|drug"
+    r"|negro|jew|gay|lesbian|virgin|mistress|seduc|corpse|shoot|shot|bomb|terror|hang",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Word classes and the templates that draw on them."""
+
+    classes: dict[str, list[str]]
+    templates: list[str]
+
+
+@cache
+def load_grammar() -> Grammar:
+    """Read grammar.txt."""
+    classes: dict[str, list[str]] = {}
+    templates = []
+    for line in GRAMMAR.read_text(encoding="utf-8").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        name, equals, words = line.partition(" = ")
+        if equals:
+            classes[name] = words.split(" | ")
+        else:
+            templates.append(line)
+    return Grammar(classes, templates)
+
+
+def number_words(number: int) -> str:
+    """Spell a number below one hundred."""
+    if number < 10:
+        return DIGITS[number]
+    if number < 20:
+        return TEENS[number - 10]
+    tens = TENS[number // 10 - 2]
+    return tens if number % 10 == 0 else f"{tens}-{DIGITS[number % 10]}"
+
+
+def _count(rng: np.random.Generator) -> str:
+    if rng.random() < 0.06:
+        return f"{DIGITS[rng.integers(2, 10)]} hundred"
+    return number_words(int(rng.integers(2, 13) if rng.random() < 0.5 else rng.integers(13, 100)))
+
+
+def _clock(rng: np.random.Generator) -> str:
+    hour = number_words(int(rng.integers(1, 13)))
+    minutes = number_words(int(rng.choice([10, 15, 20, 25, 30, 35, 40, 45, 50, 55])))
+    forms = (f"{hour} o'clock", f"half past {hour}", f"{hour} {minutes}", f"a quarter to {hour}",
+             f"a quarter past {hour}", f"ten minutes to {hour}")
+    return str(rng.choice(forms))
+
+
+def _date(rng: np.random.Generator) -> str:
+    day = int(rng.integers(1, 32))
+    month = rng.choice(load_grammar().classes["month"])
+    if day <= 20:
+        ordinal = ORDINALS[day - 1]
+    elif day == 30:
+        ordinal = "thirtieth"
+    else:
+        ordinal = f"{TENS[day // 10 - 2]}-{ORDINALS[day % 10 - 1]}"
+    return f"the {ordinal} of {month}"
+
+
+def _year(rng: np.random.Generator) -> str:
+    century = rng.choice(["eighteen", "nineteen", "twenty"])
+    return f"{century} {number_words(int(rng.integers(10, 100)))}"
+
+
+def _price(rng: np.random.Generator) -> str:
+    dollars = f"{number_words(int(rng.integers(2, 100)))} dollars"
+    cents = f" and {number_words(int(rng.integers(2, 20)) * 5)} cents"
+    return dollars + (cents if rng.random() < 0.4 else "")
+
+
+def _digit(rng: np.random.Generator) -> str:
+    return DIGITS[rng.integers(10)]
+
+
+def _digits(rng: np.random.Generator) -> str:
+    return ", ".join(_digit(rng) for _ in range(rng.integers(3, 8)))
+
+
+BUILT_IN = {
+    "count": _count, "hour": lambda rng: number_words(int(rng.integers(1, 13))),
+    "clock": _clock, "date": _date, "year": _year, "price": _price,
+    "digit": _digit, "digits": _digits,
+}
+
+
+def _expand(text: str, rng: np.random.Generator) -> str:
+    def fill(slot: re.Match[str]) -> str:
+        name = slot.group(1)
+        if name in BUILT_IN:
+            return BUILT_IN[name](rng)
+        return _expand(str(rng.choice(load_grammar().classes[name])), rng)
+
+    return re.sub(r"\{(\w+)\}", fill, text)
+
+
+def _polish(sentence: str) -> str:
+    """Write "an" before a vowel and a capital letter at the start."""
+    sentence = re.sub(r"\b([Aa]) (?=[aeiou])(?!one|useful|uniform)", r"\1n ", sentence)
+    sentence = re.sub(r"\b([Aa]) a (\w)", r"\1 \2", sentence)
+    return sentence[0].upper() + sentence[1:]
+
+
+def grammar_sentence(rng: np.random.Generator) -> str:
+    """Draw one sentence from the grammar."""
+    templates = DIGIT_TEMPLATES if rng.random() < DIGIT_SHARE else load_grammar().templates
+    return _polish(_expand(str(rng.choice(templates)), rng))
+
+
+def wordnet_sentences(common: int = 1500) -> list[str]:
+    """WordNet's example sentences whose words are all among its most common ones."""
+    found = set()
+    for path in sorted(WORDNET.glob("data.*")):
+        for line in path.read_text(encoding="latin-1").splitlines():
+            if not line.startswith("  "):
+                found.update(re.findall(r'"([^"]+)"', line))
+    usable = sorted(s.strip() for s in found if re.fullmatch(r"[A-Za-z' ,?]+[.?]?", s.strip()))
+    usable = [s for s in usable if 4 <= len(s.split()) <= 14 and not UNWANTED.search(s)]
+    words = {s: re.findall(r"[a-z']+", s.lower()) for s in usable}
+    counts = Counter(word for s in usable for word in words[s])
+    known = {word for word, _ in counts.most_common(common)}
+    chosen = [s for s in usable if known.issuperset(words[s])]
+    return [s[0].upper() + s[1:].rstrip(".") + ("" if s.endswith("?") else ".") for s in chosen]
+
+
+def corpus(count: int, held_out: int, seed: int, wordnet_share: float = 0.25):
+    """`count` training sentences (some repeat, as they do in speech) and `held_out` unseen ones."""
+    rng = np.random.default_rng([seed, 1])
+    wordnet = wordnet_sentences()
+    rng.shuffle(wordnet)
+    wordnet_held_out = wordnet[: len(wordnet) // 10]
+    wordnet_train = wordnet[len(wordnet) // 10:]
+    from_wordnet = int(count * wordnet_share)
+    train = [grammar_sentence(rng) for _ in range(count - from_wordnet)]
+    train += [wordnet_train[i % len(wordnet_train)] for i in range(from_wordnet)]
+    rng.shuffle(train)
+    seen = set(train)
+    test: list[str] = []
+    while len(test) < held_out:
+        if rng.random() < wordnet_share:
+            sentence = str(rng.choice(wordnet_held_out))
+        else:
+            sentence = grammar_sentence(rng)
+        if sentence not in seen:
+            seen.add(sentence)
+            test.append(sentence)
+    return train, test

@@ -1,0 +1,94 @@
+"""Speech synthesis with espeak-ng and flite, in many voices."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+
+RATE = 16_000
+ESPEAK_LANGUAGES = (
+    "en-us", "en-us", "en-us", "en-gb", "en-gb", "en-gb-x-rp", "en-gb-scotland",
+    "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-029", "en-us-nyc",
+)
+ESPEAK_VARIANTS = (
+    "m1 m2 m3 m4 m5 m6 m8 f1 f2 f3 f5 croak klatt klatt2 klatt3 Alex Andy Annie Denis Gene Hugo "
+    "Lee Mario Michael Mike adam anika antonio aunty belinda benjamin boris caleb david ed edward "
+    "grandma grandpa john linda marco max michel paul rob robert sandro shelby travis victor zac"
+).split()
+HELD_OUT_VARIANTS = ("f4", "m7", "klatt4", "steph", "quincy")
+FLITE_VOICES = ("kal", "kal16", "rms", "slt")
+HELD_OUT_FLITE = "awb"
+FLITE_SHARE = 0.35
+FLITE_PITCH = {"kal": 105, "kal16": 105, "rms": 100, "awb": 120, "slt": 170}
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A synthesiser with its settings; `pitch` is espeak's 0..99 or flite's mean F0 in hertz."""
+
+    engine: str
+    name: str
+    words_per_minute: int
+    pitch: int
+
+
+def check_engines() -> None:
+    """Fail with advice if a synthesiser is missing."""
+    missing = [tool for tool in ("espeak-ng", "flite") if shutil.which(tool) is None]
+    if missing:
+        raise SystemExit(
+            f"not found: {', '.join(missing)}; on Debian: apt install espeak-ng flite wordnet-base"
+        )
+
+
+def draw_voice(rng: np.random.Generator, held_out: bool = False) -> Voice:
+    """Draw a voice: from the training voices, or from those never trained on."""
+    if rng.random() < FLITE_SHARE:
+        name = HELD_OUT_FLITE if held_out else str(rng.choice(FLITE_VOICES))
+        pitch = round(FLITE_PITCH[name] * rng.uniform(0.85, 1.2))
+        return Voice("flite", name, int(rng.integers(125, 195)), pitch)
+    language = str(rng.choice(ESPEAK_LANGUAGES))
+    variant = str(rng.choice(HELD_OUT_VARIANTS if held_out else ESPEAK_VARIANTS))
+    name = f"{language}+{variant}"
+    return Voice("espeak-ng", name, int(rng.integers(120, 200)), int(rng.integers(25, 75)))
+
+
+def _espeak(text: str, voice: Voice) -> bytes:
+    command = ["espeak-ng", "-v", voice.name, "-s", str(voice.words_per_minute),
+               "-p", str(voice.pitch), "--stdin", "--stdout"]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
+
+
+def _flite(text: str, voice: Voice) -> bytes:
+    with tempfile.NamedTemporaryFile(suffix=".wav") as out:
+        command = ["flite", "-voice", voice.name, "-t", text, "-o", out.name,
+                   "--setf", f"duration_stretch={155 / voice.words_per_minute:.3f}",
+                   "--setf", f"int_f0_target_mean={voice.pitch}"]
+        subprocess.run(command, capture_output=True, check=True)
+        return Path(out.name).read_bytes()
+
+
+def speak(text: str, voice: Voice) -> np.ndarray:
+    """Synthesise a text as 16 kHz float32 audio without the silence around it."""
+    data = (_flite if voice.engine == "flite" else _espeak)(text, voice)
+    audio, rate = soundfile.read(io.BytesIO(data), dtype="float32")
+    return trim(soxr.resample(audio, rate, RATE))
+
+
+def trim(audio: np.ndarray, floor_db: float = -42.0) -> np.ndarray:
+    """Cut the quiet ends, so that a clip's bounds are the speech's bounds; peak becomes 0.5."""
+    peak = float(np.abs(audio).max())
+    if peak == 0:
+        raise ValueError("silent clip")
+    loud = np.flatnonzero(np.abs(audio) > peak * 10 ** (floor_db / 20))
+    margin = RATE // 50
+    clip = audio[max(0, loud[0] - margin): loud[-1] + margin]
+    return clip * np.float32(0.5 / peak)

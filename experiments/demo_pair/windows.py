@@ -1,0 +1,176 @@
+"""Training windows: sentences laid out in time, and the transcripts Whisper would give them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from transformers import WhisperTokenizer
+
+from .augment import augment, change_speed, colored_noise
+from .corpus import Clip, Corpus
+from .tokenizer import Vocabulary
+
+RATE = 16_000
+WINDOW_SECONDS = 30.0
+LETTERS = " abcdefghijklmnopqrstuvwxyz'"
+LATEST_FIRST_TIMESTAMP = 1.0  # what max_initial_timestamp_index allows at inference
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A sentence with its times; `end` is None where the window's end cuts it."""
+
+    start: float
+    end: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """The audio of a window and what is said in it."""
+
+    audio: np.ndarray
+    segments: list[Segment]
+
+
+class WindowMaker:
+    """Draws random windows from the training clips of a corpus."""
+
+    def __init__(self, corpus: Corpus, split: str = "train") -> None:
+        self.corpus = corpus
+        self.clips = corpus.split(split)
+        self.by_voice: dict[str, list[Clip]] = defaultdict(list)
+        for clip in self.clips:
+            self.by_voice[clip.voice].append(clip)
+
+    def draw_clip(self, rng: np.random.Generator) -> Clip:
+        """Any clip."""
+        return self.clips[rng.integers(len(self.clips))]
+
+    def window(self, limit: float, rng: np.random.Generator, clean: bool = False) -> Window:
+        """Lay out at most `limit` seconds; a last sentence may be cut only at 30 s."""
+        if rng.random() < 0.01:
+            return Window(self._silence(limit, rng), [])
+        size = int(limit * RATE)
+        audio = np.zeros(size, np.float32)
+        segments: list[Segment] = []
+        position = self._lead(rng)
+        full = rng.random() < 0.75
+        wanted = 10**6 if full else int(rng.integers(1, 2 + limit / 5))
+        voice_clip = self.draw_clip(rng)
+        end = 0
+        while len(segments) < wanted:
+            clip, samples = self._fitting(voice_clip, size - position, rng, first=not segments)
+            if clip is None or samples is None:
+                break
+            stop = position + len(samples)
+            if stop > size:
+                if not (limit == WINDOW_SECONDS and size - position > RATE // 10):
+                    break
+                audio[position:] = samples[: size - position]
+                segments.append(Segment(position / RATE, None, clip.text))
+                end = size
+                break
+            audio[position:stop] = samples
+            segments.append(Segment(position / RATE, stop / RATE, clip.text))
+            end = stop
+            gap = rng.uniform(0.08, 0.7) if rng.random() < 0.75 else rng.uniform(0.7, 2.5)
+            position = stop + int(gap * RATE)
+        if not segments:
+            return Window(self._silence(limit, rng), [])
+        # Sound goes on a little after the speech, then true zeros, as in a padded file.
+        tail = size if rng.random() < 0.3 else end + int(rng.uniform(0, 1.0) * RATE)
+        if not clean:
+            audio[:tail] = augment(audio[:tail], rng)
+        return Window(audio, segments)
+
+    def _fitting(self, like: Clip, room: int, rng: np.random.Generator, first: bool):
+        pool = self.by_voice[like.voice] if rng.random() < 0.85 else self.clips
+        if len(pool) < 5:
+            pool = self.clips
+        # A first sentence has to fit; a later one that does not ends the window.
+        for _ in range(50 if first else 1):
+            clip = pool[rng.integers(len(pool))]
+            samples = self.corpus.samples(clip)
+            if rng.random() < (0.7 if clip.voice.startswith("fsdd") else 0.1):
+                samples = change_speed(samples, rng.uniform(0.85, 1.15))
+            if len(samples) <= room - RATE // 10 or not first:
+                return clip, samples * np.float32(rng.uniform(0.5, 1.0))
+            pool = self.clips
+        return None, None
+
+    @staticmethod
+    def _lead(rng: np.random.Generator) -> int:
+        kind = rng.random()
+        if kind < 0.35:
+            return int(rng.uniform(0, 0.04) * RATE)
+        return int((rng.uniform(0, 0.6) if kind < 0.85 else rng.uniform(0.6, 1.5)) * RATE)
+
+    @staticmethod
+    def _silence(limit: float, rng: np.random.Generator) -> np.ndarray:
+        size = int(limit * RATE)
+        if rng.random() < 0.3:
+            return np.zeros(size, np.float32)
+        noise = colored_noise(size, rng.uniform(0, 1), rng)
+        return noise * np.float32(10 ** rng.uniform(-4, -1))
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Decoder tokens; those before `given` are prompt. `letters` is what CTC has to find."""
+
+    tokens: list[int]
+    given: int
+    letters: list[int]
+
+
+def spell(segments: list[Segment]) -> list[int]:
+    """Write the complete sentences' letters and word gaps as indices into LETTERS."""
+    text = " ".join(segment.text.lower() for segment in segments if segment.end is not None)
+    return [LETTERS.index(letter) for letter in text if letter in LETTERS]
+
+
+class Transcriber:
+    """Writes a window's transcript in Whisper's token format."""
+
+    def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary) -> None:
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self.known: dict[str, list[int]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Encode a sentence, with the leading space that Whisper writes."""
+        if text not in self.known:
+            self.known[text] = self.tokenizer.encode(" " + text, add_special_tokens=False)
+        return self.known[text]
+
+    def transcript(
+        self, segments: list[Segment], timestamps: bool, previous: list[str],
+        say_no_speech: bool = False,
+    ) -> Transcript:
+        """Write the tokens from an optional previous text to the end."""
+        ids = self.vocabulary
+        prompt = [ids.previous] if previous else []
+        for text in previous:
+            prompt += self.encode(text)
+        if not segments and say_no_speech:
+            return Transcript([*prompt, ids.start, ids.no_speech, ids.end], len(prompt) + 1, [])
+        tokens = [*prompt, ids.start, ids.english, ids.transcribe]
+        tokens += self._timed(segments) if timestamps else [ids.no_timestamps]
+        if not timestamps:
+            tokens += [token for segment in segments for token in self.encode(segment.text)]
+        return Transcript([*tokens, ids.end], len(prompt) + 1, spell(segments))
+
+    def _timed(self, segments: list[Segment]) -> list[int]:
+        ids = self.vocabulary
+        if not segments:
+            return [ids.timestamp(0.0)]
+        tokens: list[int] = []
+        for segment in segments:
+            start = segment.start if tokens else min(segment.start, LATEST_FIRST_TIMESTAMP)
+            tokens.append(ids.timestamp(start))
+            if segment.end is not None:
+                tokens += [*self.encode(segment.text), ids.timestamp(segment.end)]
+        return tokens
