@@ -71,17 +71,23 @@ class VerifierSession:
         return self.recording.window_is_ready(self.windows.next_frame)
 
     def hear(self, chunk: AudioChunk) -> None:
-        """Take in audio, no more than a session may have in memory."""
-        recording = self.recording
-        held_from = recording.first_sample if recording.received_samples else chunk.start_sample
-        start = min(self.windows.next_frame * HOP_SAMPLES, held_from + CONTEXT_SAMPLES)
+        """Take in audio: no more than a session may have in memory, and none that begins too late."""
+        window_start = self.windows.next_frame * HOP_SAMPLES
+        needed_from = max(0, window_start - CONTEXT_SAMPLES)
+        is_first = not self.recording.received_samples
+        if is_first and chunk.start_sample > needed_from:
+            raise InvalidAudio(
+                f"The audio leaves a gap: samples {needed_from} to {chunk.start_sample} are missing."
+            )
+        held_from = chunk.start_sample if is_first else self.recording.first_sample
+        start = min(window_start, held_from + CONTEXT_SAMPLES)
         end = chunk.start_sample + len(chunk.pcm) // 2
         if end - start > self.limits.max_ahead_samples:
             raise InvalidAudio(
                 f"Audio up to sample {end} runs more than {self.limits.max_ahead_samples} samples ahead of "
                 f"the window at {start}: wait for the next window."
             )
-        recording.append(chunk)
+        self.recording.append(chunk)
 
     def offer(self, block: Candidates) -> Commit | None:
         """Queue candidates for the next pass; give the answer at once if they are of no use."""

@@ -7,10 +7,11 @@ after the last commit, whatever candidates are under way, and a refusal may come
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, TypeVar
 
-STATUS_GRACE_S = 1.0  # for a status that never comes, as when the call was broken beforehand
+# How grpc words a write that Core did not even begin: then no status may follow. One that Core began fails
+# because the stream has ended, and the status lies behind the messages that are still to be read.
+NOT_BEGUN = "grpc_call_start_batch"
 
 Call = TypeVar("Call")
 
@@ -26,15 +27,15 @@ class _StatusFirst:
 
     def set_internal_error(self, details: str) -> None:
         """Put a write's failure in the status's place only if no status comes."""
-        asyncio.get_running_loop().call_later(STATUS_GRACE_S, self._give_up, details)
-
-    def _give_up(self, details: str) -> None:
-        if not self._core.done():
+        if NOT_BEGUN in details:
             self._core.set_internal_error(details)
 
 
 def with_true_status(call: Call) -> Call:
-    """Give a streaming call that ends with the status its server gave, whatever was being written then."""
+    """Give a streaming call that ends with the status its server gave, whatever was being written then.
+
+    It is for callers that read in one task and write in another: a write that failed waits for the status.
+    """
     core = getattr(call, "_cython_call", None)
     if core is not None:
         call._cython_call = _StatusFirst(core)  # type: ignore[attr-defined]

@@ -69,44 +69,43 @@ async def test_a_refusal_is_the_servers_own():
             assert (type(error), str(error)) == (ServerFull, "Every slot is taken.")
 
 
-class Core:
-    """A call's core, to which no status comes by itself."""
+async def test_a_refusal_waits_for_a_slow_reader():
+    """The status lies behind unread messages: it comes when they are read, however late."""
 
-    def __init__(self) -> None:
-        self.status: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.internal_errors: list[str] = []
+    async def write() -> None:
+        while True:
+            await call.write(AUDIO)
 
-    def done(self) -> bool:
-        return self.status.done()
-
-    def set_internal_error(self, details: str) -> None:
-        self.internal_errors.append(details)
-        self.status.set_result(details)
+    async with impatient(ServerFull("Every slot is taken.")) as stub:
+        call = with_true_status(stub.Verify())
+        writing = asyncio.create_task(write())
+        await asyncio.wait([writing], timeout=0.2)
+        assert (await call.read()).commit.is_final
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            await call.read()
+        await asyncio.gather(writing, return_exceptions=True)
+    assert type(error_from_rpc(ended.value, "here")) is ServerFull
 
 
 class Call:
+    """A call of which nothing is known but what it was told."""
+
     def __init__(self) -> None:
-        self._cython_call = Core()
+        self._cython_call = self
+        self.internal_errors: list[str] = []
+
+    def set_internal_error(self, details: str) -> None:
+        self.internal_errors.append(details)
 
 
-@pytest.fixture
-def no_grace(monkeypatch):
-    monkeypatch.setattr("specwhisper.wire.streams.STATUS_GRACE_S", 0.0)
-
-
-async def test_a_failed_write_is_reported_if_no_status_comes(no_grace):
+@pytest.mark.parametrize(
+    ("details", "is_reported"),
+    [
+        ("Failed grpc_call_start_batch: 8 with grpc_call_error value: '...'", True),
+        ('Failed "execute_batch": (<SendMessageOperation>,)', False),
+    ],
+)
+def test_a_write_that_never_began_is_an_error_by_itself(details, is_reported):
     call = Call()
-    core = call._cython_call
-    with_true_status(call)._cython_call.set_internal_error("a write failed")
-    assert await core.status == "a write failed"
-
-
-async def test_a_status_that_comes_first_stays(no_grace):
-    call = Call()
-    core = call._cython_call
-    with_true_status(call)._cython_call.set_internal_error("a write failed")
-    core.status.set_result("OK")
-    grace_is_over = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.0, grace_is_over.set)
-    await grace_is_over.wait()
-    assert core.internal_errors == []
+    with_true_status(call)._cython_call.set_internal_error(details)
+    assert call.internal_errors == [details] * is_reported

@@ -1,0 +1,117 @@
+"""A draft server's end of a session, held by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import grpc.aio
+
+from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.rpc.services import RATE, Target
+from tests.scripted import VOCABULARY
+
+
+def hello(**changes) -> pb.VerifyRequest:
+    options = {"language": "en", "timestamps": True, **changes.pop("options", {})}
+    fields = {
+        "protocol_version": PROTOCOL_VERSION,
+        "draft_model": "by-hand",
+        "vocabulary_digest": VOCABULARY.digest,
+        "mode": "MODE_TARGET_ONLY",
+        "options": pb.DecodingOptions(**options),
+        **changes,
+    }
+    return pb.VerifyRequest(hello=pb.Hello(**fields))
+
+
+def audio(pcm: bytes, start_sample: int = 0, **changes) -> pb.VerifyRequest:
+    fields = {"codec": "AUDIO_CODEC_PCM_S16LE", "data": pcm, "start_sample": start_sample, **changes}
+    return pb.VerifyRequest(audio=pb.Audio(**fields))
+
+
+def whole(pcm: bytes, start_sample: int = 0, piece_s: float = 2.0) -> list[pb.VerifyRequest]:
+    """A recording from some sample on, in pieces, its end marked."""
+    size = int(piece_s * RATE) * 2
+    pieces = range(start_sample * 2, len(pcm), size)
+    return [audio(pcm[at : at + size], at // 2, is_last=at + size >= len(pcm)) for at in pieces]
+
+
+def candidates(tokens: Iterable[int] = (), base: int = 0, **changes) -> pb.VerifyRequest:
+    return pb.VerifyRequest(candidates=pb.Candidates(base=base, tokens=tokens, **changes))
+
+
+class Session:
+    """Writes what it is told and keeps what it reads."""
+
+    def __init__(self, target: Target) -> None:
+        self.call = with_true_status(target.stub.Verify())
+        self.responses: list[pb.VerifyResponse] = []
+
+    async def send(self, *requests: pb.VerifyRequest) -> None:
+        for request in requests:
+            await self.call.write(request)
+
+    async def read(self) -> pb.VerifyResponse:
+        response = await self.call.read()
+        if response is grpc.aio.EOF:
+            raise EOFError("The target ended the session.")
+        self.responses.append(response)
+        return response
+
+    async def read_until(self, kind: str, **fields) -> pb.VerifyResponse:
+        """Read on until a message of this kind comes whose fields have these values."""
+        while True:
+            response = await self.read()
+            message = getattr(response, kind)
+            if response.WhichOneof("message") == kind and all(
+                getattr(message, name) == value for name, value in fields.items()
+            ):
+                return message
+
+    async def finish(self, held: Mapping[int, Sequence[int]] | None = None) -> list[tuple[int, ...]]:
+        """Read to the end and give each window's tokens, with those that were ``held`` before."""
+        try:
+            while True:
+                await self.read()
+        except EOFError:
+            return window_tokens(self.responses, held or {})
+
+    async def error(self, requests: Sequence[pb.VerifyRequest] = ()) -> grpc.aio.AioRpcError:
+        """Send and read to the end, which must be an error."""
+        sending = asyncio.create_task(self.send(*requests))
+        try:
+            while True:
+                await self.read()
+        except grpc.aio.AioRpcError as error:
+            return error
+        finally:  # refused, perhaps, before the last request
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+@asynccontextmanager
+async def session(target: Target, *requests: pb.VerifyRequest) -> AsyncIterator[Session]:
+    """A session that has sent ``requests``; whatever is left of it is cancelled."""
+    opened = Session(target)
+    try:
+        await opened.send(*requests)
+        yield opened
+    finally:
+        opened.call.cancel()
+
+
+def window_tokens(
+    responses: Iterable[pb.VerifyResponse], held: Mapping[int, Sequence[int]]
+) -> list[tuple[int, ...]]:
+    """Put commits together by position."""
+    windows = {window_id: list(tokens) for window_id, tokens in held.items()}
+    for response in responses:
+        commit = response.commit
+        if response.WhichOneof("message") == "commit":
+            tokens = windows.setdefault(commit.window_id, [])
+            assert commit.base <= len(tokens), "a commit leaves a gap"
+            tokens[commit.base :] = commit.tokens
+    return [tuple(windows[i]) for i in sorted(windows)]

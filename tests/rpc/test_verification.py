@@ -1,0 +1,171 @@
+"""A target alone, spoken to by hand: what a draft server may rely on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from specwhisper.errors import ServerDraining, ServerFull
+from specwhisper.types import Limits
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.wire import flac
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.rpc.hostile import audio, candidates, hello, session, whole
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    all_free,
+    error_of,
+    eventually,
+    recording,
+    target_alone,
+    target_server,
+)
+from tests.scripted import VOCABULARY, ScriptedModel
+
+LONG = recording(65.0)
+ALONE = target_alone(65.0)
+
+
+async def test_describe_leaves_a_known_vocabulary_out():
+    async with target_server() as target:
+        first = await target.stub.Describe(pb.DescribeRequest())
+        again = await target.stub.Describe(pb.DescribeRequest(vocabulary_digest=first.vocabulary_digest))
+    assert first.vocabulary_digest == VOCABULARY.digest
+    assert tuple(first.vocabulary.tokens) == VOCABULARY.tokens
+    assert (first.model, first.weights_digest, first.num_mel_bins) == ("scripted", "digest of scripted", 80)
+    assert not again.HasField("vocabulary")
+
+
+async def test_locate_counts_free_slots_until_there_is_none():
+    limits = Limits(max_sessions=1)
+    async with target_server(limits=limits) as target:
+        assert (await target.stub.Locate(pb.LocateRequest(model="scripted"))).free_slots == 1
+        async with session(target, hello()) as only:
+            await only.read()
+            assert type(await error_of(target.stub.Locate(pb.LocateRequest()))) is ServerFull
+        await eventually(lambda: target.num_free_slots == 1, within_s=1)
+        assert (await target.stub.Locate(pb.LocateRequest())).free_slots == 1
+
+
+async def test_a_session_begins_with_a_welcome_and_ends_with_the_text():
+    async with target_server() as target, session(target, hello(), *whole(LONG)) as alone:
+        assert await alone.finish() == ALONE.window_tokens
+        await all_free(target)
+    welcome = alone.responses[0].welcome
+    assert (welcome.weights_digest, welcome.credit) == ("digest of scripted", 256)
+    assert welcome.limits.max_sessions == MAX_SESSIONS
+    opened = [r.window_opened.window for r in alone.responses if r.HasField("window_opened")]
+    assert [window.id for window in opened] == list(range(len(ALONE.window_tokens)))
+    commits = [r.commit for r in alone.responses if r.HasField("commit")]
+    assert all(commit.num_self_decoded == 1 == len(commit.tokens) for commit in commits)
+    assert [commit.is_final for commit in commits].count(True) == len(opened)
+    assert all(len(commit.log_probs) == len(commit.margins) == len(commit.tokens) for commit in commits)
+
+
+async def test_heartbeats_come_back_before_and_during_a_window():
+    async with target_server() as target, session(target, hello()) as quiet:
+        for number in (1, 2**63):
+            await quiet.send(pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=number)))
+            assert (await quiet.read_until("heartbeat")).echo_ns == number
+
+
+async def test_every_block_is_answered_and_says_where_the_target_stands():
+    """A waiting target, fed one block at a time: right, wrong, stale, beyond a gap, for another window."""
+    text = target_alone(1.0).window_tokens[0]
+    assert len(text) > 8
+    async with target_server() as target:
+        async with session(target, hello(mode="MODE_PIPELINED"), *whole(recording(1.0))) as waiting:
+            await waiting.read_until("window_opened")
+            blocks = [
+                (candidates(text[:3]), (text[:4], 3)),
+                (candidates([text[4], 0, 0], base=4, known_committed=4), (text[4 : 4 + 2], 1)),
+                (candidates([0, 0], base=5, known_committed=4), ((), 0)),  # drafted before the correction
+                (candidates(text[:3]), ((), 0)),  # known already
+                (candidates([7], base=50, known_committed=6), ((), 0)),  # a gap
+                (candidates(base=6, known_committed=6), (text[6:7], 0)),  # nothing: go on alone
+            ]
+            for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
+                await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
+                commit = (await waiting.read()).commit
+                assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)
+                assert commit.candidates_received == received
+                assert commit.credit == commit.base + len(commit.tokens) + 256
+
+
+async def test_flac_and_repeated_audio():
+    pieces = whole(recording(3.0), piece_s=0.5)
+    for piece in pieces:
+        piece.audio.data = flac.encode(piece.audio.data)
+        piece.audio.codec = pb.AUDIO_CODEC_FLAC
+    repeated = [piece for piece in pieces for _ in range(2)]
+    async with target_server() as target, session(target, hello(), *repeated) as doubled:
+        assert await doubled.finish() == target_alone(3.0).window_tokens
+
+
+@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+@pytest.mark.parametrize("window_id", [0, 1, 2])
+@pytest.mark.parametrize("num_committed", [0, 1, 5])
+async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_id, num_committed, mode):
+    """The second target hears the audio only from the open window on."""
+    async with target_server() as first, session(first, hello(), *whole(LONG)) as original:
+        await original.finish()
+    opened = next(
+        r.window_opened
+        for r in original.responses
+        if r.HasField("window_opened") and r.window_opened.window.id == window_id
+    )
+    tokens = ALONE.window_tokens[window_id]
+    num_committed = min(num_committed, len(tokens) - 1)
+    resume = pb.Resume(window=opened.window, committed=tokens[:num_committed])
+    if opened.HasField("log_mel_ceiling"):
+        resume.log_mel_ceiling = opened.log_mel_ceiling
+    start = max(0, opened.window.start_frame * 160 - 200)  # the frames' reach to the left
+    async with target_server() as second:
+        requests = [hello(mode=mode), pb.VerifyRequest(resume=resume), *whole(LONG, start)]
+        async with session(second, *requests) as resumed:
+            text = await resumed.finish({window_id: tokens[:num_committed]})
+            await all_free(second)
+    assert text == ALONE.window_tokens[window_id:]
+    first_window = next(r.window_opened.window for r in resumed.responses if r.HasField("window_opened"))
+    assert first_window == opened.window
+    first_commit = next(r.commit for r in resumed.responses if r.HasField("commit"))
+    assert first_commit.base == num_committed
+
+
+async def test_a_full_server_says_when_to_knock_again():
+    limits = Limits(max_sessions=1)
+    async with target_server(limits=limits) as target, session(target, hello()) as only:
+        await only.read()
+        async with session(target, hello()) as second:
+            error = await second.error()
+    metadata = dict(error.trailing_metadata())
+    assert metadata["specwhisper-error"] == "ServerFull"
+    assert int(metadata["grpc-retry-pushback-ms"]) > 0
+
+
+async def test_a_stopping_server_says_goodbye_and_finishes_what_is_open():
+    async with target_server() as target, session(target, hello(), audio(recording(3.0))) as open_session:
+        await open_session.read()
+        stopping = asyncio.create_task(target.server.stop(60, target.service.say_goodbye))
+        assert (await open_session.read_until("going_away")).reason
+        async with session(target, hello()) as late:
+            error = await late.error()
+        assert dict(error.trailing_metadata())["specwhisper-error"] == ServerDraining.__name__
+        await open_session.send(audio(b"", start_sample=48_000, is_last=True))
+        assert await open_session.finish() == target_alone(3.0).window_tokens
+        await stopping
+
+
+async def test_sessions_of_every_mode_share_passes_without_disturbing_each_other():
+    model = ScriptedModel(MAX_SESSIONS)
+    async with target_server(model) as target:
+
+        async def run(seed: int) -> list[tuple[int, ...]]:
+            async with session(target, hello(), *whole(recording(33.0, seed))) as alone:
+                return await alone.finish()
+
+        together = await asyncio.gather(*map(run, range(MAX_SESSIONS)))
+    pcms = [recording(33.0, seed) for seed in range(MAX_SESSIONS)]
+    expected = OneProcess(ScriptedModel(MAX_SESSIONS)).transcribe(pcms)
+    assert together == [transcript.window_tokens for transcript in expected]

@@ -1,0 +1,247 @@
+"""What a target refuses: one clear sentence for the sender, and nothing at all for the session beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+
+import grpc
+import grpc.aio
+import pytest
+
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidCandidates,
+    InvalidRequest,
+    MessageTooLarge,
+    PairMismatch,
+    SpecWhisperError,
+    UnsupportedOption,
+)
+from specwhisper.types import Limits
+from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.service import MAX_UNREAD_EVENTS
+from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    all_free,
+    error_of,
+    eventually,
+    is_one_sentence,
+    recording,
+    target_alone,
+    target_server,
+)
+from tests.scripted import END, VOCABULARY, ScriptedModel
+
+SECOND = recording(1.0)
+LONG = recording(65.0)
+SIZE = len(VOCABULARY)
+
+
+def heartbeat() -> pb.VerifyRequest:
+    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
+
+
+def resume(committed=(), ceiling=None, **window) -> pb.VerifyRequest:
+    fields = {"id": 1, "start_frame": 100, "num_frames": 3000, "prompt": [END + 1], "max_new_tokens": 60}
+    message = pb.Resume(window=pb.Window(**fields | window), committed=committed)
+    if ceiling is not None:
+        message.log_mel_ceiling = ceiling
+    return pb.VerifyRequest(resume=message)
+
+
+OPENINGS = {
+    "no hello": ([heartbeat()], InvalidRequest, "begins with a hello"),
+    "nothing at all": ([pb.VerifyRequest()], InvalidRequest, "begins with a hello"),
+    "another protocol": ([hello(protocol_version=7)], PairMismatch, "speaks protocol 7"),
+    "another vocabulary": ([hello(vocabulary_digest="?")], PairMismatch, "'by-hand' .* target 'scripted'"),
+    "other weights": ([hello(weights_digest="?")], PairMismatch, "other weights than .* 'scripted'"),
+    "no mode": ([hello(mode=0)], InvalidRequest, "Mode 0 is unset"),
+    "a mode of tomorrow": ([hello(mode=9)], InvalidRequest, "Mode 9"),
+    "not a number": ([hello(options={"log_mel_max": {80: math.nan}})], InvalidRequest, "not a finite"),
+    "an unknown language": ([hello(options={"language": "xx"})], UnsupportedOption, "English-only"),
+    "no tokens": ([hello(options={"max_new_tokens": 0})], InvalidRequest, "max_new_tokens is 0"),
+}
+MESSAGES = {
+    "a second hello": ([hello()], InvalidRequest, "no 'hello' message after"),
+    "nothing": ([pb.VerifyRequest()], InvalidRequest, "no 'None' message"),
+    "odd bytes": ([audio(b"abc")], InvalidAudio, "even number"),
+    "no codec": ([audio(SECOND, codec=0)], InvalidAudio, "codec 0"),
+    "no FLAC": ([audio(SECOND, codec="AUDIO_CODEC_FLAC")], InvalidAudio, "not a FLAC"),
+    "a gap": ([audio(SECOND), audio(SECOND, 20_000)], InvalidAudio, "16000 to 20000 are missing"),
+    "a late start": ([audio(SECOND, 20_000)], InvalidAudio, "0 to 20000 are missing"),
+    "audio behind the end": ([*whole(SECOND), audio(SECOND, 16_000)], InvalidAudio, "after the end"),
+    "an end in the past": ([audio(SECOND), audio(b"", 5, is_last=True)], InvalidAudio, "ends at sample 5"),
+    "no audio": ([audio(b"", is_last=True)], InvalidAudio, "is empty"),
+    "a token out of range": ([candidates([SIZE])], InvalidCandidates, f"{SIZE} is out of range"),
+    "a token far out of range": ([candidates([2**32 - 1])], InvalidCandidates, "out of range"),
+    "a block too long": ([candidates([0] * 65)], InvalidCandidates, "65 tokens; at most 64"),
+    "odd confidences": ([candidates([1], confidences=[0.5, 0.5])], InvalidCandidates, "2 confidences"),
+    "mad confidences": ([candidates([1], confidences=[math.nan])], InvalidCandidates, "outside 0..1"),
+    "resume without window": ([pb.VerifyRequest(resume=pb.Resume())], InvalidRequest, "no window"),
+    "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
+    "resume with a bad token": ([resume([SIZE])], InvalidRequest, "out of range"),
+    "resume with a bad prompt": ([resume(prompt=[SIZE])], InvalidRequest, "out of range"),
+    "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
+    "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),
+    "resume beyond the model": ([resume(max_new_tokens=64)], InvalidRequest, "does not fit"),
+    "resume with too many tokens": ([resume([1, 1, 1], max_new_tokens=2)], InvalidRequest, "at most 2"),
+    "resume of a full window": ([resume([1, 1], max_new_tokens=2)], InvalidRequest, "is complete"),
+    "resume of an ended window": ([resume([1, END])], InvalidRequest, "is complete"),
+    "resume with long audio": ([resume(num_frames=3001)], InvalidRequest, "at most 3000"),
+    "resume with a mad ceiling": ([resume(ceiling=math.inf)], InvalidRequest, "not a finite"),
+    "resume with audio from too late": ([resume(), *whole(LONG, 16_000)], InvalidAudio, "15800 to 16000 are"),
+}
+
+
+async def check_refusal(target, requests, error_type, words):
+    """The sender is told; a session beside it goes on as if nothing had been."""
+    async with session(target, hello(), audio(SECOND)) as neighbour:
+        await neighbour.read()
+        async with session(target) as hostile:
+            error = error_from_rpc(await hostile.error(requests), "the target")
+        assert type(error) is error_type
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=1)
+        await neighbour.send(audio(b"", 16_000, is_last=True))
+        assert await neighbour.finish() == target_alone(1.0).window_tokens
+    assert is_one_sentence(error)
+    with pytest.raises(error_type, match=words):
+        raise error
+    await all_free(target)
+
+
+@pytest.mark.parametrize("case", OPENINGS)
+async def test_a_bad_opening(case):
+    async with target_server() as target:
+        await check_refusal(target, *OPENINGS[case])
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+async def test_a_bad_message(case):
+    requests, error_type, words = MESSAGES[case]
+    async with target_server() as target:
+        await check_refusal(target, [hello(mode="MODE_SYNC"), *requests], error_type, words)
+
+
+async def test_leaving_before_the_end_of_the_audio():
+    for requests, error_type, words in (
+        ([], InvalidRequest, "begins with a hello"),
+        ([hello()], InvalidAudio, "left before the last audio"),
+        ([hello(), audio(SECOND)], InvalidAudio, "left before the last audio"),
+    ):
+        async with target_server() as target, session(target, *requests) as left:
+            await left.call.done_writing()
+            error = error_from_rpc(await left.error(), "the target")
+            assert type(error) is error_type
+            assert words in str(error)
+            await all_free(target)
+
+
+async def test_an_oversized_message():
+    async with target_server() as target:
+        requests = [hello(), audio(bytes(300_000))]
+        await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
+        async with session(target, *requests) as oversized:
+            assert (await oversized.error()).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_audio_that_runs_ahead():
+    pieces = whole(recording(300.0))
+    async with target_server() as target:
+        requests = [hello(mode="MODE_SYNC"), *pieces[:-1]]
+        await check_refusal(target, requests, InvalidAudio, "more than 1920000 samples ahead")
+
+
+async def test_a_resumed_session_cannot_hoard_audio_from_before_its_window():
+    """Nothing is thrown away before its window opens, and that may begin in a hundred years."""
+    async with target_server() as target:
+        requests = [hello(), resume(start_frame=2**60), *whole(recording(300.0))]
+        await check_refusal(target, requests, InvalidAudio, "more than 1920000 samples ahead")
+
+
+async def test_a_wrong_model_is_not_located():
+    async with target_server() as target:
+        error = await error_of(target.stub.Locate(pb.LocateRequest(model="large-v9")))
+    assert type(error) is InvalidRequest
+    assert "runs 'scripted', not 'large-v9'" in str(error)
+
+
+class BreaksAt(ScriptedModel):
+    """Fails on every pass that holds a certain token."""
+
+    def __init__(self, num_slots: int, token: int) -> None:
+        super().__init__(num_slots)
+        self._token = token
+
+    def score(self, rows):
+        scores = super().score(rows)  # a pass that fails has written into every slot
+        if any(self._token in row.tokens[len(row.tokens) - row.num_candidates :] for row in rows):
+            raise RuntimeError("out of memory, or a defect")
+        return scores
+
+
+async def test_a_pass_that_fails_ends_only_the_session_that_fails_alone():
+    token = 5
+    texts = [target_alone(33.0, seed).window_tokens for seed in range(3)]
+    async with target_server(BreaksAt(MAX_SESSIONS, token)) as target:
+        async with session(target, hello(mode="MODE_PIPELINED"), *whole(SECOND)) as guilty:
+            others = [Session(target) for _ in texts]
+            for seed, other in enumerate(others):
+                await other.send(hello(), *whole(recording(33.0, seed)))
+            reading = [asyncio.create_task(other.finish()) for other in others]
+            await guilty.read_until("window_opened")
+            await guilty.send(candidates([token]))
+            error = error_from_rpc(await guilty.error(), "the target")
+            assert await asyncio.gather(*reading) == texts
+        await all_free(target)
+    assert type(error) is SpecWhisperError
+    assert INTERNAL_ERROR in str(error)
+
+
+class BreaksOnEncode(ScriptedModel):
+    def encode(self, slot, recording, start_frame):
+        raise RuntimeError("a defect")
+
+
+async def test_an_encoder_that_fails_ends_its_session():
+    async with target_server(BreaksOnEncode(MAX_SESSIONS)) as target:
+        async with session(target, hello(), *whole(SECOND)) as broken:
+            error = error_from_rpc(await broken.error(), "the target")
+        assert INTERNAL_ERROR in str(error)
+        await all_free(target)
+
+
+async def test_who_reads_no_answers_is_not_listened_to():
+    """Answers wait in memory for their reader: at some number the target stops taking questions."""
+    options = [("grpc.http2.bdp_probe", 0)]  # nor does grpc read ahead for it
+    async with target_server() as target, grpc.aio.insecure_channel(target.address, options) as channel:
+        deaf = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
+        await deaf.send(hello())
+        num_written = 0
+
+        async def ask() -> None:
+            nonlocal num_written
+            while True:
+                await deaf.send(candidates([1] * 64, confidences=[0.5] * 64), heartbeat())
+                num_written += 1
+
+        asking = asyncio.create_task(ask())
+        before = -1
+        while num_written != before:  # until a write no longer goes out
+            before = num_written
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(asking), 0.2)
+        asking.cancel()
+        assert num_written > MAX_UNREAD_EVENTS
+        deaf.call.cancel()
+        await all_free(target)
+
+
+async def test_a_limit_of_the_targets_own():
+    limits = Limits(max_sessions=MAX_SESSIONS, max_block_tokens=3)
+    async with target_server(limits=limits) as target:
+        await check_refusal(target, [hello(), candidates([1] * 4)], InvalidCandidates, "4 tokens; at most 3")
