@@ -58,5 +58,7 @@ class DraftConfig:
             raise InvalidRequest(f"--dtype is '{self.dtype}': choose float32, float16 or bfloat16.")
         if self.max_sessions < 1:
             raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
+        if not self.connect_timeout_s >= 0:
+            raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")

@@ -81,6 +81,7 @@ class Drafter:
         self, session_id: str, length: DraftLength, options: DecodingOptions, *, max_ahead_tokens: int
     ) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken."""
+        recording = Recording(options.log_mel_max)
         if not self._free_slots:
             raise ServerFull(
                 f"The draft server holds its {self._model.num_slots} sessions already: try again later."
@@ -90,7 +91,7 @@ class Drafter:
             length=length,
             timestamps=options.timestamps,
             initial_credit=max_ahead_tokens,
-            recording=Recording(options.log_mel_max),
+            recording=recording,
             belief=Belief(credit=max_ahead_tokens),
         )
 

@@ -83,6 +83,7 @@ class Verifier:
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         windows = SequentialWindows(self._model.vocabulary, options, max_new_tokens=self._max_new_tokens)
+        recording = Recording(options.log_mel_max)
         if not self._free_slots:
             raise ServerFull(
                 f"The target holds its {self._model.num_slots} sessions already: try again later."
@@ -93,7 +94,7 @@ class Verifier:
             mode=mode,
             timestamps=options.timestamps,
             limits=self.limits,
-            recording=Recording(options.log_mel_max),
+            recording=recording,
             windows=windows,
         )
 

@@ -1,0 +1,251 @@
+"""What a draft server refuses: one clear sentence for the client, and the next one is served."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from draft_server.config import DraftConfig
+from specwhisper.errors import (
+    InvalidAudio,
+    InvalidRequest,
+    MessageTooLarge,
+    PairMismatch,
+    ServerFull,
+    UnsafeBind,
+    UnsupportedOption,
+)
+from specwhisper.types import Mode
+from specwhisper.wire.serving import ServingOptions
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from target_server.config import TargetConfig
+from tests.checkpoints import Shape, build_checkpoint
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    is_one_sentence,
+    recording,
+    running_pair,
+    scripted_checkpoint,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.scripted import VOCABULARY
+
+SECOND = recording(1.0)
+AUDIO = audio_requests(SECOND)
+
+
+def config(**fields) -> list[pb.StreamingRecognizeRequest]:
+    return [streaming_config(**fields), *AUDIO]
+
+
+STREAMS = {
+    "nothing": ([], InvalidRequest, "begins with streaming_config"),
+    "audio first": (AUDIO, InvalidRequest, "begins with streaming_config"),
+    "an empty message first": ([pb.StreamingRecognizeRequest()], InvalidRequest, "begins with"),
+    "a second config": ([*config(), *config()], InvalidRequest, "audio_content only"),
+    "an empty message": ([*config(), pb.StreamingRecognizeRequest()], InvalidRequest, "audio_content only"),
+    "a container": (config(encoding=0), InvalidRequest, "must be LINEAR16"),
+    "no sample rate": (config(sample_rate_hertz=0), InvalidAudio, "sample rate of 0 Hz"),
+    "a low sample rate": (config(sample_rate_hertz=1000), InvalidAudio, "1000 Hz is not supported"),
+    "a high sample rate": (config(sample_rate_hertz=10**6), InvalidAudio, "between 8000 and 192000 Hz"),
+    "too many channels": (config(audio_channel_count=65), InvalidAudio, "65 channels"),
+    "no audio": ([streaming_config()], InvalidAudio, "is empty"),
+    "empty audio": (
+        [streaming_config(), pb.StreamingRecognizeRequest(audio_content=b"")],
+        InvalidAudio,
+        "is empty",
+    ),
+    "half a sample": ([streaming_config(), *audio_requests(b"abc")], InvalidAudio, "within a frame"),
+    "a piece too large": (
+        [streaming_config(), *audio_requests(recording(3.0), 70_000)],
+        MessageTooLarge,
+        "70000 bytes.*65536",
+    ),
+    "another language": (config(language_code="de-DE"), UnsupportedOption, "English-only"),
+    "translation": (config(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
+    "a task of tomorrow": (config(task=9), InvalidRequest, "Task 9"),
+    "word times": (config(enable_word_time_offsets=True), UnsupportedOption, "enable_word_time_offsets"),
+    "one process": (config(mode=5), InvalidRequest, "Mode 5 is unset or unknown"),
+    "gamma 65": (config(gamma=65), InvalidRequest, "between 1 and 64"),
+    "a mad loudness": (config(log_mel_max={80: float("inf")}), InvalidRequest, "must be finite"),
+}
+LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
+RECORDINGS = {
+    "corrupt bytes": ({}, b"RIFF, or so", InvalidAudio, "cannot be decoded"),
+    "no bytes": ({}, b"", InvalidAudio, "no audio samples"),
+    "no samples": (LINEAR, b"", InvalidAudio, "is empty"),
+    "half a sample": (LINEAR, b"abc", InvalidAudio, "within a frame"),
+    "a low sample rate": (LINEAR | {"sample_rate_hertz": 1000}, SECOND, InvalidAudio, "1000 Hz"),
+    "word times": ({"enable_word_time_offsets": True}, SECOND, UnsupportedOption, "word_time_offsets"),
+    "too large": (LINEAR, bytes(70_000), MessageTooLarge, "70.* exceeds the 66000 bytes"),
+}
+
+
+async def check_served(target, draft) -> None:
+    """Whatever was refused, the next client is served and every place is free."""
+    assert finals(await stream(draft, SECOND)) == expected_finals(target_alone(1.0))
+    await all_free(target, draft)
+
+
+@pytest.mark.parametrize("case", STREAMS)
+async def test_a_bad_stream(case):
+    requests, error_type, words = STREAMS[case]
+    async with running_pair() as (target, draft):
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        await check_served(target, draft)
+    check_error(error, error_type, words)
+
+
+@pytest.mark.parametrize("case", RECORDINGS)
+async def test_a_bad_recording(case):
+    fields, audio, error_type, words = RECORDINGS[case]
+    request = pb.RecognizeRequest(config=pb.RecognitionConfig(**fields), audio=audio)
+    async with running_pair(serving=ServingOptions(max_message_bytes=66_000)) as (target, draft):
+        error = await error_of(draft.stub.Recognize(request))
+        await check_served(target, draft)
+    check_error(error, error_type, words)
+
+
+def check_error(error, error_type, words):
+    assert type(error) is error_type
+    assert is_one_sentence(error)
+    with pytest.raises(error_type, match=words):
+        raise error
+
+
+async def test_an_unknown_language_names_those_that_are_known():
+    _, checkpoint = build_checkpoint(Shape(d_model=32, decoder_layers=1), "small")
+    async with (
+        target_server(checkpoint=checkpoint) as target,
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
+    ):
+        requests = iter(config(language_code="xx"))
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+        await all_free(target, draft)
+    check_error(error, UnsupportedOption, "'xx' is unknown to this model; it has: af, am, ")
+
+
+async def test_a_mode_that_needs_the_draft_this_server_lacks():
+    async with (
+        target_server() as target,
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
+    ):
+        requests = iter(config(mode="MODE_FULL"))
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+        await check_served(target, draft)
+    check_error(error, UnsupportedOption, "without a draft model.*full is not offered")
+
+
+async def test_a_full_draft_server_and_a_full_target():
+    async with running_pair(max_sessions=2) as (target, draft):
+        calls = [draft.stub.StreamingRecognize() for _ in range(2)]
+        for call in calls:
+            await call.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 2)
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(config()))))
+        check_error(error, ServerFull, "draft server holds its 2 sessions")
+        error = await error_of(
+            draft.stub.Recognize(pb.RecognizeRequest(config=pb.RecognitionConfig(**LINEAR), audio=SECOND))
+        )
+        check_error(error, ServerFull, "draft server holds its 2 sessions")
+        for call in calls:
+            call.cancel()
+        await check_served(target, draft)
+    async with running_pair(max_sessions=20) as (target, draft):
+        calls = [draft.stub.StreamingRecognize() for _ in range(8)]
+        for call in calls:
+            await call.write(streaming_config())
+        await eventually(lambda: target.num_free_slots == 0)
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(config(mode=1)))))
+        check_error(error, ServerFull, "target holds its 8 sessions")
+        for call in calls:
+            call.cancel()
+        await check_served(target, draft)
+
+
+PAIRS = {
+    "English with multilingual": (
+        Shape(english_only=True),
+        Shape(),
+        "English-only and the other is multilingual",
+    ),
+    "multilingual with English": (
+        Shape(),
+        Shape(english_only=True),
+        "English-only and the other is multilingual",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PAIRS)
+async def test_a_pair_that_cannot_work(case):
+    draft_shape, target_shape, words = PAIRS[case]
+    small = {"d_model": 32, "decoder_layers": 1}
+    _, draft_checkpoint = build_checkpoint(Shape(**vars(draft_shape) | small), "the-draft")
+    _, target_checkpoint = build_checkpoint(Shape(**vars(target_shape) | small), "the-target")
+    async with (
+        target_server(checkpoint=target_checkpoint) as target,
+        draft_server(target.address, checkpoint=draft_checkpoint) as draft,
+    ):
+        errors = await asyncio.gather(
+            *(error_of(with_true_status(draft.stub.StreamingRecognize(iter(config())))) for _ in range(2))
+        )
+        for error in errors:
+            check_error(error, PairMismatch, f"'the-draft' cannot work with target 'the-target'.*{words}")
+        # The target alone is at the client's service all the same.
+        assert finals(await stream(draft, SECOND, mode="MODE_TARGET_ONLY", max_new_tokens=9))
+        await all_free(target, draft)
+
+
+async def test_a_draft_with_another_tokenizer():
+    tokens = tuple(f"Ġ{token}" if token in VOCABULARY.tokens[:20] else token for token in VOCABULARY.tokens)
+    checkpoint = scripted_checkpoint("the-draft", vocabulary=replace(VOCABULARY, tokens=tokens))
+    async with target_server() as target, draft_server(target.address, checkpoint=checkpoint) as draft:
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(config()))))
+        await all_free(target, draft)
+    check_error(error, PairMismatch, "'the-draft' cannot work with target .scripted.: it has 4 of its 24")
+
+
+@pytest.mark.parametrize("config_class", [DraftConfig, TargetConfig])
+def test_settings_that_cannot_work(config_class):
+    with pytest.raises(UnsafeBind, match="--insecure"):
+        config_class(serving=ServingOptions(host="0.0.0.0"))
+    config_class(serving=ServingOptions(host="0.0.0.0", insecure=True))
+    with pytest.raises(InvalidRequest, match="--dtype is 'int8'"):
+        config_class(dtype="int8")
+    with pytest.raises(InvalidRequest, match="--threads is 0"):
+        config_class(threads=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": Mode.ONE_PROCESS}, "--mode is one-process"),
+        ({"gamma": 0}, "gamma is 0"),
+        ({"gamma": 65}, "gamma is 65"),
+        ({"depth": 0}, "depth is 0"),
+        ({"target": "nowhere"}, "is not HOST:PORT"),
+        ({"max_sessions": 0}, "--max-sessions is 0"),
+        ({"connect_timeout_s": -1.0}, "--connect-timeout is -1"),
+    ],
+)
+def test_settings_of_a_draft_server_that_cannot_work(settings, words):
+    with pytest.raises(InvalidRequest, match=words):
+        DraftConfig(**settings)
+
+
+def test_a_width_of_nothing():
+    with pytest.raises(InvalidRequest, match="--max-width is 0"):
+        TargetConfig(max_width=0)
