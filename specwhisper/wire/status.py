@@ -99,7 +99,7 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
         case grpc.StatusCode.UNAVAILABLE if _never_connected(details):
             return TargetUnavailable(f"No server answers at {peer}; is it running?")
         case grpc.StatusCode.UNAVAILABLE:
-            return TargetUnavailable(f"The connection to {peer} was lost: {details}")
+            return TargetUnavailable(f"The connection to {peer} was lost ({details}); try again.")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return TargetUnavailable(f"The server at {peer} did not answer in time; is it overloaded?")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if sizes := TOO_LARGE.search(details):

@@ -122,7 +122,7 @@ async def test_a_status_set_by_the_handler_stands():
             "UNAVAILABLE",
             "Socket closed",
             "TargetUnavailable",
-            f"The connection to {PEER} was lost: Socket closed",
+            f"The connection to {PEER} was lost (Socket closed); try again.",
         ),
         ("DEADLINE_EXCEEDED", "", "TargetUnavailable", "did not answer in time"),
         (

@@ -1,0 +1,97 @@
+"""A bad network between draft and target: a server that passes everything on, but not as it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import grpc.aio
+
+from specwhisper.types import Candidates
+from specwhisper.wire import codec
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+
+EditBlock = Callable[[Candidates], Sequence[Candidates]]
+
+
+class BadNetwork(verification_pb2_grpc.VerificationServicer):
+    """Stands between a draft server and a target.
+
+    Parameters
+    ----------
+    edit_block : makes what arrives of each candidate block; one per session.
+    hold_commits : commits to wait for before a block is passed on, as on a slow link.
+    """
+
+    def __init__(
+        self, target: grpc.aio.Channel, edit_block: Callable[[], EditBlock] | None, hold_commits: int
+    ) -> None:
+        self._stub = verification_pb2_grpc.VerificationStub(target)
+        self._edit_block = edit_block or (lambda: lambda block: (block,))
+        self._hold_commits = hold_commits
+
+    async def Locate(self, request, context):
+        return await self._stub.Locate(request)
+
+    async def Describe(self, request, context):
+        return await self._stub.Describe(request)
+
+    async def Verify(self, requests, context):
+        call = with_true_status(self._stub.Verify())
+        commits = asyncio.Semaphore(0)
+        sending = asyncio.create_task(self._pass_on(requests, call, commits))
+        try:
+            async for response in call:
+                if response.WhichOneof("message") == "commit":
+                    commits.release()
+                yield response
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
+        finally:
+            sending.cancel()
+            call.cancel()
+
+    async def _pass_on(self, requests, call, commits: asyncio.Semaphore) -> None:
+        edit = self._edit_block()
+        late: list[asyncio.Task[None]] = []
+        async for request in requests:
+            if request.WhichOneof("message") != "candidates":
+                await call.write(request)
+                continue
+            block = codec.candidates_from_proto(request.candidates)
+            for edited in edit(block):
+                message = pb.VerifyRequest(candidates=codec.candidates_to_proto(edited))
+                if not self._hold_commits:
+                    await call.write(message)
+                else:
+                    late.append(asyncio.create_task(self._write_late(message, call, commits)))
+        await asyncio.gather(*late)
+        await call.done_writing()
+
+    async def _write_late(self, message, call, commits: asyncio.Semaphore) -> None:
+        """Hold a block back until the target has gone on without it."""
+        for _ in range(self._hold_commits):
+            await commits.acquire()
+        if not call.done():
+            await call.write(message)
+
+
+@asynccontextmanager
+async def bad_network(
+    target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
+) -> AsyncIterator[RunningServer]:
+    """Give a server that leads to ``target``."""
+    async with open_channel(target) as channel:
+        servicer = BadNetwork(channel, edit_block, hold_commits)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        try:
+            yield server
+        finally:
+            await server.stop(drain_timeout_s=0)

@@ -1,0 +1,59 @@
+"""The text is the target's own, whatever becomes of the candidates on their way."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from tests.interference import KINDS, Interference
+from tests.rpc.network import bad_network
+from tests.rpc.services import (
+    all_free,
+    check_statistics,
+    draft_server,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+from tests.scripted import VOCABULARY
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_mode_writes_the_same_text_under_interference(kind):
+    async with (
+        target_server() as target,
+        bad_network(
+            target.address, partial(Interference, kind, 7, vocabulary_size=len(VOCABULARY))
+        ) as network,
+        draft_server(network.address) as draft,
+    ):
+        for mode, gamma in zip(MODES, (1, 3, 5, 16), strict=True):
+            responses = await stream(draft, recording(33.0), mode=mode, gamma=gamma, interim=True)
+            assert finals(responses) == expected_finals(target_alone(33.0))
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("hold_commits", [1, 3])
+async def test_blocks_that_always_come_too_late(hold_commits):
+    """In ``full`` the target goes on by itself; a draft far behind costs nothing."""
+    async with (
+        target_server() as target,
+        bad_network(target.address, hold_commits=hold_commits) as network,
+        draft_server(network.address) as draft,
+    ):
+        texts = await asyncio.gather(
+            *(stream(draft, recording(33.0, seed), mode="MODE_FULL", gamma=4) for seed in range(4))
+        )
+        await all_free(target, draft)
+    for seed, responses in enumerate(texts):
+        alone = target_alone(33.0, seed)
+        assert finals(responses) == expected_finals(alone)
+        assert responses[-1].statistics.num_self_decoded > 0
+        check_statistics(responses[-1].statistics, alone)

@@ -1,0 +1,286 @@
+"""Servers and clients that go away or break: what is left goes on, and every slot comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import AsyncExitStack
+from functools import partial
+
+import grpc.aio
+import pytest
+
+from specwhisper.errors import TargetUnavailable
+from specwhisper.types import Limits
+from specwhisper.wire import codec
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
+from tests.rpc.network import bad_network
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    all_free,
+    audio_requests,
+    check_statistics,
+    draft_server,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    is_one_sentence,
+    recording,
+    running_pair,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.scripted import ScriptedModel
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+
+
+async def live_session(stub, length_s: float = 35.0, mode: str = "MODE_FULL"):
+    """A client in the middle of a recording: it has text of the first window and sends no more."""
+    call = with_true_status(stub.StreamingRecognize())
+    for request in (streaming_config(mode=mode), *audio_requests(recording(length_s))):
+        await call.write(request)
+    while not finals([await call.read()]):
+        pass
+    return call
+
+
+async def ended_with(call) -> Exception:
+    """The error at the end of a call that was read before."""
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    return error_from_rpc(ended.value, "the server")
+
+
+async def test_no_target_then_a_target_on_the_same_channel(unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with draft_server(address, connect_timeout_s=0.3) as draft:
+        for call in (
+            draft.stub.GetModel(pb.GetModelRequest()),
+            with_true_status(draft.stub.StreamingRecognize(iter([streaming_config()]))),
+            draft.stub.Recognize(pb.RecognizeRequest(audio=b"RIFF")),
+        ):
+            error = await error_of(call)
+            assert type(error) is TargetUnavailable
+            assert str(error) == f"No target server answered at {address} within 0.3 s; is it running?"
+        assert draft.service.num_sessions == 0
+    async with draft_server(address, connect_timeout_s=30) as draft:
+        early = asyncio.create_task(stream(draft, recording(1.0)))  # waits for the target
+        await eventually(lambda: draft.service.num_sessions == 1)
+        async with target_server(port=unused_tcp_port):
+            assert finals(await early) == expected_finals(target_alone(1.0))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_target_that_goes_mid_stream(mode):
+    """Here its connections are cut; tests/e2e kills the process."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(target_server())
+        draft = await stack.enter_async_context(draft_server(first.address, connect_timeout_s=10))
+        call = await live_session(draft.stub, mode=mode)
+        await first.server.stop(drain_timeout_s=0)
+        error = await ended_with(call)
+        assert type(error) is TargetUnavailable
+        assert is_one_sentence(error)
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=1)
+        port = int(first.address.rpartition(":")[2])
+        async with target_server(port=port) as second:
+            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+            await all_free(second, draft)
+
+
+async def test_a_network_that_breaks_mid_stream_frees_both_ends():
+    async with (
+        target_server() as target,
+        bad_network(target.address) as network,
+        draft_server(network.address) as draft,
+    ):
+        call = await live_session(draft.stub)
+        await network.stop(drain_timeout_s=0)
+        error = await ended_with(call)
+        assert type(error) is TargetUnavailable
+        assert is_one_sentence(error)
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_client_that_cancels_mid_stream(mode):
+    async with running_pair() as (target, draft):
+        calls = [await live_session(draft.stub, mode=mode) for _ in range(3)]
+        assert target.num_free_slots == MAX_SESSIONS - 3
+        for call in calls[:2]:
+            call.cancel()
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=1)
+        await calls[2].done_writing()  # the one beside them is whole
+        responses = [response async for response in read_on(calls[2])]
+        assert responses[-1].statistics.num_windows == len(target_alone(35.0).window_tokens)
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        await all_free(target, draft)
+
+
+async def read_on(call):
+    while (response := await call.read()) is not grpc.aio.EOF:
+        yield response
+
+
+async def test_a_client_whose_connection_drops():
+    """The socket closes under the stream, as when a laptop's lid does."""
+    async with running_pair() as (target, draft):
+        host, port = draft.address.rsplit(":", 1)
+        loop = asyncio.get_running_loop()
+
+        async def forward(reader, writer):
+            server_reader, server_writer = await asyncio.open_connection(host, int(port))
+            pipes.extend(
+                (loop.create_task(pump(reader, server_writer)), loop.create_task(pump(server_reader, writer)))
+            )
+            sockets.extend((writer, server_writer))
+
+        async def pump(source, sink):
+            while data := await source.read(65_536):
+                sink.write(data)
+                await sink.drain()
+
+        pipes: list[asyncio.Task[None]] = []
+        sockets: list[asyncio.StreamWriter] = []
+        relay = await asyncio.start_server(forward, "127.0.0.1", 0)
+        relay_port = relay.sockets[0].getsockname()[1]
+        async with open_channel(f"127.0.0.1:{relay_port}") as channel:
+            await live_session(transcription_pb2_grpc.TranscriptionStub(channel))
+            assert target.num_free_slots == MAX_SESSIONS - 1
+            relay.close()
+            for pipe in pipes:
+                pipe.cancel()
+            for writer in sockets:
+                linger = b"\x01\x00\x00\x00\x00\x00\x00\x00"  # on, 0 s: a reset, not a farewell
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                writer.transport.abort()
+            await all_free(target, draft)
+        await asyncio.gather(*pipes, return_exceptions=True)
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+
+
+async def test_a_client_that_leaves_while_its_session_is_being_opened():
+    """The target's thread is busy: the session is opened only after its client has gone."""
+    model = Gated(MAX_SESSIONS)
+    async with target_server(model) as target, draft_server(target.address) as draft:
+        busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
+        await eventually(model.is_in_pass.is_set)
+        hasty = draft.stub.StreamingRecognize()
+        await hasty.write(streaming_config())
+        await eventually(lambda: target.server.calls.num_open == 2)
+        hasty.cancel()
+        await eventually(lambda: target.server.calls.num_open == 1)
+        model.gate.set()
+        assert finals(await busy) == expected_finals(target_alone(1.0))
+        await all_free(target, draft)
+
+
+class Gated(ScriptedModel):
+    """Stays in its first pass until the gate opens."""
+
+    def __init__(self, num_slots: int) -> None:
+        super().__init__(num_slots)
+        self.gate, self.is_in_pass = threading.Event(), threading.Event()
+
+    def score(self, rows):
+        self.is_in_pass.set()
+        self.gate.wait(30)
+        return super().score(rows)
+
+
+class FailingDraft(ScriptedModel):
+    """Works for some passes, or some encodings, and then never again."""
+
+    def __init__(self, num_slots: int, *, good_passes: int = 10**9, good_windows: int = 10**9) -> None:
+        super().__init__(num_slots, error_rate=0.2)
+        self._good_passes = good_passes
+        self._good_windows = good_windows
+
+    def score(self, rows):
+        self._good_passes -= 1
+        if self._good_passes < 0:
+            raise RuntimeError("out of memory")
+        return super().score(rows)
+
+    def encode(self, slot, recording, start_frame):
+        self._good_windows -= 1
+        if self._good_windows < 0:
+            raise RuntimeError("out of memory")
+        super().encode(slot, recording, start_frame)
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+@pytest.mark.parametrize("good", [{"good_passes": n} for n in (0, 1, 4, 17)] + [{"good_windows": 1}])
+async def test_a_draft_that_fails_costs_speed_and_no_word(mode, good, caplog):
+    alone = target_alone(65.0)
+    async with target_server() as target:
+        model = FailingDraft(MAX_SESSIONS, **good)
+        async with draft_server(target.address, model) as draft:
+            responses = await stream(draft, recording(65.0), mode=mode, gamma=3)
+            assert finals(responses) == expected_finals(alone)
+            check_statistics(responses[-1].statistics, alone)
+            await all_free(target, draft)
+    if mode != "MODE_FULL":  # there the target may have been through before the draft had begun
+        assert "draft failed" in caplog.messages
+        assert responses[-1].statistics.num_self_decoded > 0
+
+
+class EndsEarly(verification_pb2_grpc.VerificationServicer):
+    """A target that thinks a session is over when it has begun."""
+
+    def __init__(self, target: grpc.aio.Channel) -> None:
+        self._stub = verification_pb2_grpc.VerificationStub(target)
+
+    async def Locate(self, request, context):
+        return await self._stub.Locate(request)
+
+    async def Describe(self, request, context):
+        return await self._stub.Describe(request)
+
+    async def Verify(self, requests, context):
+        yield verification_pb2.VerifyResponse(
+            welcome=verification_pb2.Welcome(limits=codec.limits_to_proto(Limits()))
+        )
+
+
+async def test_a_target_that_ends_sessions_early_gives_no_transcript():
+    """A stream that ends well before its audio does would be half a text."""
+    async with target_server() as target, open_channel(target.address) as channel:
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, EndsEarly(channel))
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        async with draft_server(server.address) as draft:
+            error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
+            await eventually(lambda: draft.service.num_sessions == 0, within_s=1)
+        await server.stop(drain_timeout_s=0)
+    assert type(error) is TargetUnavailable
+    assert str(error) == f"Target {server.address} ended the session before its audio."
+
+
+async def endless_audio():
+    yield streaming_config()
+    await asyncio.Event().wait()
+
+
+async def test_a_client_that_does_not_read_keeps_nobody_waiting():
+    """Its own session may wait for it; the session beside it does not."""
+    async with running_pair() as (target, draft):
+        options = [("grpc.http2.bdp_probe", 0)]
+        async with grpc.aio.insecure_channel(draft.address, options=options) as channel:
+            deaf = transcription_pb2_grpc.TranscriptionStub(channel).StreamingRecognize()
+            await deaf.write(streaming_config(interim=True))
+            for request in audio_requests(recording(65.0)):
+                await deaf.write(request)
+            assert finals(await stream(draft, recording(33.0))) == expected_finals(target_alone(33.0))
+            deaf.cancel()
+        await all_free(target, draft)
