@@ -8,7 +8,7 @@ append.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -22,26 +22,29 @@ from transformers.activations import ACT2FN
 class Step:
     """One forward pass over a batch of slots: where each row writes and what it may see.
 
-    ``slots``, ``starts`` and ``lengths`` are per row: the slot, the tokens it holds, the tokens it appends.
-    ``mask`` is boolean, rows x 1 x width x (longest row), or ``None`` when every row sees all it reads.
+    Attributes
+    ----------
+    slots, starts, lengths : per row: the slot, the tokens it holds, the tokens it appends.
+    mask : boolean, rows x 1 x width x ``longest``, or ``None`` when every row sees all it reads.
+    longest : tokens in the fullest slot after the step.
+    slot_range : the slots as a slice where they lie side by side in order, so that reading them copies
+        nothing.
     """
 
     slots: tuple[int, ...]
     starts: tuple[int, ...]
     lengths: tuple[int, ...]
     mask: Tensor | None
+    longest: int = field(init=False)
+    slot_range: slice | None = field(init=False)
 
-    @property
-    def longest(self) -> int:
-        """Tokens in the fullest slot after the step."""
-        return max(start + length for start, length in zip(self.starts, self.lengths, strict=True))
-
-    @property
-    def slot_range(self) -> slice | None:
-        """The slots as a slice where they lie side by side in order, so that reading them copies nothing."""
-        first = self.slots[0]
-        contiguous = self.slots == tuple(range(first, first + len(self.slots)))
-        return slice(first, first + len(self.slots)) if contiguous else None
+    def __post_init__(self) -> None:
+        # Set here, not computed where they are read: every layer reads them twice.
+        ends = map(sum, zip(self.starts, self.lengths, strict=True))
+        object.__setattr__(self, "longest", max(ends))
+        first, last = self.slots[0], self.slots[0] + len(self.slots)
+        is_range = self.slots == tuple(range(first, last))
+        object.__setattr__(self, "slot_range", slice(first, last) if is_range else None)
 
 
 class DecoderLayer(nn.Module):
@@ -64,41 +67,42 @@ class DecoderLayer(nn.Module):
         self.ffn_out = nn.Linear(hidden, width)
 
     def forward(self, hidden: Tensor, step: Step, self_cache: Tensor, cross_cache: Tensor) -> Tensor:
-        """Map ``hidden`` (rows x width x d_model); caches are slots x positions x (keys | values)."""
+        """Map ``hidden`` (rows x width x d_model); caches are 2 x slots x heads x positions x head_size."""
         hidden = hidden + self.self_out(self._self_attention(self.self_norm(hidden), step, self_cache))
         hidden = hidden + self.cross_out(self._cross_attention(self.cross_norm(hidden), step, cross_cache))
         expanded: Tensor = self.activation(self.ffn_in(self.ffn_norm(hidden)))
         return hidden + cast(Tensor, self.ffn_out(expanded))
 
     def _self_attention(self, hidden: Tensor, step: Step, cache: Tensor) -> Tensor:
-        width = hidden.shape[-1]
-        query, key_value = self.self_qkv(hidden).split((width, 2 * width), dim=-1)
+        qkv = self.split_heads(self.self_qkv(hidden), 3)
         for row, (slot, start, length) in enumerate(zip(step.slots, step.starts, step.lengths, strict=True)):
-            cache[slot, start : start + length] = key_value[row, :length]
+            cache[:, slot, :, start : start + length] = qkv[1:, row, :, :length]
         where = step.slot_range
-        held = cache[list(step.slots) if where is None else where, : step.longest]
-        return self._attend(query, held, step.mask)
+        held = cache[:, list(step.slots) if where is None else where, :, : step.longest]
+        return self._attend(qkv[0], held, step.mask)
 
     def _cross_attention(self, hidden: Tensor, step: Step, cache: Tensor) -> Tensor:
-        query = self.cross_query(hidden)
+        query = self.split_heads(self.cross_query(hidden), 1)[0]
         where = step.slot_range
         if where is not None:
-            return self._attend(query, cache[where], None)
+            return self._attend(query, cache[:, where], None)
         # Row by row: gathering scattered slots would copy all their keys and values on every step.
         rows = [
-            self._attend(query[i : i + 1], cache[slot : slot + 1], None) for i, slot in enumerate(step.slots)
+            self._attend(query[i : i + 1], cache[:, slot : slot + 1], None)
+            for i, slot in enumerate(step.slots)
         ]
         return torch.cat(rows)
 
     def _attend(self, query: Tensor, key_value: Tensor, mask: Tensor | None) -> Tensor:
-        width = query.shape[-1]
-        query, key, value = (
-            part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for part in (query, *key_value.split(width, dim=-1))
-        )
+        key, value = key_value.unbind()
         mask = None if mask is None else mask.to(query.device)
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return attended.transpose(1, 2).flatten(2)
+
+    def split_heads(self, projected: Tensor, num_parts: int) -> Tensor:
+        """Cut rows x width x (parts x d_model) into parts x rows x heads x width x head_size."""
+        rows, width, _ = projected.shape
+        return projected.view(rows, width, num_parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
 
 
 class CachedDecoder(nn.Module):
@@ -126,26 +130,29 @@ class CachedDecoder(nn.Module):
 
     def allocate(self) -> None:
         """Allocate the slots, each layer's where its weights run; once, after the weights are placed."""
-        width = self.config.d_model
+        heads = self.config.decoder_attention_heads
+        head_size = self.config.d_model // heads
         for layer in self.layers:
             device, dtype = _execution_device(layer), self.embed_tokens.weight.dtype
             for caches, positions in (
                 (self._self_caches, self.max_positions),
                 (self._cross_caches, self.config.max_source_positions),
             ):
-                caches.append(torch.zeros(self.num_slots, positions, 2 * width, device=device, dtype=dtype))
+                shape = (2, self.num_slots, heads, positions, head_size)  # keys, values
+                caches.append(torch.zeros(shape, device=device, dtype=dtype))
 
     @property
     def bytes_per_slot(self) -> int:
         """Memory one slot takes."""
         caches = self._self_caches + self._cross_caches
-        return sum(cache[0].numel() * cache.element_size() for cache in caches)
+        return sum(cache[:, 0].numel() * cache.element_size() for cache in caches)
 
     @torch.inference_mode()
     def prefill_audio(self, slot: int, encoded: Tensor) -> None:
         """Empty the slot and give it a window: ``encoded`` is positions x d_model from the encoder."""
-        for layer, cache in zip(self.layers, self._cross_caches, strict=True):
-            cache[slot] = cast(DecoderLayer, layer).cross_kv(encoded.to(cache.device))
+        for module, cache in zip(self.layers, self._cross_caches, strict=True):
+            layer = cast(DecoderLayer, module)
+            cache[:, slot] = layer.split_heads(layer.cross_kv(encoded[None].to(cache.device)), 2)[:, 0]
         self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
