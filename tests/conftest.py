@@ -6,6 +6,7 @@ from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share few cores: threads that wait for others only lose
 
 # Machines of two cores that also do other things: an example may take its time, the whole test has a timeout.
 settings.register_profile("specwhisper", deadline=None, print_blob=True)

@@ -1,0 +1,53 @@
+"""At a tie two correct programs may part for ever: this makes ours continue from the oracle's token there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specwhisper.audio.recording import Recording
+from specwhisper.whisper.model import Model, Row, Scores
+from tests.oracle import OracleText
+
+Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
+
+
+class Steered:
+    """A target that chooses as its model does, but at the oracle's ties as the oracle did.
+
+    Parameters
+    ----------
+    oracles : by number of samples of the recording they belong to.
+
+    Attributes
+    ----------
+    num_steered : choices at which the model, undecided as the oracle was, chose differently.
+    """
+
+    def __init__(self, model: Model, oracles: dict[int, OracleText]) -> None:
+        self.vocabulary, self.num_slots = model.vocabulary, model.num_slots
+        self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
+        self.rollback, self.length = model.rollback, model.length
+        self.num_steered = 0
+        self._model = model
+        self._places: list[tuple[int, int]] = [(0, 0)] * model.num_slots
+        self._choices: dict[Place, int] = {
+            (samples, window.start_frame, window.tokens[:position]): window.tokens[position]
+            for samples, text in oracles.items()
+            for window in text.windows
+            for position in window.ties
+        }
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        self._places[slot] = (recording.received_samples, start_frame)
+        self._model.encode(slot, recording, start_frame)
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        scores = self._model.score(rows)
+        for row, score in zip(rows, scores, strict=True):
+            candidates = row.tokens[len(row.tokens) - row.num_candidates :]
+            for i, token in enumerate(score.tokens):
+                prefix = (*row.generated, *candidates[:i])
+                choice = self._choices.get((*self._places[row.slot], prefix), token)
+                self.num_steered += choice != token
+                score.tokens[i] = choice
+        return scores

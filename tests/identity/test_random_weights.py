@@ -1,0 +1,164 @@
+"""Whatever the draft, the mode and the network do, the text is the one plain transformers writes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import pytest
+
+from specwhisper.audio.recording import Recording
+from specwhisper.types import AudioChunk, Mode
+from specwhisper.whisper.model import Row
+from specwhisper.whisper.one_process import OneProcess
+from tests import oracle
+from tests.identity.cases import CASES, DRAFTS, Batch, Case, Prepared, is_long, prepared, recording
+from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
+from tests.identity.steering import Steered
+from tests.interference import KINDS, Interference
+from tests.oracle import OracleText, OracleWindow
+from tests.scripted import ScriptedModel
+
+MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
+FACTORS = (CASES, MODES, tuple(range(1, 17)), KINDS, DRAFTS)
+APART = [(0, 2)]  # every case need not meet every gamma
+ROWS = covering_rows(FACTORS, APART)
+
+
+def steered(made: Prepared, batch: Batch) -> Steered:
+    samples = [len(pcm) // 2 for pcm in batch.pcms]
+    return Steered(made.target(len(samples)), dict(zip(samples, batch.oracles, strict=True)))
+
+
+def assert_equal(texts: Sequence, oracles: Sequence[OracleText]) -> None:
+    for text, expected in zip(texts, oracles, strict=True):
+        assert text.window_tokens == expected.window_tokens
+        ours = [(segment.start_s, segment.end_s, segment.tokens) for segment in text.segments]
+        theirs = [segment for segment in expected.segments if segment[2]]
+        assert [segment[2] for segment in ours] == [segment[2] for segment in theirs]
+        for mine, other in zip(ours, theirs, strict=True):
+            assert mine[:2] == pytest.approx(other[:2], abs=0.0051)  # ours are rounded to 10 ms
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_target_alone_equals_transformers(case: Case):
+    made = prepared(case)
+    for batch in made.batches:
+        target = steered(made, batch)
+        assert_equal(OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles)
+        ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
+        assert target.num_steered <= ties
+
+
+@pytest.mark.parametrize(
+    ("case", "mode", "gamma", "kind", "draft"),
+    ROWS,
+    ids=["-".join([c.name, m, f"gamma{g}", k, d]) for c, m, g, k, d in ROWS],
+)
+def test_every_mode_equals_transformers(case: Case, mode: Mode, gamma: int, kind: str, draft: str):
+    made = prepared(case)
+    for batch in made.batches:
+        split = OneProcess(
+            steered(made, batch),
+            made.draft(draft, len(batch.pcms)),
+            mode=mode,
+            gamma=gamma,
+            edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
+        )
+        assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles)
+
+
+def test_the_rows_cover_every_pair():
+    assert set().union(*map(pairs_of, ROWS)) >= all_pairs(FACTORS, APART)
+    assert len(ROWS) < 1.2 * 16 * len(KINDS)  # no array that covers them is much smaller
+
+
+def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsys):
+    texts = [(case, text) for case in CASES for text in prepared(case).oracles]
+    windows = [(case, window) for case, text in texts for window in text.windows]
+    margins = [margin for _, window in windows for margin in window.margins]
+    ties = sum(len(window.ties) for _, window in windows)
+    ended = sum(w.tokens[-1] == prepared(case).checkpoint.vocabulary.end_of_text for case, w in windows)
+    counts = {
+        "checkpoints": len(CASES),
+        "recordings": len(texts),
+        "windows": len(windows),
+        "windows ended by end-of-text": ended,
+        "tokens": len(margins),
+        "ties": ties,
+        "median margin": round(statistics.median(margins), 3),
+        "runs with a draft": len(ROWS),
+    }
+    for name, count in counts.items():
+        record_testsuite_property(f"identity {name}", count)
+    with capsys.disabled():
+        print("\nidentity:", ", ".join(f"{count} {name}" for name, count in counts.items()))
+    assert len(windows) >= 50
+    assert ties <= 0.005 * len(margins)
+    assert statistics.median(margins) > 0.1
+    assert 0.2 * len(windows) < ended < 0.8 * len(windows)
+    assert any(is_long(pcm) for case in CASES for pcm in prepared(case).pcms)
+    for case in CASES:
+        assert statistics.median(m for w in windows if w[0] is case for m in w[1].margins) > 0.1
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("lists", ["suppress_tokens", "begin_suppress_tokens"])
+def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
+    made = prepared(case)
+    batch = made.batches[-1]
+    monkeypatch.setattr(made.model.generation_config, lists, None)
+    free = [oracle.transcribe(made.model, pcm, batch.options) for pcm in batch.pcms]
+    assert [text.window_tokens for text in free] != [text.window_tokens for text in batch.oracles]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_draft_of_the_same_weights_is_always_right(case: Case):
+    made = prepared(case)
+    batch = made.batches[0]
+    split = OneProcess(made.target(len(batch.pcms)), made.draft("itself", len(batch.pcms)))
+    for text in split.transcribe(batch.pcms, batch.options):
+        assert text.statistics.num_accepted == text.statistics.num_verified > 0
+
+
+def test_drafts_are_of_every_quality():
+    made = prepared(CASES[0])
+    rates = {}
+    for kind in DRAFTS:
+        statistics_ = [
+            text.statistics
+            for batch in made.batches
+            for text in OneProcess(
+                made.target(len(batch.pcms)), made.draft(kind, len(batch.pcms))
+            ).transcribe(batch.pcms, batch.options)
+        ]
+        rates[kind] = sum(s.num_accepted for s in statistics_) / sum(s.num_verified for s in statistics_)
+    assert rates["itself"] == 1.0
+    assert 0.3 < rates["noisy"] < 0.95
+    assert 0.3 < rates["older"] < 1.0
+    assert rates["stranger"] < 0.1
+
+
+def test_recordings_side_by_side_equal_each_alone():
+    made = prepared(CASES[0])
+    pcms = [recording(7, length_s) for length_s in (0.5, 65.0, 3.0, 31.0, 29.99)]
+    alone = [OneProcess(made.target(1)).transcribe([pcm], made.options)[0].window_tokens for pcm in pcms]
+    for mode in MODES:
+        split = OneProcess(made.target(len(pcms)), made.draft("noisy", len(pcms)), mode=mode)
+        assert [text.window_tokens for text in split.transcribe(pcms, made.options)] == alone
+
+
+def test_a_tie_is_decided_by_the_oracle():
+    silence = Recording()
+    silence.append(AudioChunk(0, bytes(3200), is_last=True))
+    script = ScriptedModel()
+    undecided = OracleWindow(0, (5, 6, 7), (1.0, 0.5e-4, 1.0))
+    model = Steered(script, {1600: OracleText([undecided])})
+    model.encode(0, silence, 0)
+    own = ScriptedModel()
+    own.encode(0, silence, 0)
+    row = Row(0, [25, 5, 6], 2, [], timestamps=True)
+    expected = own.score([row])[0].tokens
+    assert expected[1] != 6
+    assert model.score([row])[0].tokens == [expected[0], 6, expected[2]]
+    assert model.num_steered == 1
