@@ -50,11 +50,6 @@ class EngineThread(Generic[Event]):
         self._engine: Engine[Event] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def num_subscribers(self) -> int:
-        """Sessions that are listening."""
-        return len(self._receivers)
-
     def start(self, engine: Engine[Event]) -> None:
         """Begin to run ``engine``; from the event loop that its events go to."""
         self._engine = engine

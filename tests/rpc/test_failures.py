@@ -23,6 +23,7 @@ from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verifi
 from tests.rpc.network import bad_network
 from tests.rpc.services import (
     MAX_SESSIONS,
+    PROMPTLY_S,
     all_free,
     audio_requests,
     check_statistics,
@@ -92,7 +93,7 @@ async def test_a_target_that_goes_mid_stream(mode):
         error = await ended_with(call)
         assert type(error) is TargetUnavailable
         assert is_one_sentence(error)
-        await eventually(lambda: draft.service.num_sessions == 0, within_s=1)
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
         port = int(first.address.rpartition(":")[2])
         async with target_server(port=port) as second:
             assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
@@ -120,7 +121,7 @@ async def test_a_client_that_cancels_mid_stream(mode):
         assert target.num_free_slots == MAX_SESSIONS - 3
         for call in calls[:2]:
             call.cancel()
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=1)
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=PROMPTLY_S)
         await calls[2].done_writing()  # the one beside them is whole
         responses = [response async for response in read_on(calls[2])]
         assert responses[-1].statistics.num_windows == len(target_alone(35.0).window_tokens)
@@ -261,7 +262,7 @@ async def test_a_target_that_ends_sessions_early_gives_no_transcript():
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
         async with draft_server(server.address) as draft:
             error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
-            await eventually(lambda: draft.service.num_sessions == 0, within_s=1)
+            await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
         await server.stop(drain_timeout_s=0)
     assert type(error) is TargetUnavailable
     assert str(error) == f"Target {server.address} ended the session before its audio."

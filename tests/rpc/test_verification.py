@@ -14,6 +14,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
+    PROMPTLY_S,
     all_free,
     error_of,
     eventually,
@@ -44,7 +45,7 @@ async def test_locate_counts_free_slots_until_there_is_none():
         async with session(target, hello()) as only:
             await only.read()
             assert type(await error_of(target.stub.Locate(pb.LocateRequest()))) is ServerFull
-        await eventually(lambda: target.num_free_slots == 1, within_s=1)
+        await eventually(lambda: target.num_free_slots == 1, within_s=PROMPTLY_S)
         assert (await target.stub.Locate(pb.LocateRequest())).free_slots == 1
 
 

@@ -27,6 +27,7 @@ from target_server.service import MAX_UNREAD_EVENTS
 from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
+    PROMPTLY_S,
     all_free,
     error_of,
     eventually,
@@ -105,7 +106,7 @@ async def check_refusal(target, requests, error_type, words):
         async with session(target) as hostile:
             error = error_from_rpc(await hostile.error(requests), "the target")
         assert type(error) is error_type
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=1)
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, within_s=PROMPTLY_S)
         await neighbour.send(audio(b"", 16_000, is_last=True))
         assert await neighbour.finish() == target_alone(1.0).window_tokens
     assert is_one_sentence(error)

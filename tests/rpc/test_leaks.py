@@ -1,0 +1,77 @@
+"""Servers after many sessions are as they were after a few: slots, tasks, threads, listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+
+from draft_server.drafting import DraftSession
+from draft_server.link import Outbox
+from draft_server.session import Session
+from specwhisper.whisper.verifier_session import VerifierSession
+from tests.rpc.services import (
+    Draft,
+    all_free,
+    audio_requests,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+
+NUM_SESSIONS = 200
+AT_ONCE = 8
+KINDS = (Session, DraftSession, Outbox, VerifierSession, asyncio.Queue)  # a session has one of each
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+
+
+async def short_session(draft: Draft, number: int) -> None:
+    """Every third client leaves early: before its audio, in the middle of it, or behind it."""
+    mode = MODES[number % 4]
+    if number % 3:
+        assert finals(await stream(draft, recording(1.0), mode=mode)) == expected_finals(target_alone(1.0))
+        return
+    call = draft.stub.StreamingRecognize()
+    for request in [streaming_config(mode=mode), *audio_requests(recording(1.0))][: 1 + number % 4]:
+        await call.write(request)
+    if number % 2:
+        await call.read()
+    call.cancel()
+
+
+async def run_sessions(draft: Draft, numbers: range) -> None:
+    room = asyncio.Semaphore(AT_ONCE - 1)  # one that was cancelled may still hold its place for a moment
+
+    async def run(number: int) -> None:
+        async with room:
+            await short_session(draft, number)
+            await eventually(lambda: draft.service.num_sessions < AT_ONCE)
+
+    await asyncio.gather(*map(run, numbers))
+
+
+def num_alive() -> dict[str, int]:
+    gc.collect()
+    kinds = [type(thing) for thing in gc.get_objects()]
+    return {kind.__name__: kinds.count(kind) for kind in KINDS}
+
+
+async def test_two_hundred_sessions_leave_nothing_behind():
+    async with target_server() as target, draft_server(target.address) as draft:
+        await run_sessions(draft, range(12))
+        await all_free(target, draft)
+        await eventually(lambda: target.server.calls.num_open == 0)
+        tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+        alive = num_alive()
+        await run_sessions(draft, range(NUM_SESSIONS))
+        await all_free(target, draft)
+        await eventually(lambda: draft.server.calls.num_open == target.server.calls.num_open == 0)
+        await eventually(lambda: len(asyncio.all_tasks()) <= tasks, within_s=2)
+        assert threading.active_count() <= threads
+        assert num_alive() == alive

@@ -1,0 +1,150 @@
+"""An engine in its thread: nothing is lost, nobody waits for ever, and idleness costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+
+from specwhisper.errors import ServerDraining
+from specwhisper.types import Failed
+from specwhisper.whisper.engine_thread import EngineThread
+
+
+class Echo:
+    """Gives back what was put in, one item per step."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[str, object]] = []
+        self.num_steps = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.items)
+
+    def step(self):
+        self.gate.wait(30)
+        self.num_steps += 1
+        if not self.items:
+            return []
+        session, item = self.items.pop(0)
+        if isinstance(item, Exception):
+            raise item
+        return [(session, item)]
+
+
+@asynccontextmanager
+async def running(engine: Echo):
+    thread = EngineThread("echo")
+    thread.start(engine)
+    try:
+        yield thread
+    finally:
+        engine.gate.set()
+        await thread.stop()
+
+
+async def test_each_session_gets_its_events_in_order():
+    engine = Echo()
+    async with running(engine) as thread:
+        heard = {name: asyncio.Queue() for name in "ab"}
+        for name, queue in heard.items():
+            thread.subscribe(name, queue.put_nowait)
+        items = [("a", 1), ("b", 2), ("nobody", 3), ("a", 4)]
+        thread.post(lambda: engine.items.extend(items))
+        assert [await heard["a"].get(), await heard["a"].get()] == [1, 4]
+        assert await heard["b"].get() == 2
+        thread.unsubscribe("a")
+        thread.post(lambda: engine.items.extend([("a", 5), ("b", 6)]))
+        assert await heard["b"].get() == 6
+        assert heard["a"].empty()
+
+
+async def test_a_call_gives_the_result_or_the_error():
+    async with running(Echo()) as thread:
+        assert await thread.call(threading.current_thread) is not threading.current_thread()
+        with pytest.raises(ZeroDivisionError):
+            await thread.call(lambda: 1 // 0)
+
+
+async def test_a_cancelled_call_is_not_carried_out_once_it_is_too_late():
+    engine = Echo()
+    async with running(engine) as thread:
+        await thread.call(lambda: None)
+        engine.gate.clear()
+        thread.post(lambda: engine.items.append(("a", 1)))  # now in its step
+        carried_out = []
+        call = asyncio.create_task(thread.call(lambda: carried_out.append(1)))
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        engine.gate.set()
+        await thread.call(lambda: None)
+        assert carried_out == []
+
+
+async def test_an_action_that_fails_takes_no_other_with_it(caplog):
+    engine = Echo()
+    async with running(engine) as thread:
+        engine.gate.clear()
+        thread.post(lambda: engine.items.append(("a", 1)))
+        done = []
+        for action in (lambda: done.append(1), lambda: 1 // 0, lambda: done.append(2)):
+            thread.post(action)
+        engine.gate.set()
+        await thread.call(lambda: None)
+    assert done == [1, 2]
+    assert "action failed" in caplog.messages
+
+
+async def test_an_engine_that_fails_tells_everybody_and_goes_on(caplog):
+    engine = Echo()
+    async with running(engine) as thread:
+        heard = {name: asyncio.Queue() for name in "ab"}
+        for name, queue in heard.items():
+            thread.subscribe(name, queue.put_nowait)
+        error = RuntimeError("a defect")
+        thread.post(lambda: engine.items.extend([("a", error), ("b", 7)]))
+        assert await heard["a"].get() == await heard["b"].get() == Failed(error)
+        assert await heard["b"].get() == 7
+    assert "engine failed" in caplog.messages
+
+
+async def test_stopping_carries_out_what_was_posted_and_takes_no_more():
+    engine = Echo()
+    async with running(engine) as thread:
+        await thread.call(lambda: None)
+        engine.gate.clear()
+        thread.post(lambda: engine.items.append(("a", 1)))
+        pending = asyncio.create_task(thread.call(lambda: "done"))
+        await asyncio.sleep(0)
+        stopping = asyncio.create_task(thread.stop())
+        await asyncio.sleep(0)
+        assert not thread.post(lambda: None)
+        with pytest.raises(ServerDraining):
+            await thread.call(lambda: None)
+        engine.gate.set()
+        assert await pending == "done"
+        await stopping
+
+
+async def test_a_thread_that_never_started_stops():
+    thread = EngineThread("idle")
+    await thread.stop()
+    with pytest.raises(ServerDraining):
+        await thread.call(lambda: None)
+
+
+async def test_idleness_takes_no_steps():
+    engine = Echo()
+    async with running(engine) as thread:
+        for _ in range(3):
+            thread.wake()
+        for number in range(1, 6):
+            await thread.call(lambda: None)
+            assert engine.num_steps <= number
