@@ -1,0 +1,121 @@
+"""The decoding rules equal transformers' logits processors, each row of a block with its own prefix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import GenerationConfig
+from transformers.generation.logits_process import (
+    LogitsProcessorList,
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+    WhisperTimeStampLogitsProcessor,
+)
+
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.whisper.rules import DecodingRules
+
+NUM_TEXT, NUM_TIMES = 12, 20
+END = NUM_TEXT
+NO_TIMESTAMPS = END + 2
+BEGIN = END + 3
+SIZE = BEGIN + NUM_TIMES
+PROMPT = [END + 1]
+VOCABULARY = Vocabulary(
+    tokens=tuple(f"t{i}" for i in range(SIZE)),
+    end_of_text=END,
+    start_of_transcript=END + 1,
+    no_timestamps=NO_TIMESTAMPS,
+    timestamp_begin=BEGIN,
+    suppress=(1, 5, END + 1),
+    begin_suppress=(0, END),
+    max_initial_timestamp=4,
+)
+
+
+def processors(vocabulary: Vocabulary, *, timestamps: bool) -> LogitsProcessorList:
+    """What ``WhisperGenerationMixin._retrieve_logit_processors`` puts together, in its order."""
+    config = GenerationConfig(
+        eos_token_id=vocabulary.end_of_text,
+        no_timestamps_token_id=vocabulary.no_timestamps,
+        max_initial_timestamp_index=vocabulary.max_initial_timestamp,
+    )
+    made = LogitsProcessorList()
+    if vocabulary.begin_suppress:
+        made.append(SuppressTokensAtBeginLogitsProcessor(vocabulary.begin_suppress, len(PROMPT)))
+    if vocabulary.suppress:
+        made.append(SuppressTokensLogitsProcessor(vocabulary.suppress))
+    if timestamps:
+        made.append(WhisperTimeStampLogitsProcessor(config, begin_index=len(PROMPT)))
+    return made
+
+
+def apply_rules(
+    vocabulary: Vocabulary, logits: torch.Tensor, rows: list[tuple[list[int], list[int], bool]]
+) -> torch.Tensor:
+    rules, ours = DecodingRules(vocabulary), logits.clone()
+    allowed = [
+        one
+        for prefix, candidates, timestamps in rows
+        for one in rules.allowed(prefix, candidates, timestamps=timestamps)
+    ]
+    rules.apply(ours, allowed)
+    return ours
+
+
+tokens = st.one_of(st.integers(0, SIZE - 1), st.integers(BEGIN, SIZE - 1), st.integers(0, NUM_TEXT - 1))
+row = st.tuples(st.lists(tokens, max_size=6), st.lists(tokens, max_size=5), st.booleans())
+
+
+@settings(max_examples=400)
+@given(
+    rows=st.lists(row, min_size=1, max_size=4),
+    seed=st.integers(0, 2**16),
+    time_bias=st.sampled_from([-8.0, -2.0, 0.0, 2.0]),
+    max_initial_timestamp=st.sampled_from([None, 0, 4, NUM_TIMES - 1, 3 * NUM_TIMES]),
+    suppress=st.sampled_from([(), VOCABULARY.suppress, (3, BEGIN + 2)]),
+    begin_suppress=st.sampled_from([(), VOCABULARY.begin_suppress, (0, BEGIN, BEGIN + 1)]),
+)
+def test_rules_equal_transformers(rows, seed, time_bias, max_initial_timestamp, suppress, begin_suppress):
+    vocabulary = replace(
+        VOCABULARY,
+        max_initial_timestamp=max_initial_timestamp,
+        suppress=suppress,
+        begin_suppress=begin_suppress,
+    )
+    prefixes = [
+        ([*prefix, *candidates[:i]], timestamps)
+        for prefix, candidates, timestamps in rows
+        for i in range(len(candidates) + 1)
+    ]
+    logits = 3 * torch.randn(len(prefixes), SIZE, generator=torch.Generator().manual_seed(seed))
+    logits[:, BEGIN:] += time_bias
+    expected = torch.cat(
+        [
+            processors(vocabulary, timestamps=timestamps)(torch.tensor([PROMPT + prefix]), logits[i : i + 1])
+            for i, (prefix, timestamps) in enumerate(prefixes)
+        ]
+    )
+    assert torch.equal(apply_rules(vocabulary, logits, rows), expected)
+
+
+def test_time_wins_when_it_is_likelier_than_any_text():
+    logits = torch.full((1, SIZE), -9.0)
+    logits[0, 3] = 1.0
+    logits[0, BEGIN:] = 0.0  # each less likely than token 3, together more
+    rows = [([BEGIN, 2], [], True)]
+    assert apply_rules(VOCABULARY, logits, rows)[0, :BEGIN].max() == -torch.inf
+    logits[0, 3] = 4.0
+    assert apply_rules(VOCABULARY, logits, rows).argmax() == 3
+
+
+def test_a_model_without_timestamps_has_only_the_suppression_rules():
+    vocabulary = replace(VOCABULARY, no_timestamps=None, timestamp_begin=SIZE, max_initial_timestamp=None)
+    logits = torch.randn(2, SIZE, generator=torch.Generator().manual_seed(0))
+    expected = logits.clone()
+    expected[:, list(vocabulary.suppress)] = -torch.inf
+    expected[0, list(vocabulary.begin_suppress)] = -torch.inf
+    assert torch.equal(apply_rules(vocabulary, logits, [([], [2], False)]), expected)

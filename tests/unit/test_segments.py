@@ -1,0 +1,111 @@
+"""Windows are cut into segments as transformers cuts them, whatever the tokens are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import WhisperForConditionalGeneration
+
+from specwhisper.transcription.segments import split_window
+from specwhisper.types import Window
+from tests.scripted import END, TIME, VOCABULARY
+
+A, B, C = 0, 1, 2
+
+
+def window(num_frames: int = 3000, start_frame: int = 0) -> Window:
+    return Window(0, start_frame, num_frames, prompt=(END + 1,), max_new_tokens=60)
+
+
+def time(seconds: float) -> int:
+    return TIME + round(seconds / 0.02)
+
+
+def cut(tokens: list[int], num_frames: int = 3000, start_frame: int = 0):
+    result = split_window(window(num_frames, start_frame), tokens, VOCABULARY)
+    segments = [(s.start_s, s.end_s, list(s.tokens)) for s in result.segments]
+    return segments, result.advance_frames, list(result.discarded)
+
+
+def transformers_cut(tokens: list[int], num_frames: int, start_frame: int):
+    segments, advance = WhisperForConditionalGeneration._retrieve_segment(
+        seek_sequence=torch.tensor(tokens, dtype=torch.long),
+        seek_outputs=[None],
+        time_offset=torch.tensor([start_frame * 0.01], dtype=torch.float64),
+        timestamp_begin=TIME,
+        seek_num_frames=torch.tensor([num_frames]),
+        time_precision=0.02,
+        time_precision_features=0.01,
+        input_stride=2,
+        prev_idx=0,
+        idx=0,
+        return_token_timestamps=False,
+        decoder_input_ids=torch.tensor([[END + 1]]),
+    )
+    return segments, int(advance)
+
+
+text = st.integers(0, END - 1)
+times = st.integers(TIME, TIME + 1500)
+pair = times.map(lambda token: [token, token])
+legal = st.lists(st.one_of(text.map(lambda token: [token]), pair, times.map(lambda t: [t]))).map(
+    lambda pieces: [token for piece in pieces for token in piece]
+)
+anything = st.lists(st.one_of(text, times, st.just(TIME), st.just(END + 2)), max_size=12)
+
+
+@settings(max_examples=500)
+@given(
+    tokens=st.one_of(legal, anything),
+    num_frames=st.integers(1, 3000),
+    start_frame=st.integers(0, 100_000),
+    ended=st.booleans(),
+)
+def test_segments_equal_transformers(tokens, num_frames, start_frame, ended):
+    expected, advance = transformers_cut(tokens, num_frames, start_frame)
+    segments, ours, discarded = cut(tokens + [END] * ended, num_frames, start_frame)
+    assert [tokens for *_, tokens in segments] == [segment["tokens"].tolist() for segment in expected]
+    for (start_s, end_s, _), segment in zip(segments, expected, strict=True):
+        assert start_s == pytest.approx(float(segment["start"]), abs=1e-3)
+        # Without times a segment ends with its window; there int(214 * 0.01 / 0.02) is 106 in transformers.
+        is_windows_end = end_s == pytest.approx((start_frame + num_frames) * 0.01)
+        assert end_s == pytest.approx(float(segment["end"]), abs=0.0201 if is_windows_end else 1e-3)
+    assert ours == (advance or num_frames)  # transformers would decode the same window for ever
+    assert [token for *_, tokens in segments for token in tokens] + discarded == tokens
+
+
+def test_a_window_without_times_is_one_segment():
+    assert cut([A, B, END]) == ([(0.0, 30.0, [A, B])], 3000, [])
+    assert cut([A, B], num_frames=700, start_frame=600) == ([(6.0, 13.0, [A, B])], 700, [])
+
+
+def test_an_empty_window_is_one_empty_segment():
+    assert cut([END]) == ([(0.0, 30.0, [])], 3000, [])
+
+
+def test_a_single_pair_of_times_is_one_segment_to_its_end():
+    tokens = [time(0), A, B, time(4)]
+    assert cut([*tokens, END]) == ([(0.0, 4.0, tokens)], 3000, [])
+
+
+def test_times_that_meet_part_segments():
+    tokens = [time(0), A, time(2), time(2), B, time(5)]
+    segments = [(0.0, 2.0, [time(0), A, time(2)]), (2.0, 5.0, [time(2), B, time(5)])]
+    assert cut(tokens) == (segments, 3000, [])
+
+
+def test_what_follows_the_last_pair_is_decoded_again():
+    tokens = [time(0), A, time(2), time(2), B, C]
+    assert cut([*tokens, END], start_frame=100) == ([(1.0, 3.0, tokens[:4])], 200, [B, C])
+
+
+def test_a_pair_at_the_end_moves_to_it():
+    tokens = [time(0), A, time(12.5), time(12.5)]
+    assert cut(tokens) == ([(0.0, 12.5, tokens)], 1250, [])
+
+
+def test_a_window_that_would_not_move_is_left():
+    tokens = [time(0), time(0), A]  # impossible under the timestamp rules
+    assert cut(tokens)[1] == 3000
