@@ -71,6 +71,8 @@ class Vocabulary:
             prompt += [self.languages[options.language], self.tasks[options.task]]
         elif options.language != "en" or options.task != "transcribe":
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
+        if options.timestamps and self.no_timestamps is None:
+            raise UnsupportedOption("This model has no timestamps: ask for none.")
         if not options.timestamps and self.no_timestamps is not None:
             prompt.append(self.no_timestamps)
         return tuple(prompt)

@@ -21,7 +21,7 @@ class SequentialWindows:
     def __init__(
         self, vocabulary: Vocabulary, options: DecodingOptions, *, max_new_tokens: int | None = None
     ) -> None:
-        """Begin at frame 0; ``max_new_tokens`` is the checkpoint's own limit per window."""
+        """Begin at frame 0; ``max_new_tokens`` is what a window holds where the caller does not say."""
         self._vocabulary = vocabulary
         self._prompt = vocabulary.prompt(options)
         room = vocabulary.max_length - len(self._prompt)
@@ -30,7 +30,7 @@ class SequentialWindows:
                 f"The prompt has {len(self._prompt)} tokens, but a window of this model holds "
                 f"{vocabulary.max_length}."
             )
-        self._max_new_tokens = min(options.max_new_tokens or room, max_new_tokens or room, room)
+        self._max_new_tokens = min(options.max_new_tokens or max_new_tokens or room, room)
         self._next_id = 0
         self.next_frame = 0
 

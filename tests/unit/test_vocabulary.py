@@ -1,0 +1,124 @@
+"""A vocabulary builds prompts and turns ids into text as the tokenizer does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
+from specwhisper.types import DecodingOptions, Task
+from tests.checkpoints import Shape, build_tokenizer
+
+SHAPE = Shape()
+TOKENIZER = build_tokenizer(SHAPE)
+TOKENS = tuple(TOKENIZER.convert_ids_to_tokens(list(range(len(TOKENIZER)))))
+ID = {token: i for i, token in enumerate(TOKENS)}
+END = ID["<|endoftext|>"]
+VOCABULARY = Vocabulary(
+    tokens=TOKENS,
+    end_of_text=END,
+    start_of_transcript=ID["<|startoftranscript|>"],
+    no_timestamps=ID["<|notimestamps|>"],
+    timestamp_begin=ID["<|0.00|>"],
+    languages={"en": ID["<|en|>"], "de": ID["<|de|>"]},
+    tasks={"transcribe": ID["<|transcribe|>"], "translate": ID["<|translate|>"]},
+)
+ENGLISH = replace(VOCABULARY, languages={}, tasks={})
+
+
+def named(prompt: tuple[int, ...]) -> list[str]:
+    return [TOKENS[i].strip("<|>") for i in prompt]
+
+
+class TestPrompt:
+    def test_language_and_task(self):
+        options = DecodingOptions(language="de", task=Task.TRANSLATE)
+        assert named(VOCABULARY.prompt(options)) == ["startoftranscript", "de", "translate"]
+
+    def test_without_timestamps(self):
+        prompt = VOCABULARY.prompt(DecodingOptions(timestamps=False))
+        assert named(prompt) == ["startoftranscript", "en", "transcribe", "notimestamps"]
+
+    def test_english_only(self):
+        assert named(ENGLISH.prompt(DecodingOptions())) == ["startoftranscript"]
+        prompt = ENGLISH.prompt(DecodingOptions(timestamps=False))
+        assert named(prompt) == ["startoftranscript", "notimestamps"]
+
+    def test_an_unknown_language_is_refused_and_the_known_ones_named(self):
+        with pytest.raises(UnsupportedOption, match="'xx' is unknown to this model; it has: de, en"):
+            VOCABULARY.prompt(DecodingOptions(language="xx"))
+
+    def test_an_unknown_task_is_refused(self):
+        transcriber = replace(VOCABULARY, tasks={"transcribe": ID["<|transcribe|>"]})
+        with pytest.raises(UnsupportedOption, match="'translate' is unknown"):
+            transcriber.prompt(DecodingOptions(task=Task.TRANSLATE))
+
+    @pytest.mark.parametrize(
+        "options", [DecodingOptions(language="de"), DecodingOptions(task=Task.TRANSLATE)]
+    )
+    def test_english_only_models_do_nothing_else(self, options):
+        with pytest.raises(UnsupportedOption, match="English-only"):
+            ENGLISH.prompt(options)
+
+    def test_a_model_without_timestamps_cannot_be_asked_for_them(self):
+        untimed = replace(VOCABULARY, no_timestamps=None, timestamp_begin=len(TOKENS))
+        with pytest.raises(UnsupportedOption, match="no timestamps: ask for none"):
+            untimed.prompt(DecodingOptions())
+        prompt = untimed.prompt(DecodingOptions(timestamps=False))
+        assert named(prompt) == ["startoftranscript", "en", "transcribe"]
+
+
+class TestText:
+    @given(st.lists(st.integers(0, END - 1), max_size=20))
+    def test_text_equals_the_tokenizers(self, ids):
+        assert VOCABULARY.decode(ids) == TOKENIZER.decode(ids, clean_up_tokenization_spaces=False)
+
+    def test_special_tokens_and_times_are_left_out(self):
+        ids = TOKENIZER("the fox", add_special_tokens=False).input_ids
+        timed = [ID["<|0.00|>"], *ids, ID["<|1.00|>"], END]
+        assert VOCABULARY.decode(timed) == "the fox"
+
+    def test_broken_characters_are_replaced(self):
+        character = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
+        pair = [ID[character[byte]] for byte in "ä".encode()]
+        assert VOCABULARY.decode(pair) == "ä"
+        assert VOCABULARY.decode(pair[:1]) == "\N{REPLACEMENT CHARACTER}"
+        assert VOCABULARY.token_bytes(pair[:1]) == b"\xc3"
+
+    def test_every_byte_has_one_character(self):
+        assert sorted(BYTE_OF_CHARACTER.values()) == list(range(256))
+
+    def test_times(self):
+        begin = VOCABULARY.timestamp_begin
+        assert [VOCABULARY.is_timestamp(i) for i in (begin - 1, begin, len(VOCABULARY) - 1)] == [
+            False,
+            True,
+            True,
+        ]
+
+
+class TestDigest:
+    def test_equal_vocabularies_have_equal_digests(self):
+        assert VOCABULARY.digest == replace(VOCABULARY).digest
+        reordered = dict(reversed(VOCABULARY.languages.items()))
+        assert VOCABULARY.digest == replace(VOCABULARY, languages=reordered).digest
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"tokens": (*TOKENS[:-1], "other")},
+            {"end_of_text": END - 1},
+            {"languages": {}},
+            {"suppress": (1,)},
+            {"begin_suppress": (1,)},
+            {"max_initial_timestamp": 50},
+            {"max_length": 40},
+        ],
+        ids=lambda change: next(iter(change)),
+    )
+    def test_any_difference_shows(self, change):
+        assert replace(VOCABULARY, **change).digest != VOCABULARY.digest

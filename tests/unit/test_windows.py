@@ -1,0 +1,64 @@
+"""Windows follow each other where the text of the last one ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.types import DecodingOptions, Window
+from tests.scripted import END, TIME, VOCABULARY
+
+
+def windows(**kwargs) -> SequentialWindows:
+    return SequentialWindows(VOCABULARY, DecodingOptions(), **kwargs)
+
+
+def test_windows_are_numbered_and_start_where_the_last_one_ended():
+    made = windows()
+    first = made.open(3000)
+    assert first == Window(0, 0, 3000, prompt=(END + 1,), max_new_tokens=63)
+    made.close(first, [TIME, 1, TIME + 100, TIME + 100, 2, END])
+    second = made.open(3000)
+    assert (second.id, second.start_frame) == (1, 200)
+    made.close(second, [TIME, 1, END])
+    assert made.next_frame == 3200
+
+
+def test_closing_gives_the_segments():
+    made = windows()
+    result = made.close(made.open(3000), [TIME, 1, TIME + 100, TIME + 100, 2])
+    assert [segment.end_s for segment in result.segments] == [2.0]
+    assert result.discarded == (2,)
+
+
+def test_a_resumed_window_is_taken_over():
+    made = windows()
+    made.resume(Window(7, 500, 3000, prompt=(END + 1,), max_new_tokens=63))
+    assert made.next_frame == 500
+    assert made.open(3000).id == 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "expected"),
+    [
+        (None, None, 63),
+        (10, None, 10),
+        (None, 20, 20),
+        (10, 20, 10),
+        (30, 20, 30),
+        (100, 20, 63),
+        (None, 448, 63),
+    ],
+)
+def test_the_callers_limit_goes_before_the_models_own_and_none_exceeds_the_room(asked, own, expected):
+    options = DecodingOptions(max_new_tokens=asked)
+    made = SequentialWindows(VOCABULARY, options, max_new_tokens=own)
+    assert made.open(3000).max_new_tokens == expected
+
+
+def test_a_prompt_that_fills_the_window_is_refused():
+    with pytest.raises(UnsupportedOption, match="prompt has 1 tokens, but a window of this model holds 1"):
+        SequentialWindows(replace(VOCABULARY, max_length=1), DecodingOptions())
