@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import exp
 
+from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.segments import split_window
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -85,6 +86,8 @@ class TranscriptBuilder:
 
     def _append(self, commit: Commit) -> list[Segment]:
         start = self._num_committed
+        if commit.base > start:
+            raise InvalidCandidates(f"A commit at position {commit.base} leaves a gap behind {start}.")
         fresh = commit.tokens[start - commit.base :]
         end = start + len(fresh)
         if self._tokens[start:end] != list(fresh):

@@ -1,0 +1,57 @@
+"""Greedy acceptance appends what the target chooses, up to its first surprise."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.acceptance import Verdict, accept
+
+END = 9
+
+
+@pytest.mark.parametrize(
+    ("candidates", "choices", "budget", "expected"),
+    [
+        ([], [4], 10, Verdict((4,), 0, False)),  # the target alone
+        ([1, 2], [1, 2, 3], 10, Verdict((1, 2, 3), 2, False)),  # all right, and one more
+        ([1, 2], [1, 5, 3], 10, Verdict((1, 5), 1, False)),  # a correction; what follows it is void
+        ([1, 2], [5, 2, 3], 10, Verdict((5,), 0, False)),
+        ([1, END], [1, END, 3], 10, Verdict((1, END), 2, True)),  # nothing follows the end
+        ([1, 2], [END, 2, 3], 10, Verdict((END,), 0, True)),
+        ([1, 2], [1, 2, END], 10, Verdict((1, 2, END), 2, True)),
+        ([1, 2], [1, 2, 3], 2, Verdict((1, 2), 2, True)),  # the window is full
+        ([1, 2], [1, 2, 3], 1, Verdict((1,), 1, True)),
+        ([], [4], 1, Verdict((4,), 0, True)),
+    ],
+)
+def test_verdicts(candidates, choices, budget, expected):
+    assert accept(candidates, choices, end_of_text=END, budget=budget) == expected
+
+
+tokens = st.integers(0, END)
+
+
+@given(
+    text=st.lists(tokens, min_size=1, max_size=30),
+    blocks=st.lists(st.lists(tokens, max_size=5), max_size=40),
+    budget=st.integers(1, 20),
+)
+def test_any_candidates_give_the_targets_text(text, blocks, budget):
+    """Here the target's choices do not depend on the prefix: it says ``text`` over and over."""
+    expected = [text[i % len(text)] for i in range(budget)]
+    if END in expected:
+        expected = expected[: expected.index(END) + 1]
+    written: list[int] = []
+    for block in [*blocks, *[[]] * budget]:
+        at = len(written)
+        choices = [text[(at + i) % len(text)] for i in range(len(block) + 1)]
+        verdict = accept(block, choices, end_of_text=END, budget=budget - at)
+        assert verdict.tokens[: verdict.num_accepted] == tuple(block[: verdict.num_accepted])
+        assert len(verdict.tokens) - verdict.num_accepted <= 1
+        written += verdict.tokens
+        if verdict.is_final:
+            break
+    assert verdict.is_final
+    assert written == expected

@@ -1,0 +1,199 @@
+"""The target's ledger and the draft's belief, over messages that are late, repeated, reordered or wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import InvalidCandidates
+from specwhisper.speculation.ledger import Belief, Ledger
+
+
+class TestLedger:
+    def test_candidates_wait_behind_the_committed(self):
+        ledger = Ledger([1, 2])
+        assert ledger.offer(2, 2, [3, 4])
+        assert (ledger.pending, ledger.held) == ([3, 4], 4)
+
+    def test_blocks_follow_each_other(self):
+        ledger = Ledger()
+        assert ledger.offer(0, 0, [1, 2])
+        assert ledger.offer(2, 0, [3])
+        assert ledger.pending == [1, 2, 3]
+
+    def test_a_gap_is_dropped(self):
+        ledger = Ledger([1])
+        assert not ledger.offer(2, 1, [3])
+        assert ledger.pending == []
+
+    def test_overlap_that_agrees_is_cut_off(self):
+        ledger = Ledger([1, 2])
+        assert ledger.offer(0, 0, [1, 2, 3])
+        assert ledger.pending == [3]
+
+    def test_a_block_about_the_past_is_of_no_use(self):
+        ledger = Ledger([1, 2, 3])
+        assert not ledger.offer(0, 0, [1, 2])
+        assert not ledger.offer(3, 3, [])
+        assert ledger.pending == []
+
+    def test_overlap_that_disagrees_is_dropped_with_all_that_was_drafted_on_it(self):
+        ledger = Ledger([1, 2])  # committed before the draft's blocks arrived
+        assert not ledger.offer(1, 1, [7, 8])
+        assert not ledger.offer(3, 1, [9])
+        assert not ledger.offer(2, 1, [8])  # drafted behind the 7
+        assert ledger.pending == []
+        assert ledger.offer(2, 2, [3])  # drafted with the 2 in sight
+
+    def test_blocks_drafted_before_a_correction_are_stale(self):
+        ledger = Ledger()
+        ledger.offer(0, 0, [1, 2, 3])
+        ledger.append([1, 5])  # 5 contradicts the 2
+        assert ledger.pending == []
+        assert not ledger.offer(2, 0, [4])
+        assert not ledger.offer(2, 1, [4])
+        assert ledger.offer(2, 2, [6])
+        assert ledger.pending == [6]
+
+    def test_a_stale_block_that_contains_the_correction_is_good(self):
+        ledger = Ledger()
+        ledger.offer(0, 0, [1, 2])
+        ledger.append([1, 5])
+        assert ledger.offer(0, 0, [1, 5, 6])
+        assert ledger.pending == [6]
+
+    def test_commits_that_were_foreseen_void_nothing(self):
+        ledger = Ledger()
+        ledger.offer(0, 0, [1, 2, 3, 4])
+        ledger.append([1, 2])
+        assert (ledger.committed, ledger.pending) == ([1, 2], [3, 4])
+        assert ledger.offer(4, 0, [5])
+        assert ledger.pending == [3, 4, 5]
+
+    def test_a_repeated_block_changes_nothing(self):
+        ledger = Ledger()
+        ledger.offer(0, 0, [1, 2])
+        ledger.offer(2, 0, [3])
+        assert ledger.offer(0, 0, [1, 2])
+        assert ledger.pending == [1, 2, 3]
+
+    def test_a_draft_may_change_its_mind(self):
+        ledger = Ledger()
+        ledger.offer(0, 0, [1, 2, 3])
+        assert ledger.offer(1, 0, [7])
+        assert ledger.pending == [1, 7]
+
+    def test_pending_is_bounded(self):
+        ledger = Ledger(max_pending=3)
+        assert ledger.offer(0, 0, [1, 2, 3, 4, 5])
+        assert (ledger.pending, ledger.held) == ([1, 2, 3], 3)
+        assert not ledger.offer(4, 0, [5])
+
+    @given(
+        st.lists(
+            st.one_of(
+                st.tuples(st.integers(0, 12), st.integers(0, 12), st.lists(st.integers(0, 3), max_size=6)),
+                st.lists(st.integers(0, 3), min_size=1, max_size=3),
+            )
+        )
+    )
+    def test_only_commits_move_the_committed_and_no_gap_arises(self, events):
+        ledger, expected = Ledger(max_pending=8), []
+        for event in events:
+            if isinstance(event, tuple):
+                ledger.offer(*event)
+            else:
+                ledger.append(event)
+                expected += event
+            assert ledger.committed == expected
+            assert len(ledger.pending) <= 8
+            assert ledger.held == len(ledger.committed) + len(ledger.pending)
+
+
+def belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int = 100) -> Belief:
+    """A belief of which ``committed`` tokens are, and ``sent`` were sent in one block."""
+    made = Belief(tokens[:committed], credit=credit)
+    made.tokens += tokens[committed:]
+    if sent > committed:
+        made.take_block(sent - committed)
+    return made
+
+
+class TestBelief:
+    def test_blocks_are_taken_once(self):
+        made = belief([1, 2, 3], sent=0)
+        assert made.take_block(2) == (0, (1, 2))
+        assert made.take_block(2) == (2, (3,))
+        assert made.take_block(2) == (3, ())
+        assert (made.num_sent, made.blocks_in_flight) == (3, 3)
+
+    def test_a_commit_that_was_foreseen_keeps_the_belief(self):
+        made = belief([1, 2, 3, 4], sent=3)
+        assert made.apply(0, [1, 2], held=3, blocks_answered=1, credit=7) == 4
+        assert (made.tokens, made.num_committed, made.num_sent) == ([1, 2, 3, 4], 2, 3)
+        assert (made.blocks_in_flight, made.credit) == (0, 7)
+
+    def test_a_contradiction_forgets_all_behind_it(self):
+        made = belief([1, 2, 3, 4], sent=4)
+        assert made.apply(0, [1, 9], held=2, blocks_answered=1, credit=100) == 1
+        assert (made.tokens, made.num_committed, made.num_sent) == ([1, 9], 2, 2)
+
+    def test_tokens_beyond_the_belief_are_taken_over(self):
+        made = belief([1], sent=1)
+        assert made.apply(0, [1, 2, 3], held=3, blocks_answered=1, credit=100) == 1
+        assert (made.tokens, made.num_committed, made.num_sent) == ([1, 2, 3], 3, 3)
+
+    def test_what_the_target_dropped_is_offered_again(self):
+        made = belief([1, 2, 3, 4], sent=4)
+        made.apply(0, [1], held=2, blocks_answered=1, credit=100)
+        assert made.num_sent == 2
+        assert made.take_block(5) == (2, (3, 4))
+
+    def test_nothing_is_offered_again_while_a_block_is_on_its_way(self):
+        made = belief([1, 2, 3], sent=2)
+        made.take_block(1)
+        made.apply(0, [1], held=2, blocks_answered=1, credit=100)
+        assert (made.num_sent, made.blocks_in_flight) == (3, 1)
+
+    def test_a_repeated_commit_changes_nothing(self):
+        made = belief([1, 2, 3], sent=3)
+        made.apply(0, [1, 9], held=2, blocks_answered=1, credit=50)
+        before = (list(made.tokens), made.num_committed, made.num_sent, made.blocks_in_flight)
+        assert made.apply(0, [1, 9], held=2, blocks_answered=1, credit=50) == 2
+        assert before == (made.tokens, made.num_committed, made.num_sent, made.blocks_in_flight)
+
+    def test_answers_may_overtake_each_other(self):
+        made = belief([1, 2], sent=1)
+        made.take_block(1)
+        made.apply(0, [1], held=2, blocks_answered=2, credit=100)
+        made.apply(0, [1], held=1, blocks_answered=1, credit=100)
+        assert made.blocks_in_flight == 0
+
+    def test_a_commit_of_nothing_only_grants_credit(self):
+        made = belief([1, 2], sent=2)
+        assert made.apply(0, [], held=2, blocks_answered=1, credit=33) == 2
+        assert (made.num_committed, made.num_sent, made.credit) == (0, 2, 33)
+
+    def test_a_gap_is_refused(self):
+        made = belief([1, 2], sent=2)
+        with pytest.raises(InvalidCandidates, match="position 1 leaves a gap behind 0"):
+            made.apply(1, [2], held=2, blocks_answered=1, credit=100)
+
+    @given(
+        text=st.lists(st.integers(0, 3), min_size=1, max_size=20),
+        beliefs=st.lists(st.integers(0, 3), max_size=30),
+        cuts=st.lists(st.integers(1, 4), min_size=20, max_size=20),
+    )
+    def test_a_belief_ends_as_the_committed_text(self, text, beliefs, cuts):
+        made, expected = Belief(credit=100), iter(beliefs)
+        for size in cuts:
+            made.tokens += [token for _, token in zip(range(3), expected, strict=False)]
+            base = made.num_committed
+            made.take_block(2)
+            fresh = text[base : base + size]
+            agreed = made.apply(base, fresh, held=base + len(fresh), blocks_answered=0, credit=100)
+            assert made.tokens[: made.num_committed] == text[: made.num_committed]
+            assert made.num_committed <= made.num_sent <= len(made.tokens)
+            assert agreed <= len(made.tokens)
+        assert made.tokens[: len(text)] == text

@@ -1,0 +1,55 @@
+"""Statistics are sums over a session's messages."""
+
+from __future__ import annotations
+
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Candidates, Commit, Timing, Window, WindowOpened
+
+
+def commit(num_tokens: int, *, verified: int = 0, accepted: int = 0) -> Commit:
+    return Commit(
+        window_id=0,
+        base=0,
+        tokens=tuple(range(num_tokens)),
+        num_verified=verified,
+        num_accepted=accepted,
+        num_self_decoded=int(not verified),
+        timing=Timing(queue_ns=1, forward_ns=10, encode_ns=100, batch_size=2),
+    )
+
+
+def observed(*messages) -> SpeculationStatistics:
+    statistics = SpeculationStatistics()
+    for message in messages:
+        statistics.observe(message)
+    return statistics
+
+
+def test_nothing_observed():
+    statistics = SpeculationStatistics()
+    assert (statistics.acceptance_rate, statistics.tokens_per_pass) == (0.0, 0.0)
+
+
+def test_ratios_are_of_sums():
+    statistics = observed(
+        commit(5, verified=4, accepted=4),
+        commit(1, verified=4, accepted=0),
+        commit(1),
+        commit(3, verified=2, accepted=2),
+    )
+    assert statistics.acceptance_rate == 6 / 10
+    assert statistics.tokens_per_pass == 10 / 4
+    assert (statistics.num_passes, statistics.num_self_decoded) == (4, 1)
+    assert statistics.acceptance_histogram == [1, 0, 1, 0, 1]
+    assert (statistics.queue_ns, statistics.forward_ns, statistics.encode_ns) == (4, 40, 400)
+
+
+def test_an_answer_without_tokens_is_no_pass():
+    assert observed(commit(0)) == SpeculationStatistics()
+
+
+def test_windows_and_blocks_are_counted():
+    statistics = observed(
+        WindowOpened(Window(0, 0, 3000, (1,), 10)), Candidates(0, 0, 0, (1, 2, 3)), Candidates(0, 3, 0, ())
+    )
+    assert (statistics.num_windows, statistics.num_blocks, statistics.num_drafted) == (1, 2, 3)

@@ -1,0 +1,126 @@
+"""The transcript grows from a session's messages, in whatever rhythm they come."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import InvalidCandidates
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.types import Candidates, Commit, Window, WindowOpened
+from tests.scripted import END, TIME, VOCABULARY
+
+A, B, C, D = range(4)
+
+
+def opened(window_id: int = 0, start_frame: int = 0) -> WindowOpened:
+    return WindowOpened(Window(window_id, start_frame, 3000, (END + 1,), 60))
+
+
+def commit(base: int, *tokens: int, window_id: int = 0, final: bool = False, prob: float = 0.5) -> Commit:
+    log_probs = (log(prob),) * len(tokens)
+    return Commit(window_id, base, tokens, log_probs=log_probs, is_final=final)
+
+
+def candidates(base: int, *tokens: int, window_id: int = 0) -> Candidates:
+    return Candidates(window_id, base, 0, tokens)
+
+
+@pytest.fixture
+def builder() -> TranscriptBuilder:
+    made = TranscriptBuilder(VOCABULARY)
+    assert made.observe(opened()) == []
+    return made
+
+
+def test_text_is_verified_or_drafted(builder):
+    builder.observe(candidates(0, A, B))
+    assert (builder.verified_text, builder.draft_text) == ("", "ab")
+    builder.observe(commit(0, A))
+    assert (builder.verified_text, builder.draft_text) == ("a", "b")
+    builder.observe(candidates(2, C))
+    assert (builder.verified_text, builder.draft_text) == ("a", "bc")
+
+
+def test_a_correction_takes_the_rest_of_the_draft_with_it(builder):
+    builder.observe(candidates(0, A, B, C))
+    builder.observe(commit(0, A, D))
+    assert (builder.verified_text, builder.draft_text) == ("ad", "")
+
+
+def test_candidates_about_the_past_or_behind_a_gap_are_not_shown(builder):
+    builder.observe(commit(0, A, B))
+    builder.observe(candidates(0, C, D))
+    builder.observe(candidates(3, C))
+    assert (builder.verified_text, builder.draft_text) == ("ab", "")
+
+
+def test_a_window_that_ends_gives_its_segments(builder):
+    builder.observe(commit(0, TIME, A, TIME + 50, TIME + 50))
+    segments = builder.observe(commit(4, B, TIME + 100, END, final=True, prob=0.25))
+    assert [(s.start_s, s.end_s, s.text) for s in segments] == [(0.0, 1.0, "a"), (1.0, 2.0, "b")]
+    assert [s.confidence for s in segments] == pytest.approx([0.5, (0.5 + 0.25 + 0.25) / 3])
+    assert builder.segments == segments
+    assert (builder.window, builder.verified_text, builder.draft_text) == (None, "", "")
+
+
+def test_windows_add_up(builder):
+    builder.observe(commit(0, A, END, final=True))
+    builder.observe(opened(1, start_frame=3000))
+    builder.observe(commit(0, B, END, window_id=1, final=True))
+    transcript = builder.finish()
+    assert transcript.text == str(transcript) == "ab"
+    assert [segment.start_s for segment in transcript.segments] == [0.0, 30.0]
+    assert transcript.window_tokens == [(A, END), (B, END)]
+    assert (transcript.statistics.num_windows, transcript.statistics.num_committed) == (2, 4)
+
+
+def test_silence_is_no_segment(builder):
+    assert builder.observe(commit(0, END, final=True)) == []
+    assert builder.finish().window_tokens == [(END,)]
+
+
+def test_messages_of_other_windows_are_ignored(builder):
+    builder.observe(commit(0, A, window_id=5))
+    builder.observe(candidates(0, B, window_id=5))
+    assert (builder.verified_text, builder.draft_text) == ("", "")
+    builder.observe(commit(0, A, END, final=True))
+    assert builder.observe(commit(0, B, END, final=True)) == []
+    assert builder.finish().text == "a"
+
+
+def test_a_repeated_commit_adds_only_what_is_new(builder):
+    builder.observe(commit(0, A, B))
+    builder.observe(commit(0, A, B))
+    builder.observe(commit(1, B, C))
+    assert builder.verified_text == "abc"
+    builder.observe(candidates(3, D))
+    builder.observe(commit(3))
+    assert builder.draft_text == "d"
+
+
+def test_a_commit_behind_a_gap_is_refused(builder):
+    builder.observe(commit(0, A))
+    with pytest.raises(InvalidCandidates, match="position 2 leaves a gap behind 1"):
+        builder.observe(commit(2, C))
+
+
+@given(
+    text=st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    noise=st.lists(st.tuples(st.integers(0, 12), st.lists(st.integers(0, 3), max_size=4))),
+    overlap=st.integers(0, 3),
+)
+def test_the_text_depends_on_commits_alone(text, noise, overlap):
+    builder = TranscriptBuilder(VOCABULARY)
+    builder.observe(opened())
+    drafts = iter(noise)
+    for position, token in enumerate([*text, END]):
+        for base, tokens in [draft for _, draft in zip(range(2), drafts, strict=False)]:
+            builder.observe(candidates(base, *tokens))
+        base = max(0, position - overlap)
+        builder.observe(commit(base, *text[base:position], token, final=token == END))
+    assert builder.finish().window_tokens == [(*text, END)]
+    assert [segment.tokens for segment in builder.segments] == [tuple(text)]
