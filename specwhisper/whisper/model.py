@@ -97,8 +97,6 @@ class WhisperModel:
         self._encoder = checkpoint.encoder
         parameter = next(checkpoint.encoder.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
-        self._rules = DecodingRules(self.vocabulary, self._device)
-        self._missing: torch.Tensor | None = None
         config, state = checkpoint.config, checkpoint.state
         if ids is not None:
             rows = torch.tensor([0 if i is None else i for i in ids], device=self._device)
@@ -106,7 +104,8 @@ class WhisperModel:
                 key: state[key][rows] for key in ("model.decoder.embed_tokens.weight", "proj_out.weight")
             }
             config = type(config)(**{**config.to_dict(), "vocab_size": len(ids)})
-            self._missing = torch.tensor([i is None for i in ids], device=self._device)
+        absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
+        self._rules = DecodingRules(self.vocabulary, self._device, absent=absent)
         with torch.device("meta"):
             self._decoder = CachedDecoder(config, num_slots)
         load_decoder_weights(self._decoder, state)
@@ -133,8 +132,6 @@ class WhisperModel:
         """Append each row's tokens to its slot and choose, by the rules, behind each candidate."""
         counts = [row.num_candidates + 1 for row in rows]
         logits = self._decoder.append([row.slot for row in rows], [row.tokens for row in rows], counts)
-        if self._missing is not None:
-            logits.masked_fill_(self._missing, -torch.inf)
         allowed = [
             state
             for row in rows
@@ -143,10 +140,10 @@ class WhisperModel:
             )
         ]
         self._rules.apply(logits, allowed)
-        best = logits.argmax(dim=-1)  # the lowest id wins a tie
-        top = logits.topk(2, dim=-1).values
-        log_probs = top[:, 0] - logits.logsumexp(dim=-1)
-        columns = [best.tolist(), log_probs.tolist(), (top[:, 0] - top[:, 1]).tolist()]
+        best = logits.max(dim=-1, keepdim=True)  # the lowest id wins a tie
+        log_probs = best.values - logits.logsumexp(dim=-1, keepdim=True)
+        margins = best.values - logits.scatter_(1, best.indices, -torch.inf).amax(dim=-1, keepdim=True)
+        columns = [column.flatten().tolist() for column in (best.indices, log_probs, margins)]
         scores, at = [], 0
         for count in counts:
             scores.append(Scores(*(column[at : at + count] for column in columns)))

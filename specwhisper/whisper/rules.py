@@ -1,14 +1,15 @@
 """Whisper's decoding rules on logits, each row with its own prefix.
 
-The order is transformers': begin-suppress, suppress, timestamps (``WhisperTimeStampLogitsProcessor``). What a
-rule allows depends on the tokens before it, so row i of a candidate block sees committed + candidates[:i].
-Draft and target run this same code.
+They forbid what transformers' processors forbid: begin-suppress, suppress, timestamps
+(``WhisperTimeStampLogitsProcessor``). What may follow depends on the tokens before it, so row i of a
+candidate block sees committed + candidates[:i]. Draft and target run this same code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,84 +17,99 @@ from torch import Tensor
 from specwhisper.transcription.vocabulary import Vocabulary
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """What may follow a prefix: text ids from ``text_from`` on, timestamps in ``[time_from, time_to]``.
+class Situation(IntEnum):
+    """Where in the text a prefix ends; each situation forbids a fixed set of ids."""
 
-    ``timed`` is false for sessions without timestamps, to which only the suppression rules apply.
-    """
+    UNTIMED_START = 0  # without timestamps only the suppression rules apply
+    UNTIMED = 1
+    START = 2  # a time comes first
+    SEGMENT = 3  # text or time
+    PAUSE = 4  # a segment has just ended: its twin, a later time or the end of the text
 
-    timed: bool
-    is_first: bool
-    text_from: int
-    time_from: int
-    time_to: int
+    @property
+    def is_timed(self) -> bool:
+        """Whether the timestamp rules apply."""
+        return self >= Situation.START
+
+
+class Allowed(NamedTuple):
+    """What may follow a prefix: what the situation leaves, and of the timestamps those from an index on."""
+
+    situation: Situation
+    first_time: int
 
 
 class DecodingRules:
-    """Applies a vocabulary's suppression and timestamp rules."""
+    """Applies a vocabulary's suppression and timestamp rules.
 
-    def __init__(self, vocabulary: Vocabulary, device: torch.device | None = None) -> None:
+    Parameters
+    ----------
+    absent : ids that the model does not have.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, device: torch.device | None = None, *, absent: Sequence[int] = ()
+    ) -> None:
         self._vocabulary = vocabulary
-        size = len(vocabulary)
-        self._ids = torch.arange(size, device=device)
-        self._suppressed = torch.zeros(size, device=device)
-        self._suppressed[list(vocabulary.suppress)] = -torch.inf
-        self._begin_suppressed = torch.zeros(size, device=device)
-        self._begin_suppressed[list(vocabulary.begin_suppress)] = -torch.inf
+        self._begin = vocabulary.timestamp_begin
+        self._num_times = len(vocabulary) - self._begin
+        # Both tables are added to logits, 0 or -inf: by situation, and by how many times are left.
+        self._forbidden = self._situations(absent).to(device)
+        step = torch.zeros(2 * self._num_times, device=device)
+        step[: self._num_times] = -torch.inf
+        self._too_early = step.unfold(0, self._num_times, 1)
+
+    def _situations(self, absent: Sequence[int]) -> Tensor:
+        vocabulary = self._vocabulary
+        forbidden = torch.zeros(len(Situation), len(vocabulary))
+        forbidden[:, [*vocabulary.suppress, *absent]] = -torch.inf
+        starts = [[Situation.UNTIMED_START], [Situation.START]]
+        forbidden[starts, list(vocabulary.begin_suppress)] = -torch.inf
+        if vocabulary.no_timestamps is not None:
+            forbidden[Situation.START :, vocabulary.no_timestamps] = -torch.inf
+        forbidden[Situation.START, : self._begin] = -torch.inf
+        if vocabulary.max_initial_timestamp is not None:
+            forbidden[Situation.START, self._begin + vocabulary.max_initial_timestamp + 1 :] = -torch.inf
+        forbidden[Situation.PAUSE, : vocabulary.end_of_text] = -torch.inf
+        return forbidden
 
     def allowed(
         self, prefix: Sequence[int], following: Sequence[int], *, timestamps: bool
     ) -> Iterator[Allowed]:
         """Give what may follow ``prefix``, ``prefix + following[:1]``, ... up to all of ``following``."""
-        begin, last = self._vocabulary.timestamp_begin, len(self._vocabulary) - 1
+        begin = self._begin
         if not timestamps:
-            yield from (
-                Allowed(False, len(prefix) + i == 0, 0, begin, last) for i in range(len(following) + 1)
-            )
+            for length in range(len(prefix), len(prefix) + len(following) + 1):
+                yield Allowed(Situation.UNTIMED if length else Situation.UNTIMED_START, 0)
             return
-        last_time = next((token for token in reversed(prefix) if token >= begin), None)
-        tail = [token >= begin for token in prefix[-2:]]  # were the last two tokens timestamps?
-        yield self._after(len(prefix), tail, last_time)
+        last_time = next((token - begin for token in reversed(prefix) if token >= begin), None)
+        before, last = (token >= begin for token in (0, 0, *prefix[-2:])[-2:])
+        yield self._after(len(prefix), before, last, last_time)
         for length, token in enumerate(following, start=len(prefix) + 1):
-            tail = [*tail[-1:], token >= begin]
-            last_time = token if token >= begin else last_time
-            yield self._after(length, tail, last_time)
+            before, last = last, token >= begin
+            last_time = token - begin if last else last_time
+            yield self._after(length, before, last, last_time)
 
-    def _after(self, length: int, tail: list[bool], last_time: int | None) -> Allowed:
-        begin, last = self._vocabulary.timestamp_begin, len(self._vocabulary) - 1
+    def _after(self, length: int, before: bool, last: bool, last_time: int | None) -> Allowed:
+        """Judge a prefix by whether its last two tokens are times, and by its last time."""
         if length == 0:
-            initial = self._vocabulary.max_initial_timestamp
-            return Allowed(True, True, begin, begin, last if initial is None else begin + initial)
+            return Allowed(Situation.START, 0)
         if last_time is None:
-            return Allowed(True, False, 0, begin, last)
-        if not tail[-1]:  # within a segment: time moves on
-            return Allowed(True, False, 0, last_time + 1, last)
-        if length == 1 or tail[-2]:  # a segment has just begun: text must follow
-            return Allowed(True, False, 0, last + 1, last)
-        # A segment has just ended: its twin, a later time or the end of the text.
-        return Allowed(True, False, self._vocabulary.end_of_text, last_time, last)
+            return Allowed(Situation.SEGMENT, 0)
+        if not last:  # within a segment: time moves on
+            return Allowed(Situation.SEGMENT, last_time + 1)
+        if length == 1 or before:  # a segment has just begun: text must follow
+            return Allowed(Situation.SEGMENT, self._num_times)
+        return Allowed(Situation.PAUSE, last_time)
 
     def apply(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
         """Forbid in ``logits`` (rows x vocabulary, float32, changed in place) what each row may not say."""
-        first = [i for i, row in enumerate(allowed) if row.is_first]
-        if first:
-            logits[first] += self._begin_suppressed
-        logits += self._suppressed
-        if any(row.timed for row in allowed):
-            self._apply_timestamps(logits, allowed)
-
-    def _apply_timestamps(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
-        begin, ids = self._vocabulary.timestamp_begin, self._ids
-        bounds = [(row.timed, row.text_from, row.time_from, row.time_to) for row in allowed]
-        timed, text_from, time_from, time_to = torch.tensor(bounds, device=logits.device)[:, :, None].unbind(
-            1
-        )
-        timed, times = timed.bool(), ids >= begin
-        if self._vocabulary.no_timestamps is not None:
-            logits.masked_fill_(timed & (ids == self._vocabulary.no_timestamps), -torch.inf)
-        logits.masked_fill_((ids < text_from) | times & ((ids < time_from) | (ids > time_to)), -torch.inf)
+        situations, first_times = torch.tensor(allowed, device=logits.device).unbind(1)
+        logits += self._forbidden[situations]
+        if not any(row.situation.is_timed for row in allowed):
+            return
+        text, times = logits[:, : self._begin], logits[:, self._begin :]
+        times += self._too_early[self._num_times - first_times]
         # When time as a whole is likelier than any single text token, it is time.
-        time_logit = logits[:, begin:].logsumexp(dim=-1, keepdim=True)
-        text_logit = logits[:, :begin].amax(dim=-1, keepdim=True)
-        logits.masked_fill_(timed & (time_logit > text_logit) & ~times, -torch.inf)
+        is_time = times.logsumexp(dim=-1) > text.amax(dim=-1)
+        text.masked_fill_((is_time & (situations >= Situation.START))[:, None], -torch.inf)
