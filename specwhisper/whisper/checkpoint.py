@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +19,8 @@ from specwhisper.errors import CheckpointError
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 
+T = TypeVar("T")
+
 DEMO_FOLDER = Path(__file__).parent.parent / "demo"
 DEMO_MODELS = ("demo-target", "demo-draft-tiny", "demo-draft-distil")
 OPENAI_MODELS = (
@@ -26,6 +30,7 @@ ADVICE = (
     "name a folder, a hub id with safetensors weights such as openai/whisper-small, distil-..., or one of "
     f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, 'turbo'))}."
 )
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
 
 
@@ -65,12 +70,12 @@ def resolve(name: str) -> str:
     """Turn a bare name into what transformers understands; hub ids and folders pass through."""
     if name in DEMO_MODELS:
         return str(DEMO_FOLDER / name.removeprefix("demo-"))
+    if Path(name).is_dir() or HUB_ID.fullmatch(name):
+        return name
     if name == "turbo":
         return "openai/whisper-large-v3-turbo"
     if name in OPENAI_MODELS:
         return f"openai/whisper-{name}"
-    if Path(name).is_dir() or "/" in name:
-        return name
     if name.startswith("distil-"):
         return f"distil-whisper/{name}"
     raise CheckpointError(f"There is no model '{name}': {ADVICE}")
@@ -85,30 +90,67 @@ def load_checkpoint(
 ) -> Checkpoint:
     """Load a checkpoint by name; every failure is one :class:`CheckpointError` that says what to do."""
     source = resolve(name)
-    try:
-        loaded: Any = WhisperForConditionalGeneration.from_pretrained(
+    if Path(source).is_dir():
+        _check_folder(name, Path(source))
+    revision = revision or "main"
+    config = _fetch(name, source, lambda: WhisperConfig.get_config_dict(source, revision=revision)[0])
+    if config.get("model_type") != "whisper":
+        raise CheckpointError(
+            f"Model '{name}' is of type '{config.get('model_type')}': choose a Whisper checkpoint."
+        )
+    loaded: Any = _fetch(
+        name,
+        source,
+        lambda: WhisperForConditionalGeneration.from_pretrained(
             source,
-            revision=revision or "main",
+            revision=revision,
             dtype=dtype,
             use_safetensors=True,
+            ignore_mismatched_sizes=True,  # told below, in one sentence
             attn_implementation="sdpa",
             output_loading_info=True,
-        )
-        model, info = loaded
-        tokenizer = WhisperTokenizer.from_pretrained(source, revision=revision or "main")
-        digest = _weights_digest(source, revision)
-    except Exception as error:  # transformers raises whatever its layers raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(
-            f"Cannot load model '{name}' from {source}: {reason} To mend it, {ADVICE}"
-        ) from error
-    if info["missing_keys"]:
-        raise CheckpointError(
-            f"Model '{name}' is incomplete: {len(info['missing_keys'])} weights are missing, "
-            f"'{min(info['missing_keys'])}' first; fetch or save it again."
-        )
+        ),
+    )
+    model, info = loaded
+    for problem, keys in (("are missing", "missing_keys"), ("do not fit its config.json", "mismatched_keys")):
+        if found := sorted(key if isinstance(key, str) else key[0] for key in info[keys]):
+            raise CheckpointError(
+                f"Model '{name}' is incomplete: {len(found)} weights {problem}, '{found[0]}' first; "
+                "fetch or save it again."
+            )
+    tokenizer = _fetch(name, source, lambda: WhisperTokenizer.from_pretrained(source, revision=revision))
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    return checkpoint_from_model(model.to(device), tokens, name=name, weights_digest=digest)
+    digest = _fetch(name, source, lambda: _weights_digest(source, revision))
+    checkpoint = checkpoint_from_model(model.to(device), tokens, name=name, weights_digest=digest)
+    if len(tokens) < checkpoint.vocabulary.end_of_text:
+        raise CheckpointError(f"Model '{name}' has no tokenizer: fetch or save it again together with it.")
+    return checkpoint
+
+
+def _check_folder(name: str, folder: Path) -> None:
+    """Say what a folder lacks, before transformers says it at length."""
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"Folder '{name}' holds no model: it has no config.json; name another.")
+    if any(folder.glob("*.safetensors")):
+        return
+    if any(folder.glob("*.bin")):
+        raise CheckpointError(
+            f"Model '{name}' has pickled weights, which can carry code: save it again as safetensors."
+        )
+    raise CheckpointError(f"Model '{name}' has no weights: fetch or save it again as safetensors.")
+
+
+def _fetch(name: str, source: str, load: Callable[[], T]) -> T:
+    """Load a part; whatever transformers, the hub or the disk raise becomes one sentence."""
+    try:
+        return load()
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        is_folder = Path(source).is_dir()
+        remedy = "fetch or save it again" if is_folder else "check name and connection, or name a folder"
+        raise CheckpointError(
+            f"Model '{name}' cannot be loaded from {source} ({lines[0].removesuffix('.')}): {remedy}."
+        ) from error
 
 
 def checkpoint_from_model(

@@ -1,0 +1,185 @@
+"""Checkpoints load from where users have them; what cannot be loaded says why in one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import WhisperForConditionalGeneration
+
+from specwhisper.errors import CheckpointError
+from specwhisper.whisper.checkpoint import DEMO_FOLDER, load_checkpoint, resolve
+from tests.checkpoints import Shape, build_checkpoint, save_checkpoint
+
+SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
+WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    return save_checkpoint(SHAPE, tmp_path_factory.mktemp("checkpoint") / "saved")
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(saved, tmp_path / "spoiled"))
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("name", "source"),
+        [
+            ("tiny", "openai/whisper-tiny"),
+            ("small.en", "openai/whisper-small.en"),
+            ("large-v3", "openai/whisper-large-v3"),
+            ("turbo", "openai/whisper-large-v3-turbo"),
+            ("distil-large-v3", "distil-whisper/distil-large-v3"),
+            ("somebody/whisper-fine-tuned.v2", "somebody/whisper-fine-tuned.v2"),
+            ("demo-target", str(DEMO_FOLDER / "target")),
+            ("demo-draft-tiny", str(DEMO_FOLDER / "draft-tiny")),
+        ],
+    )
+    def test_bare_names_and_hub_ids_resolve(self, name, source):
+        assert resolve(name) == source
+
+    def test_a_folder_is_a_folder_whatever_its_name(self, tmp_path, monkeypatch):
+        (tmp_path / "tiny").mkdir()
+        monkeypatch.chdir(tmp_path)
+        assert resolve("tiny") == "tiny"
+        assert resolve(str(tmp_path)) == str(tmp_path)
+
+    @pytest.mark.parametrize(
+        "name", ["whisper-huge", "/nowhere/model", "./model", "../model", "a/b/c", "a//b"]
+    )
+    def test_what_cannot_be_a_model_is_refused_with_the_choice(self, name):
+        with pytest.raises(CheckpointError, match=f"There is no model '{name}': name a folder, a hub id"):
+            resolve(name)
+
+    def test_a_hub_id_that_cannot_be_fetched(self):
+        with pytest.raises(
+            CheckpointError, match=r"'nobody/nothing' cannot be loaded .*: check name and connection"
+        ):
+            load_checkpoint("nobody/nothing")
+
+
+class TestContent:
+    def test_a_folder_loads_as_it_was_in_memory(self, saved):
+        _, expected = build_checkpoint(SHAPE)
+        loaded = load_checkpoint(str(saved))
+        assert loaded.vocabulary == expected.vocabulary
+        assert loaded.vocabulary.digest == expected.vocabulary.digest
+        assert loaded.state.keys() == expected.state.keys()
+        assert all(torch.equal(loaded.state[key], expected.state[key]) for key in expected.state)
+        assert (loaded.num_mel_bins, loaded.dtype, loaded.max_new_tokens) == (80, "float32", 448)
+        assert loaded.name == str(saved)
+
+    def test_weights_come_as_asked(self, saved):
+        assert load_checkpoint(str(saved), dtype=torch.float16).dtype == "float16"
+
+    def test_the_digest_tells_weights_apart(self, saved, folder):
+        digest = load_checkpoint(str(saved)).weights_digest
+        assert len(digest) == 64
+        assert load_checkpoint(str(folder)).weights_digest == digest
+        weights = load_file(folder / WEIGHTS)
+        weights["model.decoder.layer_norm.bias"] += 1
+        save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+        assert load_checkpoint(str(folder)).weights_digest != digest
+
+    def test_sharded_weights(self, saved, tmp_path):
+        model = WhisperForConditionalGeneration.from_pretrained(saved)
+        shutil.copytree(saved, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(WEIGHTS))
+        model.save_pretrained(tmp_path, max_shard_size="100KB")
+        assert len(list(tmp_path.glob("*.safetensors"))) > 1
+        loaded, whole = load_checkpoint(str(tmp_path)), load_checkpoint(str(saved))
+        assert all(torch.equal(loaded.state[key], whole.state[key]) for key in whole.state)
+        assert loaded.weights_digest != whole.weights_digest
+
+    def test_english_only_models_have_no_languages(self, tmp_path):
+        loaded = load_checkpoint(
+            str(save_checkpoint(Shape(english_only=True, d_model=16, heads=1), tmp_path))
+        )
+        assert (loaded.vocabulary.languages, loaded.vocabulary.tasks) == ({}, {})
+
+    def test_a_model_without_generation_config_has_no_timestamps(self, folder):
+        (folder / "generation_config.json").unlink()
+        loaded = load_checkpoint(str(folder))
+        assert loaded.vocabulary.no_timestamps is None
+        assert loaded.max_new_tokens is None
+        assert not any(loaded.vocabulary.is_timestamp(i) for i in range(len(loaded.vocabulary)))
+
+
+def without_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def broken_config(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def of_another_type(folder: Path) -> None:
+    change_config(folder, model_type="bert")
+
+
+def of_another_size(folder: Path) -> None:
+    change_config(folder, d_model=32)
+
+
+def change_config(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+
+
+def without_weights(folder: Path) -> None:
+    (folder / WEIGHTS).unlink()
+
+
+def pickled(folder: Path) -> None:
+    torch.save(load_file(folder / WEIGHTS), folder / "pytorch_model.bin")
+    (folder / WEIGHTS).unlink()
+
+
+def with_a_weight_missing(folder: Path) -> None:
+    weights = load_file(folder / WEIGHTS)
+    del weights["model.decoder.layer_norm.weight"]
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def cut_off(folder: Path) -> None:
+    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:1000])
+
+
+def without_tokenizer(folder: Path) -> None:
+    for file in folder.glob("*token*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (without_config, "holds no model: it has no config.json; name another"),
+        (broken_config, r"cannot be loaded from .*config.json.*: fetch or save it again"),
+        (of_another_type, "is of type 'bert': choose a Whisper checkpoint"),
+        (of_another_size, r"is incomplete: \d+ weights do not fit its config.json, 'model"),
+        (without_weights, "has no weights: fetch or save it again as safetensors"),
+        (pickled, "has pickled weights, which can carry code: save it again as safetensors"),
+        (
+            with_a_weight_missing,
+            "is incomplete: 1 weights are missing, 'model.decoder.layer_norm.weight' first",
+        ),
+        (cut_off, r"cannot be loaded from .*: fetch or save it again"),
+        (without_tokenizer, "has no tokenizer: fetch or save it again together with it"),
+    ],
+)
+def test_what_is_wrong_with_a_folder_is_one_sentence(spoil: Callable[[Path], None], message, folder):
+    spoil(folder)
+    with pytest.raises(CheckpointError, match=message) as raised:
+        load_checkpoint(str(folder))
+    assert str(folder) in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).endswith(".")
