@@ -169,7 +169,7 @@ class CachedDecoder(nn.Module):
         -------
         float32 logits, sum(num_scored) x vocabulary, row after row.
         """
-        device = self.embed_tokens.weight.device
+        device = _execution_device(self.embed_tokens)
         step = self._step(slots, [len(row) for row in tokens], device)
         width = max(step.lengths)
         ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in tokens], device=device)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from accelerate import dispatch_model
 
 from specwhisper.audio.recording import Recording
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
 
 
@@ -111,7 +111,7 @@ class WhisperModel:
         load_decoder_weights(self._decoder, state)
         self._decoder.eval().requires_grad_(False)
         if device_map is not None:
-            dispatch_model(self._decoder, device_map, offload_dir=offload_folder, main_device=self._device)
+            place(self._decoder, device_map, offload_folder=offload_folder, main_device=self._device)
         self._decoder.allocate()
 
     @property
@@ -139,6 +139,7 @@ class WhisperModel:
                 row.generated, row.tokens[len(row.tokens) - row.num_candidates :], timestamps=row.timestamps
             )
         ]
+        logits = logits.to(self._device)
         self._rules.apply(logits, allowed)
         best = logits.max(dim=-1, keepdim=True)  # the lowest id wins a tie
         log_probs = best.values - logits.logsumexp(dim=-1, keepdim=True)

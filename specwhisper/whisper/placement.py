@@ -1,0 +1,44 @@
+"""Put the decoder's modules where a device map says: devices, the CPU, or disk for what fits nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from accelerate import dispatch_model
+from torch import nn
+
+from specwhisper.errors import InvalidRequest
+
+
+def place(
+    decoder: nn.Module,
+    device_map: Mapping[str, int | str],
+    *,
+    offload_folder: str | None,
+    main_device: torch.device,
+) -> None:
+    """Dispatch the modules; those on "cpu" or "disk" run on ``main_device``, their weights brought there."""
+    if "" in device_map:  # accelerate can park whole models, but only by their parts
+        device_map = dict.fromkeys((name for name, _ in decoder.named_children()), device_map[""])
+    for parameter, _ in decoder.named_parameters():
+        if not any(parameter.startswith(f"{module}.") for module in device_map):
+            raise InvalidRequest(
+                f"The device map says nothing about '{parameter}': give every part of the decoder a device "
+                "(embed_tokens, embed_positions, layers, norm and unembed; layers.0 and so on one by one)."
+            )
+    if "disk" in device_map.values() and offload_folder is None:
+        raise InvalidRequest("The device map puts weights on disk: say in which folder.")
+    try:
+        dispatch_model(
+            decoder,
+            dict(device_map),
+            main_device=str(main_device),
+            offload_dir=offload_folder,
+            force_hooks=True,
+        )
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidRequest(
+            f"The device map cannot be followed ({reason}): name devices that exist."
+        ) from error

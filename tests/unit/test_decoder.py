@@ -1,0 +1,232 @@
+"""The cached decoder equals transformers', in whatever portions, slots and company its tokens come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.modeling_outputs import BaseModelOutput
+
+from specwhisper.audio.recording import Recording
+from specwhisper.errors import InvalidRequest
+from specwhisper.types import AudioChunk
+from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.whisper.model import Row, WhisperModel
+from specwhisper.whisper.pairing import draft_ids
+from tests.checkpoints import Shape, build_checkpoint
+
+SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
+TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)
+SIZE, WIDTH = len(CHECKPOINT.vocabulary), SHAPE.d_model
+NUM_SLOTS = 5
+AUDIO = torch.randn(NUM_SLOTS, 1500, WIDTH, generator=torch.Generator().manual_seed(0))
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in the order of their sums
+
+
+def decoder() -> CachedDecoder:
+    """A decoder whose slot i has heard ``AUDIO[i]``."""
+    with torch.device("meta"):
+        made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
+    load_decoder_weights(made, CHECKPOINT.state)
+    made.eval().requires_grad_(False).allocate()
+    for slot, encoded in enumerate(AUDIO):
+        made.prefill_audio(slot, encoded)
+    return made
+
+
+def text(seed: int, length: int) -> list[int]:
+    return np.random.default_rng(seed).integers(0, SIZE, length).tolist()
+
+
+def alone(slot: int, tokens: list[int]) -> torch.Tensor:
+    """Logits behind each token, from a decoder that has seen nothing else."""
+    return decoder().append([slot], [tokens], [len(tokens)])
+
+
+def test_logits_equal_transformers():
+    tokens = text(0, 12)
+    with torch.inference_mode():
+        expected = TRANSFORMERS(
+            encoder_outputs=BaseModelOutput(AUDIO[:1]), decoder_input_ids=torch.tensor([tokens])
+        ).logits[0]
+    torch.testing.assert_close(alone(0, tokens), expected, **CLOSE)
+
+
+def test_one_go_equals_token_by_token():
+    tokens, stepwise = text(1, 20), decoder()
+    steps = torch.cat([stepwise.append([0], [[token]], [1]) for token in tokens])
+    torch.testing.assert_close(steps, alone(0, tokens), **CLOSE)
+
+
+def test_only_what_is_asked_for_is_scored():
+    tokens = text(2, 9)
+    torch.testing.assert_close(decoder().append([0], [tokens], [3]), alone(0, tokens)[-3:], **CLOSE)
+
+
+def test_rejected_then_extended_equals_never_drafted():
+    tokens, wrong, made = text(3, 20), text(4, 10), decoder()
+    made.append([0], [tokens[:8]], [1])
+    made.append([0], [wrong], [1])
+    made.rollback(0, 8)
+    after = made.append([0], [tokens[8:]], [12])
+    undisturbed = decoder()
+    undisturbed.append([0], [tokens[:8]], [1])
+    assert torch.equal(after, undisturbed.append([0], [tokens[8:]], [12]))
+
+
+def test_rollback_never_moves_forward():
+    made = decoder()
+    made.append([2], [[1, 2, 3]], [1])
+    made.rollback(2, 9)
+    assert made.lengths == [0, 0, 3, 0, 0]
+    made.rollback(2, 0)
+    assert made.lengths == [0] * NUM_SLOTS
+
+
+def test_new_audio_empties_the_slot():
+    made = decoder()
+    made.append([1], [text(5, 6)], [1])
+    made.prefill_audio(1, AUDIO[3])
+    assert made.lengths[1] == 0
+    tokens = text(6, 4)
+    torch.testing.assert_close(made.append([1], [tokens], [4]), alone(3, tokens), **CLOSE)
+
+
+@pytest.mark.parametrize("slots", [[0, 1, 2], [1, 2, 3], [4, 0, 2], [3, 2, 1], [2]])
+def test_ragged_rows_equal_each_alone(slots):
+    made, texts = decoder(), {slot: text(slot, 6 + 3 * slot) for slot in slots}
+    held = {slot: 2 * slot + 1 for slot in slots}
+    for slot in slots:
+        made.append([slot], [texts[slot][: held[slot]]], [1])
+    rows = [texts[slot][held[slot] :] for slot in slots]
+    logits = made.append(slots, rows, [len(row) for row in rows])
+    expected = torch.cat([alone(slot, texts[slot])[held[slot] :] for slot in slots])
+    torch.testing.assert_close(logits, expected, **CLOSE)
+    assert [made.lengths[slot] for slot in slots] == [len(texts[slot]) for slot in slots]
+
+
+def test_a_slot_may_be_filled_to_its_last_position_beside_a_wide_row():
+    made, full, wide = decoder(), text(7, 24), text(8, 12)
+    made.append([0], [full[:23]], [1])
+    logits = made.append([0, 1], [full[23:], wide], [1, 12])
+    torch.testing.assert_close(logits, torch.cat([alone(0, full)[-1:], alone(1, wide)]), **CLOSE)
+
+
+operation = st.tuples(
+    st.sampled_from(["append", "rollback"]),
+    st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 6), min_size=1, max_size=4),
+    st.integers(0, 2**16),
+)
+
+
+@settings(max_examples=25)
+@given(st.lists(operation, min_size=1, max_size=8))
+def test_any_history_equals_none(operations):
+    made, held = decoder(), {slot: [] for slot in range(NUM_SLOTS)}
+    for kind, sizes, seed in operations:
+        if kind == "rollback":
+            for slot, size in sizes.items():
+                del held[slot][size:]
+                made.rollback(slot, size)
+            continue
+        rows = {slot: text(seed + slot, size) for slot, size in sizes.items() if len(held[slot]) + size <= 24}
+        if rows:
+            logits = made.append(list(rows), list(rows.values()), [1] * len(rows))
+            for (slot, row), ours in zip(rows.items(), logits, strict=True):
+                held[slot] += row
+                torch.testing.assert_close(ours, alone(slot, held[slot])[-1], **CLOSE)
+        assert made.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+
+
+def test_memory_of_a_slot():
+    heads_width = 2 * WIDTH * 4  # keys and values, float32
+    assert decoder().bytes_per_slot == 3 * (1500 + 24) * heads_width
+
+
+class TestPlacement:
+    PROMPT = (301, 302, 401)
+
+    def recording(self) -> Recording:
+        recording = Recording()
+        noise = np.random.default_rng(0).normal(0, 3000, 48_000).astype("<i2")
+        recording.append(AudioChunk(0, noise.tobytes(), is_last=True))
+        return recording
+
+    def scores(self, model: WhisperModel, tokens: list[int], num_candidates: int):
+        model.encode(0, self.recording(), 0)
+        generated = tokens[: len(tokens) - num_candidates]
+        row = Row(0, [*self.PROMPT, *tokens], num_candidates, generated, timestamps=False)
+        return model.score([row])[0]
+
+    @pytest.mark.parametrize(
+        "device_map",
+        [
+            {"": "cpu"},
+            {"": "disk"},
+            {
+                "embed_tokens": "cpu",
+                "embed_positions": "cpu",
+                "layers": "disk",
+                "norm": "cpu",
+                "unembed": "cpu",
+            },
+            {
+                "embed_tokens": "disk",
+                "embed_positions": "cpu",
+                "layers.0": "cpu",
+                "layers.1": "disk",
+                "layers.2": "cpu",
+                "norm": "disk",
+                "unembed": "disk",
+            },
+        ],
+    )
+    def test_offloaded_weights_give_the_same_text(self, device_map, tmp_path):
+        offloaded = WhisperModel(CHECKPOINT, 2, device_map=device_map, offload_folder=str(tmp_path))
+        assert ("disk" in device_map.values()) == bool(list(tmp_path.iterdir()))
+        tokens = text(9, 8)
+        assert self.scores(offloaded, tokens, 5) == self.scores(WhisperModel(CHECKPOINT, 2), tokens, 5)
+        assert offloaded.bytes_per_slot == WhisperModel(CHECKPOINT, 2).bytes_per_slot
+
+    @pytest.mark.parametrize(
+        ("device_map", "message"),
+        [
+            ({"layers": "cpu"}, "says nothing about 'embed_tokens.weight'"),
+            ({"": "disk"}, "puts weights on disk: say in which folder"),
+            ({"": "nowhere"}, "cannot be followed .*: name devices that exist"),
+        ],
+    )
+    def test_a_map_that_cannot_be_followed_is_refused(self, device_map, message):
+        with pytest.raises(InvalidRequest, match=message):
+            WhisperModel(CHECKPOINT, 1, device_map=device_map)
+
+    def test_a_mapped_draft_chooses_as_it_does_alone_with_ids_translated(self):
+        _, target = build_checkpoint(replace(SHAPE, num_mel_bins=128, cantonese=True))
+        ids = draft_ids(CHECKPOINT.vocabulary, target.vocabulary, draft_name="draft", target_name="target")
+        mapped = WhisperModel(CHECKPOINT, 1, vocabulary=target.vocabulary, ids=ids)
+        to_target = {own: i for i, own in enumerate(ids) if own is not None}
+        yue = target.vocabulary.languages["yue"]
+        assert [i for i, own in enumerate(ids) if own is None] == [yue]
+        tokens = text(10, 8)
+        expected = self.scores(WhisperModel(CHECKPOINT, 1), tokens, 5)
+        mapped.encode(0, self.recording(), 0)
+        row = Row(0, [to_target[i] for i in (*self.PROMPT, *tokens)], 5, [], timestamps=False)
+        translated = mapped.score([row])[0]
+        assert translated.tokens == [to_target[i] for i in expected.tokens]
+        assert translated.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
+        assert translated.margins == pytest.approx(expected.margins, abs=1e-4)
+
+    def test_equal_logits_go_to_the_lowest_id(self):
+        state = dict(CHECKPOINT.state)
+        twins = state["proj_out.weight"].clone()
+        model = WhisperModel(CHECKPOINT, 1)
+        best = self.scores(model, [3], 0).tokens[0]
+        lower, higher = 4, SIZE - 1
+        twins[[lower, higher]] = 2 * twins[best]
+        tied = WhisperModel(replace(CHECKPOINT, state=state | {"proj_out.weight": twins}), 1)
+        scores = self.scores(tied, [3], 0)
+        assert (scores.tokens, scores.margins) == ([lower], [0.0])
