@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from specwhisper.errors import PairMismatch
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.whisper.checkpoint import NUM_TIMESTAMPS
 
 # A draft that cannot spell a tenth of the target's words is another language's tokenizer, not a pair.
 MIN_SHARED_TEXT = 0.9
@@ -32,7 +33,8 @@ def draft_ids(
             f"Draft '{draft_name}' cannot work with target '{target_name}': it has {shared} of its "
             f"{target.end_of_text} text tokens; choose a draft with the same tokenizer."
         )
-    needed = (target.end_of_text, target.start_of_transcript, *range(target.timestamp_begin, len(target)))
+    times = range(len(target))[target.timestamp_begin :][:NUM_TIMESTAMPS]
+    needed = (target.end_of_text, target.start_of_transcript, *times)
     missing = [target.tokens[i] for i in needed if ids[i] is None]
     if missing:
         raise PairMismatch(
