@@ -48,7 +48,17 @@ def wait_until_ready(process: subprocess.Popen[bytes], module: str, log: Path) -
 
 def transcript(recording: Path, address: str, mode: str) -> Any:
     """Transcribe without a display and give the client's JSON."""
-    command = ["transcribe", str(recording), "--server", address, "--mode", mode, "--output-format", "json", "--quiet"]
+    command = [
+        "transcribe",
+        str(recording),
+        "--server",
+        address,
+        "--mode",
+        mode,
+        "--output-format",
+        "json",
+        "--quiet",
+    ]
     run = subprocess.run([sys.executable, "-m", "client.cli", *command], stdout=subprocess.PIPE, check=True)
     return json.loads(run.stdout)
 
@@ -60,19 +70,26 @@ def tokens(result: Any) -> list[int]:
 
 def main() -> None:
     """Run the demo."""
-    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES / "errands.flac"
+    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES / "02_tomato_soup.flac"
+    if not (SAMPLES.parent / "target" / "model.safetensors").exists():
+        sys.exit("The demo pair is not bundled yet: train it with `python -m experiments.demo_pair all`.")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
         target = stack.enter_context(server("target_server", logs / "target.log"))
         draft = stack.enter_context(server("draft_server", logs / "draft.log", "--target", target))
-        print(f"target server {target}, draft server {draft}\n\n$ specwhisper transcribe {recording.name}", flush=True)
+        print(
+            f"target server {target}, draft server {draft}\n\n$ specwhisper transcribe {recording.name}",
+            flush=True,
+        )
         command = [sys.executable, "-m", "client.cli", "transcribe", str(recording), "--server", draft]
         subprocess.run(command, check=True)
         split = transcript(recording, draft, "full")
         alone = transcript(recording, draft, "target-only")
         if tokens(split) != tokens(alone):
-            sys.exit("\nDIFFERENT: the split transcript is not the target's own. This is a bug; please report it.")
+            sys.exit(
+                "\nDIFFERENT: the split transcript is not the target's own. This is a bug; please report it."
+            )
         count = len(tokens(split))
         print(f"\nidentical: all {count} tokens are those that the target alone writes (--mode target-only).")
 
