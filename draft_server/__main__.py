@@ -68,9 +68,6 @@ def serve_draft(
     The transcript is, token for token, what the target alone would have written.
     """
     configure_logging(log_format, log_level)
-    # Heavy imports wait until the arguments are known to be good: --help answers at once.
-    from draft_server.server import run
-
     try:
         config = DraftConfig(
             target=target,
@@ -93,6 +90,9 @@ def serve_draft(
                 drain_timeout_s=drain_timeout,
             ),
         )
+        # Heavy imports wait until the arguments are known to be good: --help answers at once.
+        from draft_server.server import run
+
         asyncio.run(run(config))
     except SpecWhisperError as error:
         sys.exit(f"specwhisper-draft-server: {error}")

@@ -66,9 +66,6 @@ def serve_target(
     Draft servers connect to it, stream audio and candidate tokens, and get back the text this model writes.
     """
     configure_logging(log_format, log_level)
-    # Heavy imports wait until the arguments are known to be good: --help answers at once.
-    from target_server.server import run
-
     try:
         config = TargetConfig(
             model=model,
@@ -88,6 +85,9 @@ def serve_target(
                 drain_timeout_s=drain_timeout,
             ),
         )
+        # Heavy imports wait until the arguments are known to be good: --help answers at once.
+        from target_server.server import run
+
         asyncio.run(run(config))
     except SpecWhisperError as error:
         sys.exit(f"specwhisper-target-server: {error}")

@@ -18,6 +18,7 @@ from specwhisper.errors import (
     UnsupportedOption,
 )
 from specwhisper.types import Mode
+from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -249,3 +250,8 @@ def test_settings_of_a_draft_server_that_cannot_work(settings, words):
 def test_a_width_of_nothing():
     with pytest.raises(InvalidRequest, match="--max-width is 0"):
         TargetConfig(max_width=0)
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(InvalidRequest, match="--device is 'meta:x', which cannot be used here"):
+        prepare_process("meta:x", None)

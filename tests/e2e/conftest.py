@@ -1,0 +1,99 @@
+"""One pair of server processes for all tests of this folder that leave it as it was, and recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.checkpoints import Shape, save_checkpoint
+from tests.e2e.processes import Server
+
+RATE = 16_000
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    target: Path
+    draft: Path
+
+
+@dataclass
+class Pair:
+    """A target and a draft server; a test that kills the target starts another in its place."""
+
+    target: Server
+    draft: Server
+
+
+StartServer = Callable[..., Server]
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory) -> Checkpoints:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    return Checkpoints(
+        save_checkpoint(Shape(d_model=32, max_target_positions=100), folder / "target"),
+        save_checkpoint(
+            Shape(d_model=32, decoder_layers=1, max_target_positions=100, seed=1), folder / "draft"
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def start_server_for_all() -> Iterator[StartServer]:
+    yield from _starter()
+
+
+@pytest.fixture
+def start_server() -> Iterator[StartServer]:
+    yield from _starter()
+
+
+def _starter() -> Iterator[StartServer]:
+    started: list[Server] = []
+
+    def start(module: str, *arguments: object) -> Server:
+        port = () if "--port" in arguments else ("--port", "0")
+        started.append(Server(module, *port, "--threads", "1", *map(str, arguments)))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.end()
+
+
+@pytest.fixture(scope="session")
+def pair(checkpoints, start_server_for_all, free_port) -> Pair:
+    """Both start at once: a draft server needs its target only when a client comes."""
+    target = start_server_for_all("target_server", "--model", checkpoints.target, "--port", free_port)
+    draft = start_server_for_all(
+        "draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{free_port}"
+    )
+    assert target.address
+    assert draft.address
+    return Pair(target, draft)
+
+
+@pytest.fixture(scope="session")
+def free_port(unused_tcp_port_factory) -> int:
+    return unused_tcp_port_factory()
+
+
+@pytest.fixture(scope="session")
+def noise(tmp_path_factory) -> Callable[[float], Path]:
+    """Give a recording of some length, in seconds."""
+    folder = tmp_path_factory.mktemp("recordings")
+
+    def record(length_s: float) -> Path:
+        path = folder / f"{length_s:g}.wav"
+        if not path.exists():
+            samples = np.random.default_rng(0).integers(-3_000, 3_000, int(length_s * RATE))
+            soundfile.write(path, samples.astype(np.int16), RATE)
+        return path
+
+    return record

@@ -1,0 +1,40 @@
+"""What an operator sees who starts a server wrongly, or asks for help."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.processes import run
+
+MODULES = ("target_server", "draft_server")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_fits_a_terminal(module):
+    status, out, err = run(module, "--help")
+    assert (status, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    for flag in ("--port", "--insecure", "--max-sessions", "--drain-timeout", "--log-format"):
+        assert flag in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("target_server --host 0.0.0.0", "Listening on '0.0.0.0' would open an unencrypted server"),
+        ("draft_server --host ::", "Listening on '::' would open an unencrypted server"),
+        ("draft_server --mode one-process", "--mode is one-process: a draft server offers"),
+        ("draft_server --target nowhere", "Address 'nowhere' is not HOST:PORT"),
+        ("target_server --device-map {folder}/bad.json", "bad.json is not JSON"),
+        ("target_server --device-map {folder}/list.json", "list.json must hold an object"),
+    ],
+)
+def test_what_cannot_work_is_one_sentence_at_once(arguments, sentence, tmp_path):
+    """None of these loads torch first."""
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "list.json").write_text("[1]")
+    status, out, err = run(*arguments.format(folder=tmp_path).split())
+    assert (status, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert err.startswith(f"specwhisper-{arguments.split()[0].replace('_', '-')}: ")
+    assert sentence in err

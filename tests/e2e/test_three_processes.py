@@ -1,0 +1,104 @@
+"""Client, draft server and target server, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+
+import pytest
+
+from tests.e2e.processes import Process, run
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def transcribe(pair, *arguments) -> tuple[int, str, str]:
+    return run("client.cli", "transcribe", *map(str, arguments), "--server", pair.draft.address, "--quiet")
+
+
+def test_a_file_is_transcribed_as_the_target_alone_would(pair, noise):
+    texts = {}
+    for mode in ("target-only", "full", "sync", "pipelined"):
+        status, out, err = transcribe(pair, noise(33), "--mode", mode, "--output-format", "json")
+        assert (status, err) == (0, "")
+        texts[mode] = [
+            (segment["start_s"], segment["end_s"], segment["tokens"])
+            for segment in json.loads(out)["segments"]
+        ]
+    alone = texts.pop("target-only")
+    assert alone
+    assert all(segments == alone for segments in texts.values())
+
+
+def test_logs_are_json_lines_with_the_sessions_names(pair, noise):
+    assert transcribe(pair, noise(3))[0] == 0
+    session = pair.draft.session_ids()[-1]
+    for server, key in ((pair.draft, "session"), (pair.target, "caller")):
+        opened = server.wait_event("session opened", **{key: session})
+        closed = server.wait_event("session closed", **{key: session})
+        assert opened["session"] == closed["session"]
+        assert {"time", "level", "logger"} <= opened.keys()
+        assert all(event["level"] == "info" for event in server.events), "and no progress bar among them"
+
+
+def test_a_corrupt_file_and_a_missing_one_are_a_sentence_each(pair, tmp_path):
+    corrupt = tmp_path / "corrupt.wav"
+    corrupt.write_bytes(b"RIFF, or so")
+    status, out, err = transcribe(pair, corrupt, tmp_path / "missing.wav")
+    assert (status, out) == (1, "")
+    first, second = err.splitlines()
+    assert "corrupt.wav' cannot be decoded" in first
+    assert "missing.wav' does not exist" in second
+
+
+def test_a_client_that_is_killed_frees_its_session_everywhere(pair, noise):
+    before = len(pair.target.session_ids())
+    client = Process("client.cli", "transcribe", str(noise(1200)), "--server", pair.draft.address)
+    try:
+        session = new_session(pair, before)
+        client.send_signal(signal.SIGKILL)
+        assert client.wait()[0] == -signal.SIGKILL
+        pair.draft.wait_event("session closed", within_s=10, session=session)
+        pair.target.wait_event("session closed", within_s=10, caller=session)
+    finally:
+        client.end()
+    assert transcribe(pair, noise(3))[0] == 0
+
+
+def new_session(pair, num_before: int) -> str:
+    """Wait until the target has opened another session; give the name the draft server knows it by."""
+    while True:
+        opened = [event for event in pair.target.events if event["message"] == "session opened"]
+        if len(opened) > num_before:
+            return opened[num_before]["caller"]
+        time.sleep(0.01)
+
+
+def test_a_target_that_is_killed_is_one_sentence_and_its_successor_serves(
+    pair, noise, checkpoints, start_server_for_all, free_port
+):
+    before = len(pair.target.session_ids())
+    client = Process("client.cli", "transcribe", str(noise(1200)), "--server", pair.draft.address, "--quiet")
+    try:
+        session = new_session(pair, before)
+        pair.target.send_signal(signal.SIGKILL)
+        status, _, err = client.wait()
+    finally:
+        client.end()
+    assert status == 1
+    assert err.startswith(f"error: The connection to target 127.0.0.1:{free_port} was lost (")
+    assert err.endswith("; try again.")
+    pair.draft.wait_event("session closed", within_s=10, session=session)
+    pair.target = start_server_for_all("target_server", "--model", checkpoints.target, "--port", free_port)
+    assert pair.target.address.endswith(f":{free_port}")
+    assert transcribe(pair, noise(3))[0] == 0
+
+
+def test_idle_servers_use_no_processor(pair, noise):
+    assert transcribe(pair, noise(3))[0] == 0
+    servers = (pair.target, pair.draft)
+    before = [server.cpu_s() for server in servers]
+    time.sleep(1.5)  # a measurement, not a wait for something
+    used_s = [server.cpu_s() - start for server, start in zip(servers, before, strict=True)]
+    assert max(used_s) <= 0.05
