@@ -14,54 +14,139 @@ from specwhisper.types import Mode
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import ServingOptions
 
+MODEL = "Model"
+DRAFTING = "Drafting"
+SERVING = "Serving"
+LOGS = "Logs"
+
 
 def serve_draft(
-    target: Annotated[str, typer.Option(help="Target server, HOST:PORT.")] = DEFAULT_TARGET,
+    target: Annotated[
+        str, typer.Option(rich_help_panel=DRAFTING, metavar="HOST:PORT", help="Target server, HOST:PORT.")
+    ] = DEFAULT_TARGET,
     draft_model: Annotated[
         str,
         typer.Option(
-            help="demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id or a folder."
+            rich_help_panel=MODEL,
+            metavar="MODEL",
+            help="demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id or a folder.",
         ),
     ] = "demo-draft-tiny",
-    revision: Annotated[str | None, typer.Option(help="Commit or tag of a hub model.")] = None,
-    device: Annotated[str, typer.Option(help="Where the draft runs: cpu, cuda ...")] = "cpu",
+    revision: Annotated[
+        str | None,
+        typer.Option(rich_help_panel=MODEL, metavar="REVISION", help="Commit or tag of a hub model."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(rich_help_panel=MODEL, metavar="DEVICE", help="Where the draft runs: cpu, cuda ...")
+    ] = "cpu",
     dtype: Annotated[
-        str, typer.Option(help="float32, float16 or bfloat16; never changes the text.")
+        str,
+        typer.Option(
+            rich_help_panel=MODEL,
+            metavar="TYPE",
+            help="float32, float16 or bfloat16; never changes the text.",
+        ),
     ] = "float32",
     mode: Annotated[
-        Mode, typer.Option(help="target-only, sync, pipelined or full; the text is the same in all of them.")
+        Mode,
+        typer.Option(
+            rich_help_panel=DRAFTING,
+            metavar="MODE",
+            help="target-only, sync, pipelined or full; the text is the same in all of them.",
+        ),
     ] = Mode.FULL,
-    gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 5,
+    gamma: Annotated[
+        int,
+        typer.Option(min=1, max=64, rich_help_panel=DRAFTING, metavar="N", help="Draft tokens per block."),
+    ] = 5,
     depth: Annotated[
-        int, typer.Option(min=1, help="Blocks the draft may be ahead (pipelined and full).")
+        int,
+        typer.Option(
+            min=1,
+            rich_help_panel=DRAFTING,
+            metavar="N",
+            help="Blocks the draft may be ahead (pipelined and full).",
+        ),
     ] = 4,
     compress_audio: Annotated[
-        bool, typer.Option("--compress-audio", help="Send FLAC to the target instead of PCM.")
+        bool,
+        typer.Option(
+            "--compress-audio", rich_help_panel=DRAFTING, help="Send FLAC to the target instead of PCM."
+        ),
     ] = False,
     connect_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds a session waits for a target that is not there.")
+        float,
+        typer.Option(
+            min=0,
+            rich_help_panel=DRAFTING,
+            metavar="SECONDS",
+            help="Seconds a session waits for a target that is not there.",
+        ),
     ] = 5.0,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(rich_help_panel=SERVING, metavar="HOST", help="Address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+        int,
+        typer.Option(
+            min=0,
+            max=65_535,
+            rich_help_panel=SERVING,
+            metavar="PORT",
+            help="Port to listen on; 0 takes a free one.",
+        ),
     ] = DEFAULT_PORT,
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow a host that other machines reach, without encryption.")
+        bool,
+        typer.Option(
+            "--insecure",
+            rich_help_panel=SERVING,
+            help="Allow a host that other machines reach, without encryption.",
+        ),
     ] = False,
-    max_sessions: Annotated[int, typer.Option(min=1, help="Client sessions at once.")] = 8,
+    max_sessions: Annotated[
+        int, typer.Option(min=1, rich_help_panel=SERVING, metavar="N", help="Client sessions at once.")
+    ] = 8,
     max_message_bytes: Annotated[
-        int, typer.Option(min=65_536, help="Largest message, so also the largest file for Recognize.")
+        int,
+        typer.Option(
+            min=65_536,
+            rich_help_panel=SERVING,
+            metavar="BYTES",
+            help="Largest message, so also the largest file for Recognize.",
+        ),
     ] = MAX_MESSAGE_BYTES,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of a forward pass; default: torch's.")
+        int | None,
+        typer.Option(
+            min=1, rich_help_panel=MODEL, metavar="N", help="CPU threads of a forward pass; default: torch's."
+        ),
     ] = None,
     drain_timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds that open sessions may go on after SIGTERM.")
+        float,
+        typer.Option(
+            min=0,
+            rich_help_panel=SERVING,
+            metavar="SECONDS",
+            help="Seconds that open sessions may go on after SIGTERM.",
+        ),
     ] = 30.0,
     log_format: Annotated[
-        LogFormat, typer.Option(help="Text on a terminal, JSON lines elsewhere.")
+        LogFormat,
+        typer.Option(
+            rich_help_panel=LOGS,
+            metavar="FORMAT",
+            help="auto, text or json; auto is text on a terminal and JSON elsewhere.",
+        ),
     ] = LogFormat.AUTO,
-    log_level: Annotated[LogLevel, typer.Option(help="Least severe messages to log.")] = LogLevel.INFO,
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(
+            rich_help_panel=LOGS,
+            metavar="LEVEL",
+            help="Least severe messages to log: debug, info, warning or error.",
+        ),
+    ] = LogLevel.INFO,
 ) -> None:
     """Serve transcription to clients: draft with a small model, verify with the target.
 

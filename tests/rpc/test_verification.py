@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
+import numpy as np
 import pytest
 
 from specwhisper.errors import ServerDraining, ServerFull
@@ -11,10 +13,12 @@ from specwhisper.types import Limits
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.checkpoints import Shape, build_checkpoint
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
+    RATE,
     all_free,
     error_of,
     eventually,
@@ -104,42 +108,56 @@ async def test_flac_and_repeated_audio():
         assert await doubled.finish() == target_alone(3.0).window_tokens
 
 
-@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
-@pytest.mark.parametrize("window_id", [0, 1, 2])
-@pytest.mark.parametrize("num_committed", [0, 1, 5])
-async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_id, num_committed, mode):
-    """The second target hears the audio only from the open window on."""
-    async with target_server() as first, session(first, hello(), *whole(LONG)) as original:
-        await original.finish()
+async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> None:
+    """Transcribe on one target, then from some place on another that hears no earlier audio."""
+    async with open_target() as first, session(first, opening, *whole(pcm)) as original:
+        windows = await original.finish()
     opened = next(
         r.window_opened
         for r in original.responses
         if r.HasField("window_opened") and r.window_opened.window.id == window_id
     )
-    tokens = ALONE.window_tokens[window_id]
+    tokens = windows[window_id]
     num_committed = min(num_committed, len(tokens) - 1)
     resume = pb.Resume(window=opened.window, committed=tokens[:num_committed])
     if opened.HasField("log_mel_ceiling"):
         resume.log_mel_ceiling = opened.log_mel_ceiling
     start = max(0, opened.window.start_frame * 160 - 200)  # the frames' reach to the left
-    async with target_server() as second:
-        requests = [hello(mode=mode), pb.VerifyRequest(resume=resume), *whole(LONG, start)]
+    async with open_target() as second:
+        requests = [opening, pb.VerifyRequest(resume=resume), *whole(pcm, start)]
         async with session(second, *requests) as resumed:
-            text = await resumed.finish({window_id: tokens[:num_committed]})
+            assert await resumed.finish({window_id: tokens[:num_committed]}) == windows[window_id:]
             await all_free(second)
-    assert text == ALONE.window_tokens[window_id:]
     first_window = next(r.window_opened.window for r in resumed.responses if r.HasField("window_opened"))
     assert first_window == opened.window
     first_commit = next(r.commit for r in resumed.responses if r.HasField("commit"))
     assert first_commit.base == num_committed
 
 
+@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+@pytest.mark.parametrize("window_id", [0, 1, 2])
+@pytest.mark.parametrize("num_committed", [0, 1, 5])
+async def test_a_session_resumed_on_another_target_writes_the_same_rest(window_id, num_committed, mode):
+    await check_resumed(target_server, LONG, hello(mode=mode), window_id, num_committed)
+
+
+async def test_a_resumed_session_hears_as_loud_as_before():
+    """A loud tone, then a whisper: features are clamped to what only the first target has heard."""
+    _, checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60))
+    quieter = np.frombuffer(LONG, "<i2") * 2e-4
+    quieter[:RATE] = 32_000 * np.sin(np.arange(RATE) * 0.4)
+    opening = hello(vocabulary_digest=checkpoint.vocabulary.digest, options={"timestamps": False})
+    await check_resumed(
+        partial(target_server, checkpoint=checkpoint), quieter.astype("<i2").tobytes(), opening, 2, 5
+    )
+
+
 async def test_a_full_server_says_when_to_knock_again():
     limits = Limits(max_sessions=1)
     async with target_server(limits=limits) as target, session(target, hello()) as only:
         await only.read()
-        async with session(target, hello()) as second:
-            error = await second.error()
+        async with session(target) as second:
+            error = await second.error([hello()])
     metadata = dict(error.trailing_metadata())
     assert metadata["specwhisper-error"] == "ServerFull"
     assert int(metadata["grpc-retry-pushback-ms"]) > 0
@@ -150,8 +168,8 @@ async def test_a_stopping_server_says_goodbye_and_finishes_what_is_open():
         await open_session.read()
         stopping = asyncio.create_task(target.server.stop(60, target.service.say_goodbye))
         assert (await open_session.read_until("going_away")).reason
-        async with session(target, hello()) as late:
-            error = await late.error()
+        async with session(target) as late:
+            error = await late.error([hello()])
         assert dict(error.trailing_metadata())["specwhisper-error"] == ServerDraining.__name__
         await open_session.send(audio(b"", start_sample=48_000, is_last=True))
         assert await open_session.finish() == target_alone(3.0).window_tokens

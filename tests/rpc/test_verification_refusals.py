@@ -146,8 +146,8 @@ async def test_an_oversized_message():
     async with target_server() as target:
         requests = [hello(), audio(bytes(300_000))]
         await check_refusal(target, requests, MessageTooLarge, r"300\d+ bytes exceeds the 262144")
-        async with session(target, *requests) as oversized:
-            assert (await oversized.error()).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        async with session(target) as oversized:
+            assert (await oversized.error(requests)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_audio_that_runs_ahead():
