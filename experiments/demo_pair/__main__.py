@@ -11,8 +11,9 @@ from transformers import set_seed
 from transformers.utils import logging
 
 from . import distil, export, model, parallel, samples, train
-from .corpus import Corpus, build
+from .corpus import build
 from .evaluate import MODELS, evaluate
+from .sentences import corpus
 from .tokenizer import train_bpe
 
 OUT = Path(__file__).parents[2] / "specwhisper" / "demo"
@@ -27,7 +28,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
     parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sentences", type=int, default=27_000)
+    parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--minutes", type=float, default=46.0, help="training time of the target")
     parser.add_argument(
         "--draft-minutes", type=float, default=6.0, help="training time of each draft"
@@ -47,7 +48,8 @@ def run(stage: str, args: argparse.Namespace) -> None:
     if stage == "data":
         held_out = 40 if args.quick else 1000
         build(work, args.sentences, held_out, seed, args.fsdd)
-        train_bpe((clip.text for clip in Corpus.load(work).split("train")), work / "bpe")
+        # Word pieces come from text alone, so that a small corpus has the full vocabulary too.
+        train_bpe(corpus(20_000, 0, seed)[0], work / "bpe")
     elif stage == "target":
         parallel.run(args.processes, store, train.train_target,
                      work, args.minutes, seed, args.continue_from)

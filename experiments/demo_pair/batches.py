@@ -12,11 +12,13 @@ import torch
 
 from . import parallel
 from .features import HOP, log_mel
-from .windows import WINDOW_SECONDS, Transcriber, Transcript, Window, WindowMaker
+from .windows import WINDOW_SECONDS, Segment, Transcriber, Transcript, Window, WindowMaker
 
 SECONDS_PER_BATCH = 112.0
 TIMESTAMPS_SHARE = 0.7
 PROMPT_SHARE = 0.15
+LATE_SHARE = 0.75
+POSITION_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Batch:
     labels: torch.Tensor
     letters: list[list[int]]
     complete: torch.Tensor
+    offsets: torch.Tensor
 
     def features(self, mels: int) -> torch.Tensor:
         """Log-mel features, with some windows' padding as transformers pads a long file's end."""
@@ -40,7 +43,8 @@ class Batch:
 
 
 def collate(
-    windows: list[Window], transcripts: list[Transcript], rng: np.random.Generator, pad: int
+    windows: list[Window], transcripts: list[Transcript], offsets: list[int],
+    rng: np.random.Generator, pad: int,
 ) -> Batch:
     """Stack windows and pad their tokens."""
     length = max(len(t.tokens) for t in transcripts) - 1
@@ -60,7 +64,7 @@ def collate(
     louder = np.where(rng.random(len(windows)) < 0.3, rng.uniform(0, 0.8, len(windows)), 0.0)
     complete = torch.tensor([all(s.end is not None for s in w.segments) for w in windows])
     return Batch(audio, torch.from_numpy(louder).float(), zero_from, tokens, labels,
-                 [t.letters for t in transcripts], complete)
+                 [t.letters for t in transcripts], complete, torch.tensor(offsets))
 
 
 def make_batch(
@@ -68,7 +72,7 @@ def make_batch(
     simple: bool = False,
 ) -> Batch:
     """Draw windows of at most `limit` seconds; `simple` ones lack noise and timestamps."""
-    windows, transcripts = [], []
+    windows, transcripts, offsets = [], [], []
     for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
         # A 30 s window is not always full: short speech, padded, is what people try first.
         short = limit == WINDOW_SECONDS and rng.random() < 0.35
@@ -78,16 +82,28 @@ def make_batch(
             window = Window(np.pad(window.audio, (0, padding)), window.segments)
         cut = any(segment.end is None for segment in window.segments)
         timestamps = cut or (not simple and rng.random() < TIMESTAMPS_SHARE)
+        # A short window stands for a late piece of a full one, with invented text before it: much
+        # cheaper practice for late positions than full windows.
+        history: list[Segment] = []
+        offset = 0
+        if timestamps and not simple and window.segments and limit < WINDOW_SECONDS \
+                and rng.random() < LATE_SHARE:
+            offset = int(rng.integers(0, (WINDOW_SECONDS - limit) / POSITION_SECONDS))
+            history = maker.history(offset * POSITION_SECONDS, rng)
+            offset = offset if history else 0
         prompted = limit > 4 and rng.random() < PROMPT_SHARE
         sentences = int(rng.integers(1, 6)) if prompted else 0
         previous = [maker.draw_clip(rng).text for _ in range(sentences)]
+        late = [s.shifted(offset * POSITION_SECONDS) for s in window.segments]
         windows.append(window)
+        offsets.append(offset)
         transcripts.append(
             transcriber.transcript(
-                window.segments, timestamps, previous, say_no_speech=bool(rng.random() < 0.5)
+                late, timestamps, previous, say_no_speech=bool(rng.random() < 0.5),
+                history=history,
             )
         )
-    return collate(windows, transcripts, rng, transcriber.vocabulary.end)
+    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end)
 
 
 def prefetch(make: Callable[[np.random.Generator], Batch], seed: int) -> Iterator[Batch]:

@@ -63,12 +63,18 @@ class Recognizer(nn.Module):
         self.whisper = whisper
         self.ctc_head = nn.Linear(whisper.config.d_model, len(LETTERS) + 1)
 
-    def encode(self, features: torch.Tensor) -> torch.Tensor:
-        """Run the encoder on windows shorter than 30 s too, which transformers refuses."""
+    def encode(self, features: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:
+        """Run the encoder on windows shorter than 30 s too, which transformers refuses.
+
+        `offsets` says at which position each of them begins, as if cut from a longer window.
+        """
         encoder = self.whisper.model.encoder
         hidden = functional.gelu(encoder.conv1(features))
         hidden = functional.gelu(encoder.conv2(hidden)).transpose(1, 2)
-        hidden = hidden + encoder.embed_positions.weight[: hidden.shape[1]]
+        positions = torch.arange(hidden.shape[1])
+        if offsets is not None:
+            positions = positions + offsets[:, None]
+        hidden = hidden + encoder.embed_positions.weight[positions]
         for layer in encoder.layers:
             hidden = layer(hidden, None)
         return encoder.layer_norm(hidden)

@@ -1,9 +1,8 @@
-"""The text of the corpus: a template grammar, mixed with common WordNet example sentences."""
+"""The text of the corpus: sentences from a template grammar."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 GRAMMAR = Path(__file__).with_name("grammar.txt")
-WORDNET = Path("/usr/share/wordnet")
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEENS = (
     "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
@@ -23,12 +21,6 @@ ORDINALS = (
 ).split()
 DIGIT_TEMPLATES = ("{digit}.", "{digits}.")
 DIGIT_SHARE = 0.04
-# WordNet's examples quote every sense of a word; a demo has no use for these.
-UNWANTED = re.compile(
-    r"sex|rape|kill|murder|slave|whore|bitch|damn|hell|nazi|suicide|prostitut|breast|naked|drug"
-    r"|negro|jew|gay|lesbian|virgin|mistress|seduc|corpse|shoot|shot|bomb|terror|hang",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -140,40 +132,14 @@ def grammar_sentence(rng: np.random.Generator) -> str:
     return _polish(_expand(str(rng.choice(templates)), rng))
 
 
-def wordnet_sentences(common: int = 1500) -> list[str]:
-    """WordNet's example sentences whose words are all among its most common ones."""
-    found = set()
-    for path in sorted(WORDNET.glob("data.*")):
-        for line in path.read_text(encoding="latin-1").splitlines():
-            if not line.startswith("  "):
-                found.update(re.findall(r'"([^"]+)"', line))
-    usable = sorted(s.strip() for s in found if re.fullmatch(r"[A-Za-z' ,?]+[.?]?", s.strip()))
-    usable = [s for s in usable if 4 <= len(s.split()) <= 14 and not UNWANTED.search(s)]
-    words = {s: re.findall(r"[a-z']+", s.lower()) for s in usable}
-    counts = Counter(word for s in usable for word in words[s])
-    known = {word for word, _ in counts.most_common(common)}
-    chosen = [s for s in usable if known.issuperset(words[s])]
-    return [s[0].upper() + s[1:].rstrip(".") + ("" if s.endswith("?") else ".") for s in chosen]
-
-
-def corpus(count: int, held_out: int, seed: int, wordnet_share: float = 0.25):
-    """`count` training sentences (some repeat, as they do in speech) and `held_out` unseen ones."""
+def corpus(count: int, held_out: int, seed: int) -> tuple[list[str], list[str]]:
+    """Draw training sentences (some repeat, as they do in speech) and unseen ones for the tests."""
     rng = np.random.default_rng([seed, 1])
-    wordnet = wordnet_sentences()
-    rng.shuffle(wordnet)
-    wordnet_held_out = wordnet[: len(wordnet) // 10]
-    wordnet_train = wordnet[len(wordnet) // 10:]
-    from_wordnet = int(count * wordnet_share)
-    train = [grammar_sentence(rng) for _ in range(count - from_wordnet)]
-    train += [wordnet_train[i % len(wordnet_train)] for i in range(from_wordnet)]
-    rng.shuffle(train)
+    train = [grammar_sentence(rng) for _ in range(count)]
     seen = set(train)
     test: list[str] = []
     while len(test) < held_out:
-        if rng.random() < wordnet_share:
-            sentence = str(rng.choice(wordnet_held_out))
-        else:
-            sentence = grammar_sentence(rng)
+        sentence = grammar_sentence(rng)
         if sentence not in seen:
             seen.add(sentence)
             test.append(sentence)

@@ -40,7 +40,7 @@ READING_LOSS = 1.8  # the decoder's loss that ends READ
 # In FULL: from which share of the training, which window lengths with which weights.
 CURRICULUM: tuple[tuple[float, dict[float, float]], ...] = (
     (0.00, {4.0: 0.6, 8.0: 0.4}),
-    (0.45, {4.0: 0.2, 8.0: 0.4, 15.0: 0.3, 30.0: 0.1}),
+    (0.45, {4.0: 0.2, 8.0: 0.45, 15.0: 0.25, 30.0: 0.1}),
     (0.75, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}),
 )
 
@@ -152,7 +152,7 @@ def fit(
         features = batch.features(mels)
         if schedule.stage is Stage.FULL:
             features = mask_bands(features, rng)
-        encoded = recognizer.encode(features)
+        encoded = recognizer.encode(features, batch.offsets)
         ctc_loss = recognizer.ctc_loss(encoded, batch.letters, batch.complete)
         decoder_loss = torch.zeros(())
         if schedule.stage is not Stage.LISTEN:

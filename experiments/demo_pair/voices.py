@@ -14,10 +14,7 @@ import soundfile
 import soxr
 
 RATE = 16_000
-ESPEAK_LANGUAGES = (
-    "en-us", "en-us", "en-us", "en-gb", "en-gb", "en-gb-x-rp", "en-gb-scotland",
-    "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-029", "en-us-nyc",
-)
+ESPEAK_LANGUAGES = ("en-us", "en-us", "en-us", "en-gb", "en-gb", "en-gb-x-rp")
 ESPEAK_VARIANTS = (
     "m1 m2 m3 m4 m5 m6 m8 f1 f2 f3 f5 croak klatt klatt2 klatt3 Alex Andy Annie Denis Gene Hugo "
     "Lee Mario Michael Mike adam anika antonio aunty belinda benjamin boris caleb david ed edward "
@@ -45,7 +42,7 @@ def check_engines() -> None:
     missing = [tool for tool in ("espeak-ng", "flite") if shutil.which(tool) is None]
     if missing:
         raise SystemExit(
-            f"not found: {', '.join(missing)}; on Debian: apt install espeak-ng flite wordnet-base"
+            f"not found: {', '.join(missing)}; on Debian: apt install espeak-ng flite"
         )
 
 

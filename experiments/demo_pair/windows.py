@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,11 @@ class Segment:
     start: float
     end: float | None
     text: str
+
+    def shifted(self, seconds: float) -> Segment:
+        """Return the same sentence at a later time."""
+        end = None if self.end is None else self.end + seconds
+        return Segment(self.start + seconds, end, self.text)
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,18 @@ class WindowMaker:
             pool = self.clips
         return None, None
 
+    def history(self, until: float, rng: np.random.Generator) -> list[Segment]:
+        """Invent sentences with times that fill a window up to a moment."""
+        segments: list[Segment] = []
+        end = until - rng.uniform(0, 0.4)
+        while True:
+            clip = self.draw_clip(rng)
+            start = end - clip.length / RATE
+            if start < 0:
+                return segments
+            segments.insert(0, Segment(start, end, clip.text))
+            end = start - rng.uniform(0.08, 0.9)
+
     @staticmethod
     def _lead(rng: np.random.Generator) -> int:
         kind = rng.random()
@@ -148,9 +166,12 @@ class Transcriber:
 
     def transcript(
         self, segments: list[Segment], timestamps: bool, previous: list[str],
-        say_no_speech: bool = False,
+        say_no_speech: bool = False, history: Sequence[Segment] = (),
     ) -> Transcript:
-        """Write the tokens from an optional previous text to the end."""
+        """Write the tokens from an optional previous text to the end.
+
+        `history` is what the transcript already says before the part to be learnt.
+        """
         ids = self.vocabulary
         prompt = [ids.previous] if previous else []
         for text in previous:
@@ -158,9 +179,14 @@ class Transcriber:
         if not segments and say_no_speech:
             return Transcript([*prompt, ids.start, ids.no_speech, ids.end], len(prompt) + 1, [])
         tokens = [*prompt, ids.start, ids.english, ids.transcribe]
-        tokens += self._timed(segments) if timestamps else [ids.no_timestamps]
-        if not timestamps:
-            tokens += [token for segment in segments for token in self.encode(segment.text)]
+        if timestamps:
+            timed = self._timed([*history, *segments])
+            given = len(prompt) + 1
+            if history:
+                given = len(tokens) + len(self._timed(list(history)))
+            return Transcript([*tokens, *timed, ids.end], given, spell(segments))
+        tokens.append(ids.no_timestamps)
+        tokens += [token for segment in segments for token in self.encode(segment.text)]
         return Transcript([*tokens, ids.end], len(prompt) + 1, spell(segments))
 
     def _timed(self, segments: list[Segment]) -> list[int]:
