@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 import torch
 from transformers import LogitsProcessor, LogitsProcessorList, WhisperForConditionalGeneration
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 
+from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, DecodingOptions
 
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
@@ -102,3 +105,13 @@ def transcribe(
         for frame, result, steps in zip(frames, results, margins.windows, strict=True)
     ]
     return OracleText(windows, segments)
+
+
+def assert_equal(texts: Sequence[Transcript], oracles: Sequence[OracleText]) -> None:
+    """Compare tokens exactly and times to the 10 ms that ours are rounded to."""
+    for text, expected in zip(texts, oracles, strict=True):
+        assert text.window_tokens == expected.window_tokens
+        spoken = [segment for segment in expected.segments if segment[2]]
+        assert [segment.tokens for segment in text.segments] == [tokens for _, _, tokens in spoken]
+        for ours, (start_s, end_s, _) in zip(text.segments, spoken, strict=True):
+            assert (ours.start_s, ours.end_s) == pytest.approx((start_s, end_s), abs=0.0051)

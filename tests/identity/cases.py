@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +18,7 @@ from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.pairing import draft_ids
 from tests import oracle
 from tests.checkpoints import Shape, build_model, perturbed
+from tests.identity.remembering import heard_once
 
 SAMPLES_PER_S = 16_000
 
@@ -138,7 +137,7 @@ class Prepared:
         self.options = DecodingOptions(timestamps=case.timestamps, max_new_tokens=case.max_new_tokens)
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
         self._suppress_what_it_likes()
-        self.checkpoint = _heard_once(checkpoint_from_model(self.model, self.tokens, name=case.name))
+        self.checkpoint = heard_once(checkpoint_from_model(self.model, self.tokens, name=case.name))
         self._drafts: dict[str, Checkpoint] = {"itself": self.checkpoint}
 
     @cached_property
@@ -180,7 +179,7 @@ class Prepared:
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
         """A draft of one of the :data:`DRAFTS`, speaking the target's vocabulary."""
         if kind not in self._drafts:
-            self._drafts[kind] = _heard_once(getattr(self, f"_{kind}")())
+            self._drafts[kind] = heard_once(getattr(self, f"_{kind}")())
         draft, target = self._drafts[kind], self.checkpoint
         ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
         return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids)
@@ -245,25 +244,6 @@ def recording(seed: int, length_s: float) -> bytes:
     samples = random.normal(0, 0.03, num_samples) * np.linspace(1, 4, num_samples)
     samples += 0.2 * np.sin(2 * np.pi * pitch_hz * time_s)
     return (samples.clip(-1, 1) * 32767).astype("<i2").tobytes()
-
-
-class _Remembering(nn.Module):
-    """An encoder that computes the same window once: most of the time of all these runs would be its."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self._encoder = encoder
-        self._heard: dict[bytes, Any] = {}
-
-    def forward(self, features: torch.Tensor) -> Any:
-        key = hashlib.blake2b(features.numpy()).digest()
-        if key not in self._heard:
-            self._heard[key] = self._encoder(features)
-        return self._heard[key]
-
-
-def _heard_once(checkpoint: Checkpoint) -> Checkpoint:
-    return replace(checkpoint, encoder=_Remembering(checkpoint.encoder))
 
 
 def _tilt(model: WhisperForConditionalGeneration, *, end_logit: float, time_logit: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
 import pytest
 
@@ -30,22 +29,12 @@ def steered(made: Prepared, batch: Batch) -> Steered:
     return Steered(made.target(len(samples)), dict(zip(samples, batch.oracles, strict=True)))
 
 
-def assert_equal(texts: Sequence, oracles: Sequence[OracleText]) -> None:
-    for text, expected in zip(texts, oracles, strict=True):
-        assert text.window_tokens == expected.window_tokens
-        ours = [(segment.start_s, segment.end_s, segment.tokens) for segment in text.segments]
-        theirs = [segment for segment in expected.segments if segment[2]]
-        assert [segment[2] for segment in ours] == [segment[2] for segment in theirs]
-        for mine, other in zip(ours, theirs, strict=True):
-            assert mine[:2] == pytest.approx(other[:2], abs=0.0051)  # ours are rounded to 10 ms
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
     for batch in made.batches:
         target = steered(made, batch)
-        assert_equal(OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles)
+        oracle.assert_equal(OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles)
         ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
         assert target.num_steered <= ties
 
@@ -65,7 +54,7 @@ def test_every_mode_equals_transformers(case: Case, mode: Mode, gamma: int, kind
             gamma=gamma,
             edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
         )
-        assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles)
+        oracle.assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles)
 
 
 def test_the_rows_cover_every_pair():

@@ -1,0 +1,81 @@
+"""The bundled pair: on every sample, every mode writes what plain transformers writes."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from transformers import WhisperForConditionalGeneration
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.types import DecodingOptions, Mode
+from specwhisper.whisper.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.pairing import draft_ids
+from tests import oracle
+from tests.identity.cases import is_long
+from tests.identity.remembering import heard_once
+from tests.identity.steering import Steered
+
+SAMPLES = sorted((DEMO_FOLDER / "samples").glob("*.flac"))
+pytestmark = pytest.mark.skipif(
+    not (SAMPLES and (DEMO_FOLDER / "target" / "model.safetensors").is_file()),
+    reason="the demo pair is not here: python -m experiments.demo_pair makes it",
+)
+MODES_AND_DRAFTS = [
+    (Mode.TARGET_ONLY, None),
+    (Mode.SYNC, "demo-draft-tiny"),
+    (Mode.PIPELINED, "demo-draft-tiny"),
+    (Mode.FULL, "demo-draft-tiny"),
+    (Mode.ONE_PROCESS, "demo-draft-tiny"),
+    (Mode.ONE_PROCESS, "demo-draft-distil"),
+]
+
+
+@cache
+def checkpoint(name: str) -> Checkpoint:
+    return heard_once(load_checkpoint(name))
+
+
+@cache
+def reference(sample: Path) -> tuple[bytes, DecodingOptions, oracle.OracleText]:
+    """The sample's PCM, the options the client would send, and what transformers writes."""
+    pcm = b"".join(decode_file(sample))
+    options = DecodingOptions(log_mel_max=log_mel_max([pcm]) if is_long(pcm) else {})
+    return pcm, options, oracle.transcribe(transformers_target(), pcm, options)
+
+
+@cache
+def transformers_target() -> WhisperForConditionalGeneration:
+    return WhisperForConditionalGeneration.from_pretrained(DEMO_FOLDER / "target").float().eval()
+
+
+@cache
+def draft(name: str) -> WhisperModel:
+    draft, target = checkpoint(name), checkpoint("demo-target")
+    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=name, target_name=target.name)
+    return WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
+@pytest.mark.parametrize(("mode", "draft_name"), MODES_AND_DRAFTS)
+def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: str | None):
+    pcm, options, expected = reference(sample)
+    target = Steered(WhisperModel(checkpoint("demo-target"), 1), {len(pcm) // 2: expected})
+    split = OneProcess(
+        target,
+        draft(draft_name) if draft_name else None,
+        mode=mode,
+        max_new_tokens=checkpoint("demo-target").max_new_tokens,
+    )
+    oracle.assert_equal(split.transcribe([pcm], options), [expected])
+
+
+def test_hardly_a_token_is_a_tie():
+    windows = [window for sample in SAMPLES for window in reference(sample)[2].windows]
+    num_tokens = sum(len(window.tokens) for window in windows)
+    assert sum(len(window.ties) for window in windows) <= 0.005 * num_tokens
+    assert len(windows) >= len(SAMPLES)
