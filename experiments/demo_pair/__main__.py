@@ -30,12 +30,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--minutes", type=float, default=46.0, help="training time of the target")
-    parser.add_argument(
-        "--draft-minutes", type=float, default=6.0, help="training time of each draft"
-    )
+    parser.add_argument("--draft-minutes", type=float, default=6.0, help="training time of each draft")
     parser.add_argument("--processes", type=int, default=2, help="training processes, one a core")
     parser.add_argument(
-        "--continue-from", type=float, default=0.0, metavar="SHARE",
+        "--continue-from",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
         help="continue the saved target from this share of the schedule",
     )
     parser.add_argument("--quick", action="store_true", help="a tiny run that tests the pipeline")
@@ -51,11 +52,17 @@ def run(stage: str, args: argparse.Namespace) -> None:
         # Word pieces come from text alone, so that a small corpus has the full vocabulary too.
         train_bpe(corpus(20_000, 0, seed)[0], work / "bpe")
     elif stage == "target":
-        parallel.run(args.processes, store, train.train_target,
-                     work, args.minutes, seed, args.continue_from)
+        parallel.run(args.processes, store, train.train_target, work, args.minutes, seed, args.continue_from)
     elif stage == "drafts":
-        parallel.run(args.processes, store, distil.train_drafts,
-                     work, args.draft_minutes, 2 if args.quick else 150, seed)
+        parallel.run(
+            args.processes,
+            store,
+            distil.train_drafts,
+            work,
+            args.draft_minutes,
+            2 if args.quick else 150,
+            seed,
+        )
     elif stage == "export":
         export_all(work, args.out)
     elif stage == "evaluate":

@@ -11,9 +11,7 @@ RATE = 16_000
 def change_speed(audio: np.ndarray, factor: float) -> np.ndarray:
     """Play a clip faster or slower, pitch included."""
     length = int(len(audio) / factor)
-    return np.interp(
-        np.arange(length) * factor, np.arange(len(audio)), audio
-    ).astype(np.float32)
+    return np.interp(np.arange(length) * factor, np.arange(len(audio)), audio).astype(np.float32)
 
 
 def colored_noise(length: int, slope: float, rng: np.random.Generator) -> np.ndarray:

@@ -33,6 +33,7 @@ class Batch:
     letters: list[list[int]]
     complete: torch.Tensor
     offsets: torch.Tensor
+    times: torch.Tensor
 
     def features(self, mels: int) -> torch.Tensor:
         """Log-mel features, with some windows' padding as transformers pads a long file's end."""
@@ -43,17 +44,23 @@ class Batch:
 
 
 def collate(
-    windows: list[Window], transcripts: list[Transcript], offsets: list[int],
-    rng: np.random.Generator, pad: int,
+    windows: list[Window],
+    transcripts: list[Transcript],
+    offsets: list[int],
+    rng: np.random.Generator,
+    transcriber: Transcriber,
 ) -> Batch:
     """Stack windows and pad their tokens."""
     length = max(len(t.tokens) for t in transcripts) - 1
-    tokens = torch.full((len(transcripts), length), pad)
+    tokens = torch.full((len(transcripts), length), transcriber.vocabulary.end)
     labels = torch.full((len(transcripts), length), -100)
+    times = torch.full((len(transcripts), length), torch.nan)
     for row, transcript in enumerate(transcripts):
         ids = torch.tensor(transcript.tokens)
         tokens[row, : len(ids) - 1] = ids[:-1]
-        labels[row, transcript.given - 1: len(ids) - 1] = ids[transcript.given:]
+        labels[row, transcript.given - 1 : len(ids) - 1] = ids[transcript.given :]
+        spoken = torch.tensor(transcriber.times.of(transcript.tokens))
+        times[row, transcript.given - 1 : len(ids) - 1] = spoken[transcript.given :]
     audio = torch.from_numpy(np.stack([window.audio for window in windows]))
     frames = audio.shape[1] // HOP
     zero_from = [frames] * len(windows)
@@ -63,12 +70,24 @@ def collate(
             zero_from[row] = min(frames, (int(sound[-1]) // HOP + 2) if len(sound) else frames)
     louder = np.where(rng.random(len(windows)) < 0.3, rng.uniform(0, 0.8, len(windows)), 0.0)
     complete = torch.tensor([all(s.end is not None for s in w.segments) for w in windows])
-    return Batch(audio, torch.from_numpy(louder).float(), zero_from, tokens, labels,
-                 [t.letters for t in transcripts], complete, torch.tensor(offsets))
+    return Batch(
+        audio,
+        torch.from_numpy(louder).float(),
+        zero_from,
+        tokens,
+        labels,
+        [t.letters for t in transcripts],
+        complete,
+        torch.tensor(offsets),
+        times,
+    )
 
 
 def make_batch(
-    maker: WindowMaker, transcriber: Transcriber, limit: float, rng: np.random.Generator,
+    maker: WindowMaker,
+    transcriber: Transcriber,
+    limit: float,
+    rng: np.random.Generator,
     simple: bool = False,
 ) -> Batch:
     """Draw windows of at most `limit` seconds; `simple` ones lack noise and timestamps."""
@@ -86,8 +105,13 @@ def make_batch(
         # cheaper practice for late positions than full windows.
         history: list[Segment] = []
         offset = 0
-        if timestamps and not simple and window.segments and limit < WINDOW_SECONDS \
-                and rng.random() < LATE_SHARE:
+        if (
+            timestamps
+            and not simple
+            and window.segments
+            and limit < WINDOW_SECONDS
+            and rng.random() < LATE_SHARE
+        ):
             offset = int(rng.integers(0, (WINDOW_SECONDS - limit) / POSITION_SECONDS))
             history = maker.history(offset * POSITION_SECONDS, rng)
             offset = offset if history else 0
@@ -99,11 +123,14 @@ def make_batch(
         offsets.append(offset)
         transcripts.append(
             transcriber.transcript(
-                late, timestamps, previous, say_no_speech=bool(rng.random() < 0.5),
+                late,
+                timestamps,
+                previous,
+                say_no_speech=bool(rng.random() < 0.5),
                 history=history,
             )
         )
-    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end)
+    return collate(windows, transcripts, offsets, rng, transcriber)
 
 
 def prefetch(make: Callable[[np.random.Generator], Batch], seed: int) -> Iterator[Batch]:

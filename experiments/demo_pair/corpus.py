@@ -48,7 +48,7 @@ class Corpus:
 
     def samples(self, clip: Clip) -> np.ndarray:
         """Return a clip's audio as float32."""
-        part = self.audio[clip.start: clip.start + clip.length]
+        part = self.audio[clip.start : clip.start + clip.length]
         return part.astype(np.float32) / 32768
 
 
@@ -73,11 +73,12 @@ def build(work: Path, sentences: int, held_out: int, seed: int, fsdd: Path | Non
     rng = np.random.default_rng([seed, 2])
     plan = [(text, draw_voice(rng), "train") for text in train]
     plan += [(text, draw_voice(rng), "test-sentences") for text in test[: held_out // 2]]
-    plan += [(text, draw_voice(rng, held_out=True), "test-voices") for text in test[held_out // 2:]]
+    plan += [(text, draw_voice(rng, held_out=True), "test-voices") for text in test[held_out // 2 :]]
     clips: list[dict] = []
     offset = 0
     work.mkdir(parents=True, exist_ok=True)
     with (work / "audio.i16").open("wb") as out, Pool() as pool:
+
         def add(text: str, voice: str, split: str, audio: np.ndarray) -> None:
             nonlocal offset
             audio.tofile(out)

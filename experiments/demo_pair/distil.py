@@ -82,24 +82,28 @@ def to_tiny(ids: torch.Tensor) -> torch.Tensor:
 
 def without_cantonese(logits: torch.Tensor) -> torch.Tensor:
     """Cut the target's logits down to the draft's vocabulary."""
-    return torch.cat([logits[..., :CANTONESE], logits[..., CANTONESE + 1:]], dim=-1)
+    return torch.cat([logits[..., :CANTONESE], logits[..., CANTONESE + 1 :]], dim=-1)
 
 
-def distillation_loss(
-    draft: torch.Tensor, target: torch.Tensor, labels: torch.Tensor
-) -> torch.Tensor:
+def distillation_loss(draft: torch.Tensor, target: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Cross entropy against the target's choice plus divergence from its distribution."""
     use = labels.flatten() >= 0
     divergence = functional.kl_div(
-        draft.flatten(0, 1)[use].log_softmax(-1), target.flatten(0, 1)[use].log_softmax(-1),
-        log_target=True, reduction="batchmean",
+        draft.flatten(0, 1)[use].log_softmax(-1),
+        target.flatten(0, 1)[use].log_softmax(-1),
+        log_target=True,
+        reduction="batchmean",
     )
     return token_loss(draft, labels) + divergence
 
 
 def distil(
-    draft: torch.nn.Module, loss_of: Callable[[Heard], torch.Tensor], pool: list[Heard],
-    schedule: Schedule, save: Callable[[], None], seed: int,
+    draft: torch.nn.Module,
+    loss_of: Callable[[Heard], torch.Tensor],
+    pool: list[Heard],
+    schedule: Schedule,
+    save: Callable[[], None],
+    seed: int,
 ) -> None:
     """Train a draft on the pool until the schedule's time is over."""
     rng = np.random.default_rng([seed, 5, parallel.rank()])
@@ -109,14 +113,16 @@ def distil(
     while not over:
         loss = loss_of(pool[rng.integers(len(pool))])
         mean, over = step(
-            draft, optimizer, loss, schedule.rate(count),
+            draft,
+            optimizer,
+            loss,
+            schedule.rate(count),
             [loss.item(), float(schedule.progress >= 1.0)],
         )
         count += 1
         total += mean
         if count % 50 == 0 and parallel.rank() == 0:
-            print(f"step {count} {schedule.progress:.1%}: distillation {total / 50:.3f}",
-                  flush=True)
+            print(f"step {count} {schedule.progress:.1%}: distillation {total / 50:.3f}", flush=True)
         if count % 50 == 0:
             total = 0.0
         if parallel.rank() == 0 and time.monotonic() - saved > 120:
@@ -139,8 +145,7 @@ def first_and_last(target: WhisperForConditionalGeneration) -> WhisperForConditi
     return draft
 
 
-def train_distil(work: Path, target: Recognizer, pool: list[Heard], minutes: float,
-                 seed: int) -> None:
+def train_distil(work: Path, target: Recognizer, pool: list[Heard], minutes: float, seed: int) -> None:
     """Train the draft that shares the target's encoder."""
     torch.manual_seed(seed)
     draft = Recognizer(first_and_last(target.whisper))
@@ -174,8 +179,9 @@ def pretrain_tiny(work: Path, minutes: float, seed: int) -> Recognizer:
     return draft
 
 
-def train_tiny(work: Path, draft: Recognizer, target: Recognizer, pool: list[Heard],
-               minutes: float, seed: int) -> None:
+def train_tiny(
+    work: Path, draft: Recognizer, target: Recognizer, pool: list[Heard], minutes: float, seed: int
+) -> None:
     """Distil the draft that has an encoder and a vocabulary of its own."""
     target_mels = target.whisper.config.num_mel_bins
 

@@ -48,9 +48,7 @@ class Exported:
 
     def __init__(self, folder: Path, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.whisper = WhisperForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32
-        ).eval()
+        self.whisper = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
         self.tokenizer = WhisperTokenizer.from_pretrained(folder)
         self.extractor = WhisperFeatureExtractor.from_pretrained(folder)
 
@@ -64,8 +62,7 @@ class Exported:
         """Transcripts without timestamps."""
         first = self.vocabulary.first_timestamp
         return [
-            self.tokenizer.decode([t for t in row if t < first], skip_special_tokens=True)
-            for row in rows
+            self.tokenizer.decode([t for t in row if t < first], skip_special_tokens=True) for row in rows
         ]
 
     @torch.inference_mode()
@@ -81,7 +78,11 @@ class Exported:
     def long_form(self, audio: np.ndarray) -> str:
         """Transcribe a recording of any length with transformers' sequential algorithm."""
         inputs = self.extractor(
-            audio, sampling_rate=RATE, return_tensors="pt", truncation=False, padding="longest",
+            audio,
+            sampling_rate=RATE,
+            return_tensors="pt",
+            truncation=False,
+            padding="longest",
             return_attention_mask=True,
         )
         if inputs["input_features"].shape[-1] < 3000:
@@ -104,7 +105,9 @@ class Exported:
             if index == 10:
                 started = time.perf_counter()
             hidden = self.whisper.model.decoder(
-                input_ids=token, encoder_hidden_states=encoded, past_key_values=cache,
+                input_ids=token,
+                encoder_hidden_states=encoded,
+                past_key_values=cache,
                 use_cache=True,
             ).last_hidden_state
             token = self.whisper.proj_out(hidden[:, -1:]).argmax(-1)
@@ -133,8 +136,7 @@ def test_windows(
     return sets
 
 
-def evaluate(models: Path, work: Path, per_split: int = 300, packed: int = 60,
-             seed: int = 0) -> dict:
+def evaluate(models: Path, work: Path, per_split: int = 300, packed: int = 60, seed: int = 0) -> dict:
     """Measure all three models and write metrics.json beside them."""
     loaded = {name: Exported(models / name, ids) for name, ids in MODELS.items()}
     metrics: dict = {name: {"wer": {}} for name in loaded}
@@ -142,17 +144,18 @@ def evaluate(models: Path, work: Path, per_split: int = 300, packed: int = 60,
     for split, items in test_windows(Corpus.load(work), per_split, packed, seed).items():
         heard: dict[str, list[str]] = {name: [] for name in loaded}
         for start in range(0, len(items), BATCH):
-            audio = [samples for samples, _ in items[start: start + BATCH]]
+            audio = [samples for samples, _ in items[start : start + BATCH]]
             encoded = {name: model.encode(audio) for name, model in loaded.items()}
-            rows = {name: greedy(model.whisper, encoded[name], model.vocabulary)
-                    for name, model in loaded.items()}
+            rows = {
+                name: greedy(model.whisper, encoded[name], model.vocabulary) for name, model in loaded.items()
+            }
             for name, model in loaded.items():
                 heard[name] += model.texts(rows[name])
             for name, counts in agreed.items():
                 for i, row in enumerate(rows["target"]):
                     own = torch.tensor(row)
                     own = to_tiny(own) if name == "draft-tiny" else own
-                    chosen = loaded[name].choices(encoded[name][i: i + 1], own.tolist())
+                    chosen = loaded[name].choices(encoded[name][i : i + 1], own.tolist())
                     total = counts.setdefault(split, [0, 0])
                     total[0] += int((chosen == own).sum())
                     total[1] += len(row)

@@ -11,10 +11,11 @@ from transformers import (
     WhisperTokenizer,
 )
 
+from .alignment import alignment_heads
 from .tokenizer import TEXT_TOKENS, TIMESTAMPS, build_tokenizer, languages
 
 # The symbols of Whisper's own list of what is not speech; hyphen and apostrophe occur in words.
-NON_SPEECH = "\"#()*+/:;<=>@[\\]^_`{|}~"
+NON_SPEECH = '"#()*+/:;<=>@[\\]^_`{|}~'
 
 
 def non_speech_tokens(tokenizer: WhisperTokenizer) -> list[int]:
@@ -27,13 +28,11 @@ def generation_config(
     model: WhisperForConditionalGeneration, tokenizer: WhisperTokenizer, with_cantonese: bool
 ) -> GenerationConfig:
     """Tell Whisper's generate() what it needs to know of the vocabulary."""
+
     def of(name: str) -> int:
         return int(tokenizer.convert_tokens_to_ids(f"<|{name}|>"))
 
-    never = ("startoftranscript", "translate", "transcribe", "startoflm", "startofprev",
-             "nospeech")
-    layers = model.config.decoder_layers
-    heads = model.config.decoder_attention_heads
+    never = ("startoftranscript", "translate", "transcribe", "startoflm", "startofprev", "nospeech")
     return GenerationConfig(
         is_multilingual=True,
         lang_to_id={f"<|{code}|>": of(code) for code in languages(with_cantonese)},
@@ -41,19 +40,22 @@ def generation_config(
         no_timestamps_token_id=of("notimestamps"),
         prev_sot_token_id=of("startofprev"),
         decoder_start_token_id=of("startoftranscript"),
-        bos_token_id=of("endoftext"), eos_token_id=of("endoftext"), pad_token_id=of("endoftext"),
+        bos_token_id=of("endoftext"),
+        eos_token_id=of("endoftext"),
+        pad_token_id=of("endoftext"),
         suppress_tokens=[*non_speech_tokens(tokenizer), *(of(name) for name in never)],
         begin_suppress_tokens=[
-            int(tokenizer.convert_tokens_to_ids("Ġ")), of("endoftext"),
+            int(tokenizer.convert_tokens_to_ids("Ġ")),
+            of("endoftext"),
         ],
-        alignment_heads=[[i, head] for i in range(layers // 2, layers) for head in range(heads)],
-        max_initial_timestamp_index=50, max_length=448, return_timestamps=False,
+        alignment_heads=[list(head) for head in alignment_heads(model.config.decoder_layers)],
+        max_initial_timestamp_index=50,
+        max_length=448,
+        return_timestamps=False,
     )
 
 
-def export(
-    model: WhisperForConditionalGeneration, bpe: Path, folder: Path, with_cantonese: bool
-) -> None:
+def export(model: WhisperForConditionalGeneration, bpe: Path, folder: Path, with_cantonese: bool) -> None:
     """Save weights, configurations, tokenizer and feature extractor."""
     tokenizer = build_tokenizer(bpe, with_cantonese)
     if len(tokenizer) != model.config.vocab_size:

@@ -15,8 +15,13 @@ FFT = 400
 @cache
 def _filters(mels: int) -> torch.Tensor:
     bank = mel_filter_bank(
-        num_frequency_bins=FFT // 2 + 1, num_mel_filters=mels, min_frequency=0.0,
-        max_frequency=8000.0, sampling_rate=RATE, norm="slaney", mel_scale="slaney",
+        num_frequency_bins=FFT // 2 + 1,
+        num_mel_filters=mels,
+        min_frequency=0.0,
+        max_frequency=8000.0,
+        sampling_rate=RATE,
+        norm="slaney",
+        mel_scale="slaney",
     )
     return torch.from_numpy(bank).float().T.contiguous()
 

@@ -25,17 +25,32 @@ def sinusoids(length: int, channels: int) -> torch.Tensor:
 
 
 def build(
-    vocabulary: Vocabulary, width: int, heads: int, encoder_layers: int, decoder_layers: int,
+    vocabulary: Vocabulary,
+    width: int,
+    heads: int,
+    encoder_layers: int,
+    decoder_layers: int,
     mels: int,
 ) -> WhisperForConditionalGeneration:
     """Make a new model with random weights."""
     config = WhisperConfig(
-        vocab_size=vocabulary.size, num_mel_bins=mels, d_model=width,
-        encoder_layers=encoder_layers, encoder_attention_heads=heads, encoder_ffn_dim=4 * width,
-        decoder_layers=decoder_layers, decoder_attention_heads=heads, decoder_ffn_dim=4 * width,
-        num_hidden_layers=encoder_layers, max_source_positions=1500, max_target_positions=448,
-        decoder_start_token_id=vocabulary.start, bos_token_id=vocabulary.end,
-        eos_token_id=vocabulary.end, pad_token_id=vocabulary.end, suppress_tokens=None,
+        vocab_size=vocabulary.size,
+        num_mel_bins=mels,
+        d_model=width,
+        encoder_layers=encoder_layers,
+        encoder_attention_heads=heads,
+        encoder_ffn_dim=4 * width,
+        decoder_layers=decoder_layers,
+        decoder_attention_heads=heads,
+        decoder_ffn_dim=4 * width,
+        num_hidden_layers=encoder_layers,
+        max_source_positions=1500,
+        max_target_positions=448,
+        decoder_start_token_id=vocabulary.start,
+        bos_token_id=vocabulary.end,
+        eos_token_id=vocabulary.end,
+        pad_token_id=vocabulary.end,
+        suppress_tokens=None,
         begin_suppress_tokens=None,
     )
     model = WhisperForConditionalGeneration(config)
@@ -82,21 +97,22 @@ class Recognizer(nn.Module):
     def decode(self, tokens: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
         """Logits of the next token at every position."""
         decoder = self.whisper.model.decoder
-        hidden = decoder(
-            input_ids=tokens, encoder_hidden_states=encoded, use_cache=False
-        ).last_hidden_state
+        hidden = decoder(input_ids=tokens, encoder_hidden_states=encoded, use_cache=False).last_hidden_state
         return self.whisper.proj_out(hidden)
 
-    def ctc_loss(
-        self, encoded: torch.Tensor, letters: list[list[int]], use: torch.Tensor
-    ) -> torch.Tensor:
+    def ctc_loss(self, encoded: torch.Tensor, letters: list[list[int]], use: torch.Tensor) -> torch.Tensor:
         """CTC loss per letter, over the windows marked in `use`."""
         logits = self.ctc_head(encoded).float().log_softmax(-1).transpose(0, 1)
         lengths = torch.tensor([len(row) for row in letters])
         targets = torch.tensor([letter for row in letters for letter in row])
         steps = torch.full((len(letters),), logits.shape[0])
         losses = functional.ctc_loss(
-            logits, targets, steps, lengths, blank=len(LETTERS), reduction="none",
+            logits,
+            targets,
+            steps,
+            lengths,
+            blank=len(LETTERS),
+            reduction="none",
             zero_infinity=True,
         )
         weight = use.float()

@@ -16,9 +16,7 @@ from torch import distributed, multiprocessing, nn
 def _work(rank: int, count: int, store: str, function: Callable, arguments: tuple) -> None:
     torch.set_num_threads(1)
     if count > 1:
-        distributed.init_process_group(
-            "gloo", init_method=f"file://{store}", rank=rank, world_size=count
-        )
+        distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
     function(*arguments)
     if count > 1:
         distributed.destroy_process_group()

@@ -44,13 +44,15 @@ def make_samples(folder: Path, seed: int) -> None:
         audio = np.clip(audio, -1, 1)
         soundfile.write(folder / sample["file"], audio, RATE, subtype="PCM_16")
         voices = list(dict.fromkeys(voice for voice, _ in sample["lines"]))
-        index.append({
-            "file": sample["file"],
-            "title": sample["title"],
-            "text": " ".join(text for _, text in sample["lines"]),
-            "voice": "; ".join(voices),
-            "seconds": round(len(audio) / RATE, 2),
-        })
+        index.append(
+            {
+                "file": sample["file"],
+                "title": sample["title"],
+                "text": " ".join(text for _, text in sample["lines"]),
+                "voice": "; ".join(voices),
+                "seconds": round(len(audio) / RATE, 2),
+            }
+        )
     (folder / "samples.json").write_text(
         json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
     )

@@ -11,9 +11,7 @@ import numpy as np
 
 GRAMMAR = Path(__file__).with_name("grammar.txt")
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-TEENS = (
-    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
-)
+TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 ORDINALS = (
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth "
@@ -66,8 +64,14 @@ def _count(rng: np.random.Generator) -> str:
 def _clock(rng: np.random.Generator) -> str:
     hour = number_words(int(rng.integers(1, 13)))
     minutes = number_words(int(rng.choice([10, 15, 20, 25, 30, 35, 40, 45, 50, 55])))
-    forms = (f"{hour} o'clock", f"half past {hour}", f"{hour} {minutes}", f"a quarter to {hour}",
-             f"a quarter past {hour}", f"ten minutes to {hour}")
+    forms = (
+        f"{hour} o'clock",
+        f"half past {hour}",
+        f"{hour} {minutes}",
+        f"a quarter to {hour}",
+        f"a quarter past {hour}",
+        f"ten minutes to {hour}",
+    )
     return str(rng.choice(forms))
 
 
@@ -103,9 +107,14 @@ def _digits(rng: np.random.Generator) -> str:
 
 
 BUILT_IN = {
-    "count": _count, "hour": lambda rng: number_words(int(rng.integers(1, 13))),
-    "clock": _clock, "date": _date, "year": _year, "price": _price,
-    "digit": _digit, "digits": _digits,
+    "count": _count,
+    "hour": lambda rng: number_words(int(rng.integers(1, 13))),
+    "clock": _clock,
+    "date": _date,
+    "year": _year,
+    "price": _price,
+    "digit": _digit,
+    "digits": _digits,
 }
 
 

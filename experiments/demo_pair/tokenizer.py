@@ -31,7 +31,9 @@ def train_bpe(texts: Iterable[str], folder: Path) -> None:
     """Learn the text tokens and write vocab.json and merges.txt."""
     bpe = ByteLevelBPETokenizer(add_prefix_space=False)
     bpe.train_from_iterator(
-        (" " + text for text in texts), vocab_size=TEXT_TOKENS, min_frequency=2,
+        (" " + text for text in texts),
+        vocab_size=TEXT_TOKENS,
+        min_frequency=2,
         show_progress=False,
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,13 +51,9 @@ def build_tokenizer(folder: Path, with_cantonese: bool) -> WhisperTokenizer:
         [AddedToken(token, normalized=False, special=True) for token in specials],
         special_tokens=True,
     )
-    tokenizer.add_special_tokens(
-        {"additional_special_tokens": specials[1:], "pad_token": "<|endoftext|>"}
-    )
+    tokenizer.add_special_tokens({"additional_special_tokens": specials[1:], "pad_token": "<|endoftext|>"})
     # Whisper's timestamps are added tokens, but not "special" ones: decoding may show them.
-    tokenizer.add_tokens(
-        [AddedToken(f"<|{i * 0.02:.2f}|>", normalized=False) for i in range(TIMESTAMPS)]
-    )
+    tokenizer.add_tokens([AddedToken(f"<|{i * 0.02:.2f}|>", normalized=False) for i in range(TIMESTAMPS)])
     return tokenizer
 
 
@@ -80,9 +78,15 @@ class Vocabulary:
         ids = {token: TEXT_TOKENS + i for i, token in enumerate(specials)}
         first_timestamp = TEXT_TOKENS + len(specials)
         return cls(
-            ids["<|endoftext|>"], ids["<|startoftranscript|>"], ids["<|en|>"],
-            ids["<|transcribe|>"], ids["<|startofprev|>"], ids["<|nospeech|>"],
-            ids["<|notimestamps|>"], first_timestamp, first_timestamp + TIMESTAMPS,
+            ids["<|endoftext|>"],
+            ids["<|startoftranscript|>"],
+            ids["<|en|>"],
+            ids["<|transcribe|>"],
+            ids["<|startofprev|>"],
+            ids["<|nospeech|>"],
+            ids["<|notimestamps|>"],
+            first_timestamp,
+            first_timestamp + TIMESTAMPS,
         )
 
     def timestamp(self, seconds: float) -> int:

@@ -14,6 +14,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from . import model as models
 from . import parallel
+from .alignment import AlignmentLoss
 from .batches import Batch, make_batch, prefetch
 from .corpus import Corpus
 from .model import Recognizer, token_loss
@@ -21,6 +22,7 @@ from .tokenizer import Vocabulary, build_tokenizer
 from .windows import Transcriber, WindowMaker
 
 CTC_WEIGHT = 1.0
+ALIGNMENT_WEIGHT = 0.5
 
 
 class Stage(Enum):
@@ -39,9 +41,9 @@ LISTENING_LOSS = 1.6  # the CTC loss that ends LISTEN
 READING_LOSS = 1.8  # the decoder's loss that ends READ
 # In FULL: from which share of the training, which window lengths with which weights.
 CURRICULUM: tuple[tuple[float, dict[float, float]], ...] = (
-    (0.00, {4.0: 0.6, 8.0: 0.4}),
-    (0.45, {4.0: 0.2, 8.0: 0.45, 15.0: 0.25, 30.0: 0.1}),
-    (0.75, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}),
+    (0.00, {4.0: 0.5, 8.0: 0.4, 15.0: 0.1}),
+    (0.30, {4.0: 0.2, 8.0: 0.35, 15.0: 0.25, 30.0: 0.2}),
+    (0.65, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}),
 )
 
 
@@ -100,10 +102,10 @@ def mask_bands(features: torch.Tensor, rng: np.random.Generator) -> torch.Tensor
     for row, low in zip(features, floor, strict=True):
         if rng.random() < 0.5:
             start = int(rng.integers(mels))
-            row[start: start + int(rng.integers(1, mels // 8))] = low
+            row[start : start + int(rng.integers(1, mels // 8))] = low
         for _ in range(int(rng.integers(0, 1 + frames // 400))):
             start = int(rng.integers(frames))
-            row[:, start: start + int(rng.integers(1, 12))] = low
+            row[:, start : start + int(rng.integers(1, 12))] = low
     return features
 
 
@@ -111,14 +113,22 @@ def optimizer_for(module: torch.nn.Module) -> torch.optim.Optimizer:
     """AdamW with weight decay on the matrices only."""
     trained = [p for p in module.parameters() if p.requires_grad]
     return torch.optim.AdamW(
-        [{"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.02},
-         {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0}],
-        betas=(0.9, 0.98), fused=True,
+        [
+            {"params": [p for p in trained if p.ndim > 1], "weight_decay": 0.02},
+            {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+        ],
+        betas=(0.9, 0.98),
+        fused=True,
     )
 
 
-def step(module: torch.nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor,
-         rate: float, numbers: list[float]) -> list[float]:
+def step(
+    module: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss: torch.Tensor,
+    rate: float,
+    numbers: list[float],
+) -> list[float]:
     """Take one optimiser step with clipped gradients; return the numbers' averages."""
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -136,9 +146,7 @@ def save(module: torch.nn.Module, path: Path) -> None:
     path.with_suffix(".part").replace(path)
 
 
-def fit(
-    recognizer: Recognizer, batches: Iterable[Batch], schedule: Schedule, path: Path, seed: int
-) -> None:
+def fit(recognizer: Recognizer, batches: Iterable[Batch], schedule: Schedule, path: Path, seed: int) -> None:
     """Train until the schedule's time is over, saving the weights every two minutes."""
     rng = np.random.default_rng([seed, 4, parallel.rank()])
     optimizer = optimizer_for(recognizer)
@@ -146,30 +154,40 @@ def fit(
     recognizer.train()
     # The running average of the weights is good at any time, before the rate has come down too.
     averaged = AveragedModel(recognizer, multi_avg_fn=get_ema_multi_avg_fn(0.995))
+    alignment_loss = AlignmentLoss(recognizer.whisper)
     saved = time.monotonic()
-    sums = np.zeros(3)
+    sums = np.zeros(4)
     for count, batch in enumerate(batches):
         features = batch.features(mels)
         if schedule.stage is Stage.FULL:
             features = mask_bands(features, rng)
         encoded = recognizer.encode(features, batch.offsets)
         ctc_loss = recognizer.ctc_loss(encoded, batch.letters, batch.complete)
-        decoder_loss = torch.zeros(())
+        decoder_loss = aligning_loss = torch.zeros(())
         if schedule.stage is not Stage.LISTEN:
             decoder_loss = token_loss(recognizer.decode(batch.tokens, encoded), batch.labels)
-        loss = decoder_loss + CTC_WEIGHT * ctc_loss
+        if schedule.stage is Stage.FULL:
+            aligning_loss = alignment_loss(encoded, batch.offsets, batch.times)
+        loss = decoder_loss + CTC_WEIGHT * ctc_loss + ALIGNMENT_WEIGHT * aligning_loss
         over = float(schedule.progress >= 1.0)
-        decoder_mean, ctc_mean, over = step(
-            recognizer, optimizer, loss, schedule.rate(count),
-            [decoder_loss.item(), ctc_loss.item(), over],
+        decoder_mean, ctc_mean, aligning_mean, over = step(
+            recognizer,
+            optimizer,
+            loss,
+            schedule.rate(count),
+            [decoder_loss.item(), ctc_loss.item(), aligning_loss.item(), over],
         )
         averaged.update_parameters(recognizer)
-        sums += (decoder_mean, ctc_mean, 1)
+        sums += (decoder_mean, ctc_mean, aligning_mean, 1)
         if count % 25 == 24 and parallel.rank() == 0:
-            print(f"step {count + 1} {schedule.progress:.1%}: decoder {sums[0] / sums[2]:.3f} "
-                  f"ctc {sums[1] / sums[2]:.3f}", flush=True)
+            decoder_mean, ctc_mean, aligning_mean = sums[:3] / sums[3]
+            print(
+                f"step {count + 1} {schedule.progress:.1%}: decoder {decoder_mean:.3f} "
+                f"ctc {ctc_mean:.3f} alignment {aligning_mean:.3f}",
+                flush=True,
+            )
         if count % 25 == 24:
-            schedule.advance(*(sums[:2] / sums[2]))
+            schedule.advance(*(sums[:2] / sums[3]))
             sums[:] = 0
         if parallel.rank() == 0 and (over or time.monotonic() - saved > 120):
             save(recognizer, path.with_suffix(".raw.pt"))
@@ -179,8 +197,7 @@ def fit(
             return
 
 
-def train_target(work: Path, minutes: float, seed: int, begin: float = 0.0,
-                 peak: float = 1.2e-3) -> None:
+def train_target(work: Path, minutes: float, seed: int, begin: float = 0.0, peak: float = 1.2e-3) -> None:
     """Train the target; with `begin` above zero, continue from the saved weights."""
     torch.manual_seed(seed)
     vocabulary = Vocabulary.of(with_cantonese=True)

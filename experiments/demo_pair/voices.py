@@ -41,9 +41,7 @@ def check_engines() -> None:
     """Fail with advice if a synthesiser is missing."""
     missing = [tool for tool in ("espeak-ng", "flite") if shutil.which(tool) is None]
     if missing:
-        raise SystemExit(
-            f"not found: {', '.join(missing)}; on Debian: apt install espeak-ng flite"
-        )
+        raise SystemExit(f"not found: {', '.join(missing)}; on Debian: apt install espeak-ng flite")
 
 
 def draw_voice(rng: np.random.Generator, held_out: bool = False) -> Voice:
@@ -59,16 +57,35 @@ def draw_voice(rng: np.random.Generator, held_out: bool = False) -> Voice:
 
 
 def _espeak(text: str, voice: Voice) -> bytes:
-    command = ["espeak-ng", "-v", voice.name, "-s", str(voice.words_per_minute),
-               "-p", str(voice.pitch), "--stdin", "--stdout"]
+    command = [
+        "espeak-ng",
+        "-v",
+        voice.name,
+        "-s",
+        str(voice.words_per_minute),
+        "-p",
+        str(voice.pitch),
+        "--stdin",
+        "--stdout",
+    ]
     return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout
 
 
 def _flite(text: str, voice: Voice) -> bytes:
     with tempfile.NamedTemporaryFile(suffix=".wav") as out:
-        command = ["flite", "-voice", voice.name, "-t", text, "-o", out.name,
-                   "--setf", f"duration_stretch={155 / voice.words_per_minute:.3f}",
-                   "--setf", f"int_f0_target_mean={voice.pitch}"]
+        command = [
+            "flite",
+            "-voice",
+            voice.name,
+            "-t",
+            text,
+            "-o",
+            out.name,
+            "--setf",
+            f"duration_stretch={155 / voice.words_per_minute:.3f}",
+            "--setf",
+            f"int_f0_target_mean={voice.pitch}",
+        ]
         subprocess.run(command, capture_output=True, check=True)
         return Path(out.name).read_bytes()
 
@@ -87,5 +104,5 @@ def trim(audio: np.ndarray, floor_db: float = -42.0) -> np.ndarray:
         raise ValueError("silent clip")
     loud = np.flatnonzero(np.abs(audio) > peak * 10 ** (floor_db / 20))
     margin = RATE // 50
-    clip = audio[max(0, loud[0] - margin): loud[-1] + margin]
+    clip = audio[max(0, loud[0] - margin) : loud[-1] + margin]
     return clip * np.float32(0.5 / peak)

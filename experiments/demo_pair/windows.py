@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import WhisperTokenizer
 
+from .alignment import TokenTimes
 from .augment import augment, change_speed, colored_noise
 from .corpus import Clip, Corpus
 from .tokenizer import Vocabulary
@@ -156,6 +157,7 @@ class Transcriber:
     def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary) -> None:
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
+        self.times = TokenTimes(tokenizer, vocabulary)
         self.known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> list[int]:
@@ -165,8 +167,12 @@ class Transcriber:
         return self.known[text]
 
     def transcript(
-        self, segments: list[Segment], timestamps: bool, previous: list[str],
-        say_no_speech: bool = False, history: Sequence[Segment] = (),
+        self,
+        segments: list[Segment],
+        timestamps: bool,
+        previous: list[str],
+        say_no_speech: bool = False,
+        history: Sequence[Segment] = (),
     ) -> Transcript:
         """Write the tokens from an optional previous text to the end.
 
