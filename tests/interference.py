@@ -52,7 +52,7 @@ class Interference:
         return [block, block, *earlier]
 
     def _delayed(self, block: Candidates) -> Sequence[Candidates]:
-        """Hold a block back at times; in its place comes an empty one, as a draft that has nothing would send."""
+        """Hold a block back at times; in its place comes an empty one, as from a draft that has nothing."""
         self._kept.append(block)
         if len(self._kept) == 1 and self._random.random() < 0.5:
             return [replace(block, tokens=())]
