@@ -69,6 +69,7 @@ def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: st
         target,
         draft(draft_name) if draft_name else None,
         mode=mode,
+        depth=2,
         max_new_tokens=checkpoint("demo-target").max_new_tokens,
     )
     oracle.assert_equal(split.transcribe([pcm], options), [expected])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import pytest
 
 from specwhisper.audio.recording import Recording
 from specwhisper.types import AudioChunk, Mode
+from specwhisper.whisper.checkpoint import checkpoint_from_model
 from specwhisper.whisper.model import Row
 from specwhisper.whisper.one_process import OneProcess
 from tests import oracle
@@ -135,6 +137,26 @@ def test_recordings_side_by_side_equal_each_alone():
     for mode in MODES:
         split = OneProcess(made.target(len(pcms)), made.draft("noisy", len(pcms)), mode=mode)
         assert [text.window_tokens for text in split.transcribe(pcms, made.options)] == alone
+
+
+def test_the_loudest_moment_of_the_whole_recording_matters():
+    """Long recordings reach the target with it, as the client sends it; this shows that it is needed."""
+    differs = []
+    for made in map(prepared, CASES):
+        for batch in made.batches:
+            if is_long(batch.pcms[0]):
+                text = OneProcess(made.target(1)).transcribe(batch.pcms, made.options)[0]
+                differs.append(text.window_tokens != batch.oracles[0].window_tokens)
+    assert any(differs)
+
+
+def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
+    made = Prepared(replace(CASES[-2], max_new_tokens=None, lengths_s=(3.0,), end_logit=-9.0))
+    made.model.generation_config.max_length = 12  # transformers adds the prompt to it
+    limit = checkpoint_from_model(made.model, made.tokens, name="limited").max_new_tokens
+    text = OneProcess(made.target(1), max_new_tokens=limit).transcribe(made.pcms, made.options)
+    oracle.assert_equal(text, made.oracles)
+    assert [len(tokens) for tokens in text[0].window_tokens] == [12]
 
 
 def test_a_tie_is_decided_by_the_oracle():
