@@ -29,7 +29,7 @@ from experiments.baselines.service import Service
 from experiments.baselines.summary import bars, print_table, summarise
 from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
 from experiments.common.processes import Worker, available_cores, on_cores, running_server
-from experiments.common.report import print_bars, write_json
+from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import Sample, load_samples
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
@@ -61,7 +61,7 @@ def benchmark(
     Every process is pinned: the target server, transformers and one-process to the first core, the draft
     server and this client to the second, each with one thread. Exits with 1 if any of our texts differs.
     """
-    console = Console()
+    console = open_console()
     models = Models(target, draft, assistant, gamma)
     try:
         samples = load_samples(audio)
@@ -89,7 +89,7 @@ def benchmark(
     # transformers' assisted generation promises no identical text; it is shown, not judged.
     broken = [line for arm, lines in different.items() if arm.system != ASSISTED for line in lines]
     for line in broken:
-        console.print(f"DIFFERENT: {line}", style="red", highlight=False)
+        console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
     sys.exit(0 if all_hold and not broken else 1)
 
 

@@ -15,6 +15,16 @@ from experiments.common.stats import Ratio, ratio_of_medians, spread
 from specwhisper.types import Mode
 
 PROMISED = (Mode.ONE_PROCESS, Mode.FULL)
+COLUMNS = (
+    "total",
+    "/ transformers",
+    "/ target-only",
+    "without encoder",
+    "encoder, ms/window",
+    "tokens/pass",
+    "accepted",
+    "text",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +116,10 @@ def print_table(
     summaries: dict[Arm, Summary], *, timestamps: bool, differing: Iterable[Arm], seed: int, console: Console
 ) -> None:
     """Print the arms with or without timestamps, slowest first."""
-    table = Table(
-        title=f"Time per token, {'with' if timestamps else 'without'} timestamps", title_justify="left"
-    )
-    table.add_column("arm")
-    for heading in ("ms/token (quartiles)", "x transformers", "x target-only", "decoding only, ms/token"):
-        table.add_column(heading, justify="right")
-    for heading in ("encoder, ms/window", "tokens/pass", "accepted", "text"):
-        table.add_column(heading, justify="right")
+    title = f"Wall time in ms per token (quartiles), {'with' if timestamps else 'without'} timestamps"
+    table = Table("arm", title=title, title_justify="left")
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
     chosen = [summary for arm, summary in summaries.items() if arm.timestamps == timestamps]
     differing = set(differing)
     for summary in sorted(chosen, key=lambda summary: -spread(summary.total_ms).median):

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
+PAGE_WIDTH = 150
 PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
 
 
@@ -42,10 +43,16 @@ class Bar:
         return f"{self.name}: {self.shown}, bar < {self.bound:g}: {'holds' if self.holds else 'short'}"
 
 
+def open_console() -> Console:
+    """Open the terminal, or, where output goes to a file, a page that a table fits on."""
+    return Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
+
+
 def print_bars(bars: Sequence[Bar], console: Console) -> bool:
     """Print a line per bar; tell whether all hold."""
     for bar in bars:
-        console.print(str(bar), style="green" if bar.holds else "red", highlight=False, markup=False)
+        style = "green" if bar.holds else "red"
+        console.print(str(bar), style=style, highlight=False, markup=False, soft_wrap=True)
     return all(bar.holds for bar in bars)
 
 
