@@ -117,7 +117,8 @@ def print_table(
 ) -> None:
     """Print the arms with or without timestamps, slowest first."""
     title = f"Wall time in ms per token (quartiles), {'with' if timestamps else 'without'} timestamps"
-    table = Table("arm", title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    table.add_column("arm", no_wrap=True)
     for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     chosen = [summary for arm, summary in summaries.items() if arm.timestamps == timestamps]

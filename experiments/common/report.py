@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
-PAGE_WIDTH = 150
+PAGE_WIDTH = 170
 PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
 
 
