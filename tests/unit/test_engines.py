@@ -32,6 +32,7 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     return [transcript.window_tokens for transcript in alone]
 
 
+@pytest.mark.timeout(900)  # a thousand cases, on whatever machine
 @settings(max_examples=1000, deadline=None)
 @given(
     mode=st.sampled_from(MODES),
