@@ -72,7 +72,7 @@ def main() -> None:
     """Run the demo."""
     recording = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES / "02_tomato_soup.flac"
     if not (SAMPLES.parent / "target" / "model.safetensors").exists():
-        sys.exit("The demo pair is not bundled yet: train it with `python -m experiments.demo_pair all`.")
+        sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
