@@ -11,13 +11,12 @@ import typer
 from draft_server.config import DEFAULT_PORT, DEFAULT_TARGET, MAX_MESSAGE_BYTES, DraftConfig
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
+from specwhisper.wire import flags
+from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import ServingOptions
 
-MODEL = "Model"
 DRAFTING = "Drafting"
-SERVING = "Serving"
-LOGS = "Logs"
 
 
 def serve_draft(
@@ -27,22 +26,17 @@ def serve_draft(
     draft_model: Annotated[
         str,
         typer.Option(
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="MODEL",
             help="demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id or a folder.",
         ),
     ] = "demo-draft-tiny",
-    revision: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=MODEL, metavar="REVISION", help="Commit or tag of a hub model."),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(rich_help_panel=MODEL, metavar="DEVICE", help="Where the draft runs: cpu, cuda ...")
-    ] = "cpu",
+    revision: flags.Revision = None,
+    device: flags.Device = "cpu",
     dtype: Annotated[
         str,
         typer.Option(
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="TYPE",
             help="float32, float16 or bfloat16; never changes the text.",
         ),
@@ -83,70 +77,25 @@ def serve_draft(
             help="Seconds a session waits for a target that is not there.",
         ),
     ] = 5.0,
-    host: Annotated[
-        str, typer.Option(rich_help_panel=SERVING, metavar="HOST", help="Address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=65_535,
-            rich_help_panel=SERVING,
-            metavar="PORT",
-            help="Port to listen on; 0 takes a free one.",
-        ),
-    ] = DEFAULT_PORT,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            rich_help_panel=SERVING,
-            help="Allow a host that other machines reach, without encryption.",
-        ),
-    ] = False,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = DEFAULT_PORT,
+    insecure: flags.Insecure = False,
     max_sessions: Annotated[
-        int, typer.Option(min=1, rich_help_panel=SERVING, metavar="N", help="Client sessions at once.")
+        int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Client sessions at once.")
     ] = 8,
     max_message_bytes: Annotated[
         int,
         typer.Option(
             min=65_536,
-            rich_help_panel=SERVING,
+            rich_help_panel=SERVING_PANEL,
             metavar="BYTES",
             help="Largest message, so also the largest file for Recognize.",
         ),
     ] = MAX_MESSAGE_BYTES,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1, rich_help_panel=MODEL, metavar="N", help="CPU threads of a forward pass; default: torch's."
-        ),
-    ] = None,
-    drain_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            rich_help_panel=SERVING,
-            metavar="SECONDS",
-            help="Seconds that open sessions may go on after SIGTERM.",
-        ),
-    ] = 30.0,
-    log_format: Annotated[
-        LogFormat,
-        typer.Option(
-            rich_help_panel=LOGS,
-            metavar="FORMAT",
-            help="auto, text or json; auto is text on a terminal and JSON elsewhere.",
-        ),
-    ] = LogFormat.AUTO,
-    log_level: Annotated[
-        LogLevel,
-        typer.Option(
-            rich_help_panel=LOGS,
-            metavar="LEVEL",
-            help="Least severe messages to log: debug, info, warning or error.",
-        ),
-    ] = LogLevel.INFO,
+    threads: flags.Threads = None,
+    drain_timeout: flags.DrainTimeout = 30.0,
+    log_format: flags.LogFormatOption = LogFormat.AUTO,
+    log_level: flags.LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Serve transcription to clients: draft with a small model, verify with the target.
 

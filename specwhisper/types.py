@@ -88,7 +88,8 @@ class Limits:
     max_block_tokens : most tokens in one candidate block.
     max_ahead_tokens : most candidate tokens beyond the committed end.
     max_message_bytes : largest message.
-    max_ahead_samples : most audio beyond the open window's start.
+    max_ahead_samples : most audio beyond the open window's start; at least two windows, so that one is always
+        complete with the audio behind it that its features need.
     max_sessions : sessions the target holds at once.
     """
 
@@ -102,6 +103,10 @@ class Limits:
         for limit in fields(self):
             if getattr(self, limit.name) < 1:
                 raise InvalidRequest(f"{limit.name} is {getattr(self, limit.name)}: it must be at least 1.")
+        if self.max_ahead_samples < 2 * WINDOW_SAMPLES:
+            raise InvalidRequest(
+                f"max_ahead_samples is {self.max_ahead_samples}: it must be at least {2 * WINDOW_SAMPLES}."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,91 +12,62 @@ import typer
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.types import Limits
+from specwhisper.wire import flags
+from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import ServingOptions
 from target_server.config import DEFAULT_PORT, TargetConfig
 
 DEFAULT_LIMITS = Limits()
-MODEL = "Model"
-SERVING = "Serving"
-LOGS = "Logs"
 
 
 def serve_target(
     model: Annotated[
         str,
         typer.Option(
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="MODEL",
             help="demo-target, a Whisper size (large-v3, turbo ...), a hub id or a folder.",
         ),
     ] = "demo-target",
-    revision: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=MODEL, metavar="REVISION", help="Commit or tag of a hub model."),
-    ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=MODEL, metavar="DEVICE", help="Where the model runs: cpu, cuda, cuda:1 ..."
-        ),
-    ] = "cpu",
+    revision: flags.Revision = None,
+    device: flags.Device = "cpu",
     dtype: Annotated[
         str,
         typer.Option(
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="TYPE",
             help="float32 (text identical to transformers), float16 or bfloat16.",
         ),
     ] = "float32",
-    host: Annotated[
-        str, typer.Option(rich_help_panel=SERVING, metavar="HOST", help="Address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=65_535,
-            rich_help_panel=SERVING,
-            metavar="PORT",
-            help="Port to listen on; 0 takes a free one.",
-        ),
-    ] = DEFAULT_PORT,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            rich_help_panel=SERVING,
-            help="Allow a host that other machines reach, without encryption.",
-        ),
-    ] = False,
+    host: flags.Host = "127.0.0.1",
+    port: flags.Port = DEFAULT_PORT,
+    insecure: flags.Insecure = False,
     max_sessions: Annotated[
         int,
         typer.Option(
-            min=1, rich_help_panel=SERVING, metavar="N", help="Sessions at once; each takes a slot of memory."
+            min=1,
+            rich_help_panel=SERVING_PANEL,
+            metavar="N",
+            help="Sessions at once; each takes a slot of memory.",
         ),
     ] = 8,
     max_width: Annotated[
         int,
         typer.Option(
             min=1,
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="N",
             help="Most candidates of one session in one forward pass.",
         ),
     ] = 16,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            min=1, rich_help_panel=MODEL, metavar="N", help="CPU threads of a forward pass; default: torch's."
-        ),
-    ] = None,
+    threads: flags.Threads = None,
     device_map: Annotated[
         Path | None,
         typer.Option(
             exists=True,
             dir_okay=False,
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="FILE",
             help='JSON file: decoder module to device, e.g. {"layers.0": 0}.',
         ),
@@ -105,36 +76,14 @@ def serve_target(
         Path | None,
         typer.Option(
             file_okay=False,
-            rich_help_panel=MODEL,
+            rich_help_panel=MODEL_PANEL,
             metavar="FOLDER",
             help='Where "disk" entries of the device map go.',
         ),
     ] = None,
-    drain_timeout: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            rich_help_panel=SERVING,
-            metavar="SECONDS",
-            help="Seconds that open sessions may go on after SIGTERM.",
-        ),
-    ] = 30.0,
-    log_format: Annotated[
-        LogFormat,
-        typer.Option(
-            rich_help_panel=LOGS,
-            metavar="FORMAT",
-            help="auto, text or json; auto is text on a terminal and JSON elsewhere.",
-        ),
-    ] = LogFormat.AUTO,
-    log_level: Annotated[
-        LogLevel,
-        typer.Option(
-            rich_help_panel=LOGS,
-            metavar="LEVEL",
-            help="Least severe messages to log: debug, info, warning or error.",
-        ),
-    ] = LogLevel.INFO,
+    drain_timeout: flags.DrainTimeout = 30.0,
+    log_format: flags.LogFormatOption = LogFormat.AUTO,
+    log_level: flags.LogLevelOption = LogLevel.INFO,
 ) -> None:
     """Serve a Whisper model as the target of speculative decoding.
 

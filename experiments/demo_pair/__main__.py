@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import torch
@@ -11,8 +10,11 @@ from transformers import set_seed
 from transformers.utils import logging
 
 from . import distil, export, model, parallel, samples, train
-from .corpus import build
+from .card import write_card
+from .corpus import Corpus, build
 from .evaluate import MODELS, evaluate
+from .phonemes import FILE as LEXICON
+from .phonemes import write_phonemes
 from .sentences import corpus
 from .tokenizer import train_bpe
 
@@ -28,17 +30,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
     parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sentences", type=int, default=20_000)
-    parser.add_argument("--minutes", type=float, default=46.0, help="training time of the target")
+    parser.add_argument("--sentences", type=int, default=40_000)
+    parser.add_argument("--minutes", type=float, default=58.0, help="training time of the target")
     parser.add_argument("--draft-minutes", type=float, default=6.0, help="training time of each draft")
     parser.add_argument("--processes", type=int, default=2, help="training processes, one a core")
-    parser.add_argument(
-        "--continue-from",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="continue the saved target from this share of the schedule",
-    )
     parser.add_argument("--quick", action="store_true", help="a tiny run that tests the pipeline")
     return parser.parse_args()
 
@@ -47,12 +42,17 @@ def run(stage: str, args: argparse.Namespace) -> None:
     """Run one stage."""
     work, seed, store = args.work, args.seed, str(args.work / "processes")
     if stage == "data":
+        if (work / LEXICON).exists():  # the last thing that this stage writes
+            print("the data are there already")
+            return
         held_out = 40 if args.quick else 1000
         build(work, args.sentences, held_out, seed, args.fsdd)
-        # Word pieces come from text alone, so that a small corpus has the full vocabulary too.
-        train_bpe(corpus(20_000, 0, seed)[0], work / "bpe")
+        # Word pieces and sounds come from text alone, so that a small corpus has all of them too.
+        texts = corpus(20_000, 0, seed)[0]
+        train_bpe(texts, work / "bpe")
+        write_phonemes([*texts, *(clip.text for clip in Corpus.load(work).clips)], work)
     elif stage == "target":
-        parallel.run(args.processes, store, train.train_target, work, args.minutes, seed, args.continue_from)
+        parallel.run(args.processes, store, train.train_target, work, args.minutes, seed)
     elif stage == "drafts":
         parallel.run(
             args.processes,
@@ -67,7 +67,8 @@ def run(stage: str, args: argparse.Namespace) -> None:
         export_all(work, args.out)
     elif stage == "evaluate":
         few = {"per_split": 8, "packed": 2} if args.quick else {}
-        print(json.dumps(evaluate(args.out, work, seed=seed, **few), indent=2))
+        evaluate(args.out, work, args.minutes, args.draft_minutes, seed=seed, **few)
+        write_card(args.out)
     elif stage == "samples":
         samples.make_samples(args.out / "samples", seed)
 

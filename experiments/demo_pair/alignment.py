@@ -9,13 +9,10 @@ second; one head in each of the last layers is rewarded for looking there. Those
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from torch import nn
-from transformers import WhisperForConditionalGeneration, WhisperTokenizer
-
-from .tokenizer import Vocabulary
+from transformers import WhisperForConditionalGeneration
 
 ALIGNMENT_LAYERS = 3  # counted from the last; head 0 of each
 REACH_S = 0.4  # how far from its time a token may look
@@ -28,30 +25,14 @@ def alignment_heads(num_layers: int) -> list[tuple[int, int]]:
     return [(layer, 0) for layer in range(max(0, num_layers - ALIGNMENT_LAYERS), num_layers)]
 
 
-class TokenTimes:
-    """When in its window each token of a transcript with timestamps is spoken."""
-
-    def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary) -> None:
-        strings = tokenizer.convert_ids_to_tokens(list(range(vocabulary.end)))
-        self._lengths = [len(string) for string in strings]
-        self._vocabulary = vocabulary
-
-    def of(self, tokens: Sequence[int]) -> list[float]:
-        """Give seconds, NaN where nothing is known; text lies evenly between its two timestamps."""
-        first, end = self._vocabulary.first_timestamp, self._vocabulary.end
-        times = [(token - first) * POSITION_S if token >= first else float("nan") for token in tokens]
-        stamps = [i for i, token in enumerate(tokens) if token >= first]
-        for left, right in pairwise(stamps):
-            between = tokens[left + 1 : right]
-            if not between or any(token >= end for token in between):
-                continue
-            lengths = [self._lengths[token] for token in between]
-            spoken = 0.0
-            for i, length in enumerate(lengths, start=left + 1):
-                share = (spoken + length / 2) / sum(lengths)
-                times[i] = times[left] + share * (times[right] - times[left])
-                spoken += length
-        return times
+def spread(lengths: Sequence[int], start: float, end: float) -> list[float]:
+    """Place tokens evenly between two moments, by the letters that each has; give their middles."""
+    total = sum(lengths)
+    times, before = [], 0
+    for length in lengths:
+        times.append(start + (before + length / 2) / total * (end - start))
+        before += length
+    return times
 
 
 class AlignmentLoss:

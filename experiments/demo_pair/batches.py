@@ -30,7 +30,7 @@ class Batch:
     zero_from: list[int]
     tokens: torch.Tensor
     labels: torch.Tensor
-    letters: list[list[int]]
+    phonemes: list[list[int]]
     complete: torch.Tensor
     offsets: torch.Tensor
     times: torch.Tensor
@@ -48,19 +48,18 @@ def collate(
     transcripts: list[Transcript],
     offsets: list[int],
     rng: np.random.Generator,
-    transcriber: Transcriber,
+    end: int,
 ) -> Batch:
     """Stack windows and pad their tokens."""
     length = max(len(t.tokens) for t in transcripts) - 1
-    tokens = torch.full((len(transcripts), length), transcriber.vocabulary.end)
+    tokens = torch.full((len(transcripts), length), end)
     labels = torch.full((len(transcripts), length), -100)
     times = torch.full((len(transcripts), length), torch.nan)
     for row, transcript in enumerate(transcripts):
         ids = torch.tensor(transcript.tokens)
         tokens[row, : len(ids) - 1] = ids[:-1]
         labels[row, transcript.given - 1 : len(ids) - 1] = ids[transcript.given :]
-        spoken = torch.tensor(transcriber.times.of(transcript.tokens))
-        times[row, transcript.given - 1 : len(ids) - 1] = spoken[transcript.given :]
+        times[row, transcript.given - 1 : len(ids) - 1] = torch.tensor(transcript.times[transcript.given :])
     audio = torch.from_numpy(np.stack([window.audio for window in windows]))
     frames = audio.shape[1] // HOP
     zero_from = [frames] * len(windows)
@@ -76,7 +75,7 @@ def collate(
         zero_from,
         tokens,
         labels,
-        [t.letters for t in transcripts],
+        [t.phonemes for t in transcripts],
         complete,
         torch.tensor(offsets),
         times,
@@ -101,20 +100,15 @@ def make_batch(
             window = Window(np.pad(window.audio, (0, padding)), window.segments)
         cut = any(segment.end is None for segment in window.segments)
         timestamps = cut or (not simple and rng.random() < TIMESTAMPS_SHARE)
-        # A short window stands for a late piece of a full one, with invented text before it: much
-        # cheaper practice for late positions than full windows.
+        # A short window stands for a piece of a full one, with invented text before it: much cheaper
+        # practice for late positions than full windows. Without timestamps nothing tells how late.
         history: list[Segment] = []
         offset = 0
-        if (
-            timestamps
-            and not simple
-            and window.segments
-            and limit < WINDOW_SECONDS
-            and rng.random() < LATE_SHARE
-        ):
+        if window.segments and limit < WINDOW_SECONDS and rng.random() < LATE_SHARE:
             offset = int(rng.integers(0, (WINDOW_SECONDS - limit) / POSITION_SECONDS))
-            history = maker.history(offset * POSITION_SECONDS, rng)
-            offset = offset if history else 0
+            if timestamps:
+                history = maker.history(offset * POSITION_SECONDS, rng)
+                offset = offset if history else 0
         prompted = limit > 4 and rng.random() < PROMPT_SHARE
         sentences = int(rng.integers(1, 6)) if prompted else 0
         previous = [maker.draw_clip(rng).text for _ in range(sentences)]
@@ -130,15 +124,15 @@ def make_batch(
                 history=history,
             )
         )
-    return collate(windows, transcripts, offsets, rng, transcriber)
+    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end)
 
 
-def prefetch(make: Callable[[np.random.Generator], Batch], seed: int) -> Iterator[Batch]:
+def prefetch(make: Callable[[np.random.Generator], Batch], seeds: list[int]) -> Iterator[Batch]:
     """Make batches in a thread, two ahead."""
     ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=2)
 
     def work() -> None:
-        rng = np.random.default_rng([seed, 3, parallel.rank()])
+        rng = np.random.default_rng(seeds)
         while True:
             try:
                 ready.put(make(rng))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,16 @@ from transformers import WhisperForConditionalGeneration
 from . import model as models
 from . import parallel
 from .batches import make_batch, prefetch
+from .checkpoint import Checkpoint
 from .corpus import Corpus
 from .decode import greedy
 from .features import log_mel
 from .model import Recognizer, token_loss
+from .optimizer import Optimizer
+from .phonemes import Phonemes
+from .schedule import Schedule
 from .tokenizer import Vocabulary, build_tokenizer
-from .train import Schedule, curriculum_batch, fit, optimizer_for, step
+from .train import curriculum_batch, fit, step
 from .windows import Transcriber, WindowMaker
 
 POOL_LENGTHS = {8.0: 0.35, 15.0: 0.25, 30.0: 0.4}
@@ -41,7 +45,7 @@ class Heard:
 
 def load_target(work: Path) -> Recognizer:
     """Load the trained target."""
-    target = Recognizer(models.build(TARGET_IDS, **models.TARGET))
+    target = Recognizer(models.build(TARGET_IDS, **models.TARGET), Phonemes.load(work).size)
     target.load_state_dict(torch.load(work / "target.pt"))
     return target.eval()
 
@@ -50,7 +54,7 @@ def hear(target: Recognizer, work: Path, batches: int, seed: int) -> list[Heard]
     """Let the target transcribe fresh training windows, with timestamps."""
     maker = WindowMaker(Corpus.load(work))
     tokenizer = build_tokenizer(work / "bpe", with_cantonese=True)
-    transcriber = Transcriber(tokenizer, TARGET_IDS)
+    transcriber = Transcriber(tokenizer, TARGET_IDS, Phonemes.load(work))
     start = [TARGET_IDS.start, TARGET_IDS.english, TARGET_IDS.transcribe]
 
     def make(rng: np.random.Generator):
@@ -58,7 +62,7 @@ def hear(target: Recognizer, work: Path, batches: int, seed: int) -> list[Heard]
         return make_batch(maker, transcriber, float(limit), rng)
 
     pool = []
-    for batch in prefetch(make, seed + 1):
+    for batch in prefetch(make, [6, seed, parallel.rank()]):
         with torch.inference_mode():
             features = log_mel(batch.audio, target.whisper.config.num_mel_bins)
             encoded = target.encode(features)
@@ -102,34 +106,28 @@ def distil(
     loss_of: Callable[[Heard], torch.Tensor],
     pool: list[Heard],
     schedule: Schedule,
-    save: Callable[[], None],
+    path: Path,
     seed: int,
 ) -> None:
-    """Train a draft on the pool until the schedule's time is over."""
-    rng = np.random.default_rng([seed, 5, parallel.rank()])
-    optimizer = optimizer_for(draft)
+    """Train a draft on the pool until the schedule's time is over, or go on where that was stopped."""
+    checkpoint = Checkpoint(path, schedule, weights=draft)
+    if schedule.begin >= 1.0:
+        return
+    rng = np.random.default_rng([5, seed, parallel.rank(), round(1e4 * schedule.begin)])
+    optimizer = Optimizer(draft)
     draft.train()
-    count, total, over, saved = 0, 0.0, 0.0, time.monotonic()
+    count, total, over = 0, 0.0, 0.0
     while not over:
         loss = loss_of(pool[rng.integers(len(pool))])
-        mean, over = step(
-            draft,
-            optimizer,
-            loss,
-            schedule.rate(count),
-            [loss.item(), float(schedule.progress >= 1.0)],
-        )
+        numbers = [loss.item(), float(schedule.progress >= 1.0)]
+        mean, over = step(draft, optimizer, loss, schedule.rate(count), numbers)
+        checkpoint.save(now=over > 0)
         count += 1
         total += mean
-        if count % 50 == 0 and parallel.rank() == 0:
-            print(f"step {count} {schedule.progress:.1%}: distillation {total / 50:.3f}", flush=True)
         if count % 50 == 0:
+            if parallel.rank() == 0:
+                print(f"step {count} {schedule.progress:.1%}: distillation {total / 50:.3f}", flush=True)
             total = 0.0
-        if parallel.rank() == 0 and time.monotonic() - saved > 120:
-            save()
-            saved = time.monotonic()
-    if parallel.rank() == 0:
-        save()
 
 
 def first_and_last(target: WhisperForConditionalGeneration) -> WhisperForConditionalGeneration:
@@ -148,7 +146,7 @@ def first_and_last(target: WhisperForConditionalGeneration) -> WhisperForConditi
 def train_distil(work: Path, target: Recognizer, pool: list[Heard], minutes: float, seed: int) -> None:
     """Train the draft that shares the target's encoder."""
     torch.manual_seed(seed)
-    draft = Recognizer(first_and_last(target.whisper))
+    draft = Recognizer(first_and_last(target.whisper), 0)
     mels = target.whisper.config.num_mel_bins
 
     def loss_of(heard: Heard) -> torch.Tensor:
@@ -157,26 +155,27 @@ def train_distil(work: Path, target: Recognizer, pool: list[Heard], minutes: flo
             wanted = target.decode(heard.tokens, encoded)
         return distillation_loss(draft.decode(heard.tokens, encoded), wanted, heard.labels)
 
-    def save() -> None:
+    schedule = Schedule(minutes, 2e-3, warmup=50)
+    distil(draft.whisper, loss_of, pool, schedule, work / "draft-distil.state.pt", seed)
+    if parallel.rank() == 0:
         torch.save(draft.whisper.state_dict(), work / "draft-distil.pt")
-
-    distil(draft.whisper, loss_of, pool, Schedule(minutes, 7e-4, warmup=50), save, seed)
 
 
 def pretrain_tiny(work: Path, minutes: float, seed: int) -> Recognizer:
     """Teach the small draft to listen, on the true transcripts, as the target was taught."""
     torch.manual_seed(seed)
-    draft = Recognizer(models.build(TINY_IDS, **models.TINY))
+    phonemes = Phonemes.load(work)
+    draft = Recognizer(models.build(TINY_IDS, **models.TINY), phonemes.size)
     maker = WindowMaker(Corpus.load(work))
     tokenizer = build_tokenizer(work / "bpe", with_cantonese=False)
-    transcriber = Transcriber(tokenizer, TINY_IDS)
-    schedule = Schedule(minutes, 2e-3)
-
-    def make(rng: np.random.Generator):
-        return curriculum_batch(maker, transcriber, schedule, rng)
-
-    fit(draft, prefetch(make, seed + 2), schedule, work / "draft-tiny-pretrained.pt", seed)
-    return draft
+    transcriber = Transcriber(tokenizer, TINY_IDS, phonemes)
+    return fit(
+        draft,
+        partial(curriculum_batch, maker, transcriber),
+        Schedule(minutes, 5e-3),
+        work / "draft-tiny-pretrained.state.pt",
+        seed + 1,
+    )
 
 
 def train_tiny(
@@ -193,10 +192,10 @@ def train_tiny(
         logits = draft.decode(to_tiny(heard.tokens), encoded)
         return distillation_loss(logits, without_cantonese(wanted), to_tiny(heard.labels))
 
-    def save() -> None:
+    schedule = Schedule(minutes, 3e-3, warmup=50)
+    distil(draft, loss_of, pool, schedule, work / "draft-tiny.state.pt", seed)
+    if parallel.rank() == 0:
         torch.save(draft.whisper.state_dict(), work / "draft-tiny.pt")
-
-    distil(draft.whisper, loss_of, pool, Schedule(minutes, 1e-3, warmup=50), save, seed)
 
 
 def train_drafts(work: Path, minutes: float, heard: int, seed: int) -> None:

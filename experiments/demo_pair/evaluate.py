@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
+import os
+import platform
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import jiwer
@@ -22,6 +24,7 @@ from transformers import (
 from .corpus import Corpus
 from .decode import greedy
 from .distil import TARGET_IDS, TINY_IDS, to_tiny
+from .phonemes import words
 from .tokenizer import Vocabulary
 from .windows import WINDOW_SECONDS, WindowMaker
 
@@ -33,7 +36,7 @@ BATCH = 16
 
 def normalise(text: str) -> str:
     """Lower case, words only."""
-    return " ".join(re.findall(r"[a-z']+", text.lower().replace("-", " ")))
+    return " ".join(words(text))
 
 
 def error_rates(references: list[str], hypotheses: list[str]) -> dict[str, float]:
@@ -136,12 +139,38 @@ def test_windows(
     return sets
 
 
-def evaluate(models: Path, work: Path, per_split: int = 300, packed: int = 60, seed: int = 0) -> dict:
+def recipe(corpus: Corpus, minutes: float, draft_minutes: float, seed: int) -> dict:
+    """Say what the models were made of, and on what."""
+    train = corpus.split("train")
+    return {
+        "sentences": len(train),
+        "words": len({word for clip in train for word in words(clip.text)}),
+        "voices": len({clip.voice for clip in train if not clip.voice.startswith("fsdd")}),
+        "hours": round(sum(clip.length for clip in train) / RATE / 3600, 1),
+        "minutes": round(minutes),
+        "draft_minutes": round(draft_minutes),
+        "seed": seed,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers")},
+    }
+
+
+def evaluate(
+    models: Path,
+    work: Path,
+    minutes: float,
+    draft_minutes: float,
+    per_split: int = 300,
+    packed: int = 60,
+    seed: int = 0,
+) -> dict:
     """Measure all three models and write metrics.json beside them."""
+    corpus = Corpus.load(work)
+    windows = test_windows(corpus, per_split, packed, seed)
     loaded = {name: Exported(models / name, ids) for name, ids in MODELS.items()}
     metrics: dict = {name: {"wer": {}} for name in loaded}
     agreed: dict[str, dict[str, list[int]]] = {"draft-tiny": {}, "draft-distil": {}}
-    for split, items in test_windows(Corpus.load(work), per_split, packed, seed).items():
+    for split, items in windows.items():
         heard: dict[str, list[str]] = {name: [] for name in loaded}
         for start in range(0, len(items), BATCH):
             audio = [samples for samples, _ in items[start : start + BATCH]]
@@ -183,6 +212,7 @@ def evaluate(models: Path, work: Path, per_split: int = 300, packed: int = 60, s
         metrics[name]["parameters"] = model.whisper.num_parameters()
         folder = models / name
         metrics[name]["bytes"] = sum(f.stat().st_size for f in folder.iterdir())
-    metrics["windows"] = {"per_split": per_split, "packed": packed, "seed": seed}
+    metrics["windows"] = {"counts": {name: len(items) for name, items in windows.items()}, "seed": seed}
+    metrics["recipe"] = recipe(corpus, minutes, draft_minutes, seed)
     (models / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
     return metrics

@@ -10,9 +10,8 @@ from torch.nn import functional
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from .tokenizer import Vocabulary
-from .windows import LETTERS
 
-TARGET = {"width": 192, "heads": 3, "encoder_layers": 4, "decoder_layers": 6, "mels": 128}
+TARGET = {"width": 192, "heads": 3, "encoder_layers": 4, "decoder_layers": 8, "mels": 128}
 TINY = {"width": 128, "heads": 2, "encoder_layers": 2, "decoder_layers": 1, "mels": 80}
 
 
@@ -70,13 +69,13 @@ def build(
 class Recognizer(nn.Module):
     """A Whisper model with a CTC head on its encoder, which is dropped after training.
 
-    CTC spells letters: these are learnt much sooner than a thousand word pieces.
+    CTC writes phonemes: these are learnt much sooner than letters or a thousand word pieces.
     """
 
-    def __init__(self, whisper: WhisperForConditionalGeneration) -> None:
+    def __init__(self, whisper: WhisperForConditionalGeneration, phonemes: int) -> None:
         super().__init__()
         self.whisper = whisper
-        self.ctc_head = nn.Linear(whisper.config.d_model, len(LETTERS) + 1)
+        self.ctc_head = nn.Linear(whisper.config.d_model, phonemes + 1)
 
     def encode(self, features: torch.Tensor, offsets: torch.Tensor | None = None) -> torch.Tensor:
         """Run the encoder on windows shorter than 30 s too, which transformers refuses.
@@ -100,18 +99,18 @@ class Recognizer(nn.Module):
         hidden = decoder(input_ids=tokens, encoder_hidden_states=encoded, use_cache=False).last_hidden_state
         return self.whisper.proj_out(hidden)
 
-    def ctc_loss(self, encoded: torch.Tensor, letters: list[list[int]], use: torch.Tensor) -> torch.Tensor:
-        """CTC loss per letter, over the windows marked in `use`."""
+    def ctc_loss(self, encoded: torch.Tensor, phonemes: list[list[int]], use: torch.Tensor) -> torch.Tensor:
+        """CTC loss per phoneme, over the windows marked in `use`."""
         logits = self.ctc_head(encoded).float().log_softmax(-1).transpose(0, 1)
-        lengths = torch.tensor([len(row) for row in letters])
-        targets = torch.tensor([letter for row in letters for letter in row])
-        steps = torch.full((len(letters),), logits.shape[0])
+        lengths = torch.tensor([len(row) for row in phonemes])
+        targets = torch.tensor([symbol for row in phonemes for symbol in row])
+        steps = torch.full((len(phonemes),), logits.shape[0])
         losses = functional.ctc_loss(
             logits,
             targets,
             steps,
             lengths,
-            blank=len(LETTERS),
+            blank=self.ctc_head.out_features - 1,
             reduction="none",
             zero_infinity=True,
         )

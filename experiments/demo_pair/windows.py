@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import WhisperTokenizer
 
-from .alignment import TokenTimes
+from .alignment import spread
 from .augment import augment, change_speed, colored_noise
 from .corpus import Clip, Corpus
+from .phonemes import Phonemes
 from .tokenizer import Vocabulary
 
 RATE = 16_000
 WINDOW_SECONDS = 30.0
-LETTERS = " abcdefghijklmnopqrstuvwxyz'"
 LATEST_FIRST_TIMESTAMP = 1.0  # what max_initial_timestamp_index allows at inference
 
 
@@ -138,27 +139,26 @@ class WindowMaker:
 
 @dataclass(frozen=True)
 class Transcript:
-    """Decoder tokens; those before `given` are prompt. `letters` is what CTC has to find."""
+    """Decoder tokens and when each is spoken, in seconds (NaN: at no time).
+
+    Those before `given` are prompt. `phonemes` is what CTC has to find.
+    """
 
     tokens: list[int]
+    times: list[float]
     given: int
-    letters: list[int]
-
-
-def spell(segments: list[Segment]) -> list[int]:
-    """Write the complete sentences' letters and word gaps as indices into LETTERS."""
-    text = " ".join(segment.text.lower() for segment in segments if segment.end is not None)
-    return [LETTERS.index(letter) for letter in text if letter in LETTERS]
+    phonemes: list[int]
 
 
 class Transcriber:
     """Writes a window's transcript in Whisper's token format."""
 
-    def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary) -> None:
+    def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary, phonemes: Phonemes) -> None:
         self.tokenizer = tokenizer
         self.vocabulary = vocabulary
-        self.times = TokenTimes(tokenizer, vocabulary)
+        self.phonemes = phonemes
         self.known: dict[str, list[int]] = {}
+        self.lengths = [len(t) for t in tokenizer.convert_ids_to_tokens(list(range(vocabulary.end)))]
 
     def encode(self, text: str) -> list[int]:
         """Encode a sentence, with the leading space that Whisper writes."""
@@ -182,27 +182,47 @@ class Transcriber:
         prompt = [ids.previous] if previous else []
         for text in previous:
             prompt += self.encode(text)
+        given = len(prompt) + 1
         if not segments and say_no_speech:
-            return Transcript([*prompt, ids.start, ids.no_speech, ids.end], len(prompt) + 1, [])
-        tokens = [*prompt, ids.start, ids.english, ids.transcribe]
+            tokens = [*prompt, ids.start, ids.no_speech, ids.end]
+            return Transcript(tokens, [math.nan] * len(tokens), given, [])
+        head = [*prompt, ids.start, ids.english, ids.transcribe]
         if timestamps:
-            timed = self._timed([*history, *segments])
-            given = len(prompt) + 1
+            spoken = self._timed([*history, *segments])
             if history:
-                given = len(tokens) + len(self._timed(list(history)))
-            return Transcript([*tokens, *timed, ids.end], given, spell(segments))
-        tokens.append(ids.no_timestamps)
-        tokens += [token for segment in segments for token in self.encode(segment.text)]
-        return Transcript([*tokens, ids.end], len(prompt) + 1, spell(segments))
+                given = len(head) + len(self._timed(list(history)))
+        else:
+            head.append(ids.no_timestamps)
+            spoken = [pair for segment in segments for pair in self._placed(segment)]
+        return Transcript(
+            [*head, *(token for token, _ in spoken), ids.end],
+            [*[math.nan] * len(head), *(time for _, time in spoken), math.nan],
+            given,
+            self._spell(segments),
+        )
 
-    def _timed(self, segments: list[Segment]) -> list[int]:
+    def _placed(self, segment: Segment) -> list[tuple[int, float]]:
+        """Return a sentence's tokens with their times."""
+        if segment.end is None:
+            return []
+        tokens = self.encode(segment.text)
+        lengths = [self.lengths[token] for token in tokens]
+        return list(zip(tokens, spread(lengths, segment.start, segment.end), strict=True))
+
+    def _timed(self, segments: list[Segment]) -> list[tuple[int, float]]:
+        """Return tokens with their times, each sentence between its timestamps."""
         ids = self.vocabulary
         if not segments:
-            return [ids.timestamp(0.0)]
-        tokens: list[int] = []
+            return [(ids.timestamp(0.0), math.nan)]
+        pairs: list[tuple[int, float]] = []
         for segment in segments:
-            start = segment.start if tokens else min(segment.start, LATEST_FIRST_TIMESTAMP)
-            tokens.append(ids.timestamp(start))
+            start = segment.start if pairs else min(segment.start, LATEST_FIRST_TIMESTAMP)
+            pairs += [(ids.timestamp(start), segment.start), *self._placed(segment)]
             if segment.end is not None:
-                tokens += [*self.encode(segment.text), ids.timestamp(segment.end)]
-        return tokens
+                pairs.append((ids.timestamp(segment.end), segment.end))
+        return pairs
+
+    def _spell(self, segments: list[Segment]) -> list[int]:
+        """Write the complete sentences in phonemes."""
+        text = " ".join(segment.text for segment in segments if segment.end is not None)
+        return self.phonemes.of(text)

@@ -102,6 +102,8 @@ class Belief:
         agreed = len(self.tokens)
         for position, token in enumerate(tokens, start=base):
             if position < len(self.tokens) and self.tokens[position] != token:
+                if position < self.num_committed:
+                    raise InvalidCandidates(f"A commit contradicts an earlier one at position {position}.")
                 del self.tokens[position:]
                 agreed = position
             if position == len(self.tokens):

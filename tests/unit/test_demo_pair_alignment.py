@@ -8,34 +8,44 @@ from types import SimpleNamespace
 import torch
 
 from experiments.demo_pair import model
-from experiments.demo_pair.alignment import AlignmentLoss, TokenTimes, alignment_heads
+from experiments.demo_pair.alignment import AlignmentLoss, alignment_heads, spread
+from experiments.demo_pair.phonemes import Phonemes
 from experiments.demo_pair.tokenizer import Vocabulary
+from experiments.demo_pair.windows import Segment, Transcriber
 
 VOCABULARY = Vocabulary.of(with_cantonese=True)
 
 
-def token_times() -> TokenTimes:
-    lengths = SimpleNamespace(convert_ids_to_tokens=lambda ids: ["a" * (1 + i % 3) for i in ids])
-    return TokenTimes(lengths, VOCABULARY)
+def transcriber() -> Transcriber:
+    tokenizer = SimpleNamespace(
+        convert_ids_to_tokens=lambda ids: ["a" * (1 + i % 3) for i in ids],
+        encode=lambda text, add_special_tokens: [int(word) for word in text.split()],
+    )
+    return Transcriber(tokenizer, VOCABULARY, Phonemes({}))
 
 
-def test_text_lies_between_its_timestamps_in_proportion_to_its_letters():
-    start, end = VOCABULARY.timestamp(2.0), VOCABULARY.timestamp(5.0)
-    times = token_times().of([VOCABULARY.start, start, 0, 1, 2, end, VOCABULARY.end])  # 1, 2 and 3 letters
-    assert math.isnan(times[0]) and math.isnan(times[-1])
-    assert times[1:-1] == [2.0, 2.25, 3.0, 4.25, 5.0]
+def test_tokens_lie_between_the_ends_of_their_sentence_in_proportion_to_their_letters():
+    assert spread([1, 2, 3], 2.0, 5.0) == [2.25, 3.0, 4.25]
 
 
 def test_the_gap_between_sentences_and_an_unclosed_one_have_no_words():
-    stamps = [VOCABULARY.timestamp(second) for second in (0.0, 1.0, 2.0)]
-    times = token_times().of([stamps[0], 5, stamps[1], stamps[2], 7])
-    assert times[:4] == [0.0, 0.5, 1.0, 2.0]
-    assert math.isnan(times[4])
+    sentences = [Segment(0.5, 1.5, "0 3"), Segment(2.0, None, "6")]
+    timed = transcriber().transcript(sentences, timestamps=True, previous=[])
+    stamps = [VOCABULARY.timestamp(second) for second in (0.5, 1.5, 2.0)]
+    assert timed.tokens[3:] == [stamps[0], 0, 3, *stamps[1:], VOCABULARY.end]
+    assert timed.times[3:-1] == [0.5, 0.75, 1.25, 1.5, 2.0]
+    assert all(math.isnan(timed.times[i]) for i in (0, 1, 2, -1))
+
+
+def test_words_have_times_where_nothing_is_timestamped_too():
+    plain = transcriber().transcript([Segment(4.0, 5.0, "0 3")], timestamps=False, previous=["9"])
+    assert plain.given == 3  # the previous text is prompt
+    assert plain.times[-3:-1] == [4.25, 4.75]
 
 
 def test_looking_at_the_right_place_costs_less_and_can_be_learnt():
     torch.manual_seed(0)
-    recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET | {"decoder_layers": 1}))
+    recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET | {"decoder_layers": 1}), phonemes=4)
     alignment_loss = AlignmentLoss(recognizer.whisper)
     encoded = torch.randn(1, 100, model.TARGET["width"])
     tokens, times = torch.tensor([[1, 2, 3]]), torch.tensor([[0.2, 1.0, 1.8]])
@@ -52,7 +62,7 @@ def test_looking_at_the_right_place_costs_less_and_can_be_learnt():
 
 
 def test_windows_without_times_cost_nothing():
-    recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET | {"decoder_layers": 1}))
+    recognizer = model.Recognizer(model.build(VOCABULARY, **model.TARGET | {"decoder_layers": 1}), phonemes=4)
     alignment_loss = AlignmentLoss(recognizer.whisper)
     encoded = torch.randn(1, 10, model.TARGET["width"])
     recognizer.decode(torch.tensor([[1]]), encoded)

@@ -175,6 +175,11 @@ class TestBelief:
         assert made.apply(0, [], held=2, blocks_answered=1, credit=33) == 2
         assert (made.num_committed, made.num_sent, made.credit) == (0, 2, 33)
 
+    def test_a_target_that_takes_back_what_it_committed_is_refused(self):
+        belief = Belief([1, 2], credit=9)
+        with pytest.raises(InvalidCandidates, match="contradicts an earlier one at position 1"):
+            belief.apply(1, [3], held=2, blocks_answered=0, credit=9)
+
     def test_a_gap_is_refused(self):
         made = belief([1, 2], sent=2)
         with pytest.raises(InvalidCandidates, match="position 1 leaves a gap behind 0"):

@@ -1,0 +1,53 @@
+"""Writes the model card from the measured figures, so that it cannot say anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+TEMPLATE = Path(__file__).with_name("card.md")
+MODELS = {"target": "target", "tiny": "draft-tiny", "distil": "draft-distil"}
+SETS = {
+    "test-sentences": "held-out sentences",
+    "test-voices": "held-out voices",
+    "test-fsdd": "official FSDD test split",
+    "packed": "full windows of 30 s",
+}
+
+
+def percent(share: float) -> str:
+    """Write a share with one decimal."""
+    return f"{100 * share:.1f} %"
+
+
+def write_card(out: Path) -> None:
+    """Fill the template with metrics.json, both below ``out``."""
+    metrics: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    facts: dict[str, object] = dict(metrics["recipe"])
+    facts["versions"] = ", ".join(f"{name} {number}" for name, number in facts.pop("versions").items())
+    for short, name in MODELS.items():
+        config = json.loads((out / name / "config.json").read_text(encoding="utf-8"))
+        layers = f"{config['encoder_layers']} + {config['decoder_layers']}"
+        facts[f"{short}_layers"] = config["decoder_layers"] if short == "distil" else layers
+        facts[f"{short}_width"] = config["d_model"]
+        facts[f"{short}_parameters"] = f"{metrics[name]['parameters'] / 1e6:.1f} M"
+        facts[f"{short}_size"] = f"{metrics[name]['bytes'] / 1e6:.1f} MB"
+        facts[f"{short}_step"] = f"{metrics[name]['decoder_step_ms']:.1f} ms"
+    present = {key: title for key, title in SETS.items() if key in metrics["target"]["wer"]}
+    facts["wer_rows"] = "\n".join(
+        f"| {title} ({metrics['windows']['counts'][key]}) | "
+        + " | ".join(percent(metrics[name]["wer"][key]["wer"]) for name in MODELS.values())
+        + " |"
+        for key, title in present.items()
+    )
+    facts["acceptance_rows"] = "\n".join(
+        f"| {title} | "
+        + " | ".join(percent(metrics[name]["acceptance"][key]) for name in ("draft-tiny", "draft-distil"))
+        + " |"
+        for key, title in present.items()
+    )
+    text = TEMPLATE.read_text(encoding="utf-8")
+    for key, value in facts.items():
+        text = text.replace("{" + key + "}", str(value))
+    (out / "README.md").write_text(text, encoding="utf-8")

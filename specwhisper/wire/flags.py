@@ -1,0 +1,79 @@
+"""Command-line options that every server has, spelt and explained the same in all of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from specwhisper.wire.logs import LogFormat, LogLevel
+
+MODEL_PANEL = "Model"
+SERVING_PANEL = "Serving"
+LOGS_PANEL = "Logs"
+
+Revision = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=MODEL_PANEL, metavar="REVISION", help="Commit or tag of a hub model."),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=MODEL_PANEL, metavar="DEVICE", help="Where the model runs: cpu, cuda, cuda:1 ..."
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        rich_help_panel=MODEL_PANEL,
+        metavar="N",
+        help="CPU threads of a forward pass; default: torch's.",
+    ),
+]
+Host = Annotated[
+    str, typer.Option(rich_help_panel=SERVING_PANEL, metavar="HOST", help="Address to listen on.")
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=65_535,
+        rich_help_panel=SERVING_PANEL,
+        metavar="PORT",
+        help="Port to listen on; 0 takes a free one.",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        rich_help_panel=SERVING_PANEL,
+        help="Allow a host that other machines reach, without encryption.",
+    ),
+]
+DrainTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0,
+        rich_help_panel=SERVING_PANEL,
+        metavar="SECONDS",
+        help="Seconds that open sessions may go on after SIGTERM.",
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        rich_help_panel=LOGS_PANEL,
+        metavar="FORMAT",
+        help="auto, text or json; auto is text on a terminal and JSON elsewhere.",
+    ),
+]
+LogLevelOption = Annotated[
+    LogLevel,
+    typer.Option(
+        rich_help_panel=LOGS_PANEL,
+        metavar="LEVEL",
+        help="Least severe messages to log: debug, info, warning or error.",
+    ),
+]
