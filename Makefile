@@ -1,7 +1,7 @@
 # Two commands suffice on a fresh machine: `make demo` and `make test`. Both install into .venv what they need.
 PYTHON ?= python3
 
-.PHONY: help demo test check format proto venv clean
+.PHONY: help demo test check wheel format proto venv clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -14,6 +14,9 @@ test: .venv/.dev  ## run the tests
 
 check: .venv/.dev  ## lint, format, types, generated code
 	scripts/check
+
+wheel: .venv/.dev  ## build the wheel and transcribe with it in a clean environment
+	scripts/wheel
 
 format: .venv/.dev  ## format the code and fix what can be fixed
 	.venv/bin/ruff check --fix --exit-zero

@@ -20,8 +20,7 @@ from client.messages import (
     server_from_proto,
     statistics_from_proto,
 )
-from client.source import PathLike
-from client.transcript import ServerInfo, Transcript
+from client.transcript import PathLike, ServerInfo, Transcript
 from client.transcription import Transcription
 from specwhisper.types import DecodingOptions, Mode
 from specwhisper.wire.channels import open_channel

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
+
+PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc.aio
@@ -18,8 +19,9 @@ from client.messages import (
     statistics_from_proto,
     update_from_proto,
 )
-from client.source import FileSource, PathLike
-from client.transcript import ServerInfo, Transcript, Update
+from client.transcript import PathLike, ServerInfo, Transcript, Update
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.source import AudioSource
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import DecodingOptions, Mode, Segment
 from specwhisper.wire.status import error_from_rpc
@@ -69,7 +71,7 @@ class Transcription:
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Transcribe; leaving the loop early ends the call."""
         started_s = time.perf_counter()
-        source = await FileSource.open(self._path)
+        source = await AudioSource.open(partial(decode_file, self._path))
         options = self._options
         if not source.fits_one_window and not options.log_mel_max:
             num_mel_bins = (await self._get_model()).log_mel_max_bins
@@ -81,7 +83,7 @@ class Transcription:
         segments: list[Segment] = []
         language, model, last = options.language, None, pb.StreamingRecognizeResponse()
         try:
-            async with aclosing(exchange(self._open_call(), config, source.messages())) as responses:
+            async with aclosing(exchange(self._open_call(), config, source.pieces())) as responses:
                 async for last in responses:
                     if last.HasField("model"):
                         model = model_from_proto(last.model)

@@ -14,7 +14,7 @@ from specwhisper.types import Mode
 from specwhisper.wire import flags
 from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.wire.serving import ServingOptions
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
 
 DRAFTING = "Drafting"
 
@@ -23,6 +23,26 @@ def serve_draft(
     target: Annotated[
         str, typer.Option(rich_help_panel=DRAFTING, metavar="HOST:PORT", help="Target server, HOST:PORT.")
     ] = DEFAULT_TARGET,
+    target_model: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=DRAFTING,
+            metavar="MODEL",
+            help="Run this target in the same process, instead of asking a target server.",
+        ),
+    ] = None,
+    target_device: Annotated[
+        str,
+        typer.Option(rich_help_panel=DRAFTING, metavar="DEVICE", help="Where --target-model runs."),
+    ] = "cpu",
+    target_dtype: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=DRAFTING,
+            metavar="TYPE",
+            help="Of --target-model: float32 (text identical to transformers), float16 or bfloat16.",
+        ),
+    ] = "float32",
     draft_model: Annotated[
         str,
         typer.Option(
@@ -105,6 +125,9 @@ def serve_draft(
     try:
         config = DraftConfig(
             target=target,
+            target_model=target_model,
+            target_device=target_device,
+            target_dtype=target_dtype,
             draft_model=draft_model,
             revision=revision,
             device=device,
@@ -121,6 +144,7 @@ def serve_draft(
                 port=port,
                 insecure=insecure,
                 max_message_bytes=max_message_bytes,
+                max_concurrent_streams=max_sessions + SHORT_CALLS,
                 drain_timeout_s=drain_timeout,
             ),
         )

@@ -17,11 +17,12 @@ MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
 
 @dataclass(frozen=True, slots=True)
 class DraftConfig:
-    """Settings of a draft server; every message names the flag to change.
+    """Settings of a draft server, checked when they are made.
 
     Attributes
     ----------
     target : address of a target server, or of whatever answers ``Locate`` for many.
+    target_model, target_device, target_dtype : a target to run in this process instead.
     draft_model : bundled name, Whisper size, hub id or folder.
     mode, gamma, depth : how sessions draft unless they ask otherwise.
     compress_audio : send FLAC to the target instead of PCM.
@@ -30,6 +31,9 @@ class DraftConfig:
     """
 
     target: str = DEFAULT_TARGET
+    target_model: str | None = None
+    target_device: str = "cpu"
+    target_dtype: str = "float32"
     draft_model: str = "demo-draft-tiny"
     revision: str | None = None
     device: str = "cpu"
@@ -54,8 +58,9 @@ class DraftConfig:
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
             )
         DraftLength(self.mode, self.gamma, self.depth)
-        if self.dtype not in ("float32", "float16", "bfloat16"):
-            raise InvalidRequest(f"--dtype is '{self.dtype}': choose float32, float16 or bfloat16.")
+        for flag, dtype in (("--dtype", self.dtype), ("--target-dtype", self.target_dtype)):
+            if dtype not in ("float32", "float16", "bfloat16"):
+                raise InvalidRequest(f"{flag} is '{dtype}': choose float32, float16 or bfloat16.")
         if self.max_sessions < 1:
             raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
         if not self.connect_timeout_s >= 0:

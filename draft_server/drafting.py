@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
-from draft_server.link import TargetDescription
 from specwhisper.errors import PairMismatch
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Mode, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.drafter import Drafted, Drafter
@@ -41,7 +41,7 @@ class Drafting:
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="draft-encoder")
         self._drafter: Drafter | None = None
         self._vocabulary_digest = ""
-        self._placing = asyncio.Lock()
+        self._placing: asyncio.Task[Drafter] | None = None
 
     @property
     def num_free_slots(self) -> int | None:
@@ -74,23 +74,32 @@ class Drafting:
 
     async def stop(self) -> None:
         """End the thread and the encoder."""
+        if self._placing is not None:
+            self._placing.cancel()
         await self._thread.stop()
         self._encoder.shutdown(cancel_futures=True)
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
         """Give the engine, its model set up to speak the target's vocabulary."""
-        async with self._placing:
-            if self._drafter is None:
-                model = await asyncio.to_thread(self._place, target)
-                logger.info("paired", extra={"draft": self.name, "target": target.model})
-                self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
-                self._vocabulary_digest = target.vocabulary.digest
-                self._thread.start(self._drafter)
+        drafter = self._drafter
+        if drafter is None:
+            # One task for all who wait: it goes on when the client that began it leaves.
+            if self._placing is None or self._placing.done():
+                self._placing = asyncio.create_task(self._place_for(target))
+            drafter = await asyncio.shield(self._placing)
         if target.vocabulary.digest != self._vocabulary_digest:
             raise PairMismatch(
                 f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
                 "for: restart the draft server."
             )
+        return drafter
+
+    async def _place_for(self, target: TargetDescription) -> Drafter:
+        model = await asyncio.to_thread(self._place, target)
+        logger.info("paired", extra={"draft": self.name, "target": target.model})
+        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
+        self._vocabulary_digest = target.vocabulary.digest
+        self._thread.start(self._drafter)
         return self._drafter
 
 

@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from time import monotonic_ns
 
 import grpc.aio
 
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch, TargetUnavailable
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     AudioChunk,
@@ -31,17 +31,6 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 HEARTBEAT_S = 5.0
-
-
-@dataclass(frozen=True)
-class TargetDescription:
-    """What a draft must know of its target."""
-
-    model: str
-    weights_digest: str
-    vocabulary: Vocabulary
-    num_mel_bins: int
-    limits: Limits
 
 
 class Outbox:
@@ -74,23 +63,17 @@ class Outbox:
         return self
 
     async def __anext__(self) -> pb.VerifyRequest:
-        while not (self._urgent or self._audio):
+        while not (self._urgent or self._audio or self._is_closed):
             self._is_empty.set()
             self._is_filled.clear()
             await self._is_filled.wait()
-            if self._is_closed:
-                raise StopAsyncIteration
+        if self._is_closed:
+            raise StopAsyncIteration
         return (self._urgent or self._audio).popleft()
 
 
 class TargetSession:
-    """One session on a target: send audio and candidates, iterate over windows and commits.
-
-    Attributes
-    ----------
-    limits : what the target lets this session send.
-    min_round_trip_ns : smallest round trip measured so far, 0 before the first.
-    """
+    """One session on a target behind gRPC; see :class:`TranscriberSession`."""
 
     def __init__(
         self,
@@ -140,7 +123,7 @@ class TargetSession:
 
 
 class TargetLink:
-    """The way to a target: asks ``address`` where there is room and opens sessions there.
+    """A :class:`Transcriber` behind gRPC: asks ``address`` where there is room and opens sessions there.
 
     Parameters
     ----------

@@ -12,9 +12,12 @@ from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
 from draft_server.service import TranscriptionService
-from specwhisper.types import Mode
+from specwhisper.transcription.transcriber import Transcriber
+from specwhisper.types import Limits, Mode
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.whisper.process import prepare_process
+from specwhisper.whisper.local import LocalTranscriber, TargetEngine
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.process import check_device, prepare_process
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import transcription_pb2_grpc
 
@@ -25,30 +28,45 @@ SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 async def running_service(
     config: DraftConfig, checkpoint: Checkpoint | None, place: PlaceDraft | None = None
 ) -> AsyncIterator[TranscriptionService]:
-    """Keep link and draft model ready; inside the event loop that serves them.
+    """Keep the way to the target and the draft model ready; inside the event loop that serves them.
 
     Parameters
     ----------
     checkpoint : the draft model; ``None`` for a server that never drafts.
     place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
     """
-    link = TargetLink(
-        config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
-    )
+    transcriber = _transcriber(config)
     drafting = None
     if checkpoint is not None:
         drafting = Drafting(checkpoint, place or partial(place_draft, checkpoint, config.max_sessions))
     try:
-        yield TranscriptionService(config, link, drafting)
+        yield TranscriptionService(config, transcriber, drafting)
     finally:
         if drafting is not None:
             await drafting.stop()
-        await link.close()
+        await transcriber.close()
+
+
+def _transcriber(config: DraftConfig) -> Transcriber:
+    """Load the target into this process if it is to run here; otherwise nothing is asked of it yet."""
+    if config.target_model is None:
+        return TargetLink(
+            config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
+        )
+    checkpoint = load_checkpoint(
+        config.target_model, dtype=getattr(torch, config.target_dtype), device=config.target_device
+    )
+    limits = Limits(max_sessions=config.max_sessions)
+    model = WhisperModel(checkpoint, config.max_sessions)
+    engine = TargetEngine(model, limits=limits, max_new_tokens=checkpoint.max_new_tokens)
+    return LocalTranscriber(checkpoint, engine)
 
 
 async def run(config: DraftConfig) -> None:
     """Load the draft model, unless nothing is ever drafted, and serve until a signal stops the process."""
     prepare_process(config.device, config.threads)
+    if config.target_model is not None:
+        check_device(config.target_device, "--target-device")
     checkpoint = None
     if config.mode is not Mode.TARGET_ONLY:
         checkpoint = load_checkpoint(

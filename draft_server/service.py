@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
-from draft_server.link import TargetDescription, TargetLink
 from draft_server.replies import duration, final_result, interim_results, statistics_message
 from draft_server.session import Session, SessionRequest
 from specwhisper import __version__
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.decode import decode_bytes
-from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, MessageTooLarge, ServerFull, UnsupportedOption
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, DecodingOptions
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.types import SAMPLE_RATE, DecodingOptions
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2
 
+# Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
+MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
 MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, it must not take long
 
 
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
-    """Serves clients with one draft model and the target behind ``link``.
+    """Serves clients with one draft model and a target.
 
     Attributes
     ----------
     num_sessions : transcriptions that are under way.
     """
 
-    def __init__(self, config: DraftConfig, link: TargetLink, drafting: Drafting | None) -> None:
+    def __init__(self, config: DraftConfig, transcriber: Transcriber, drafting: Drafting | None) -> None:
         self._config = config
-        self._link = link
+        self._transcriber = transcriber
         self._drafting = drafting
         self.num_sessions = 0
 
@@ -48,7 +50,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         """Name the pair and what it understands."""
-        target = await self._link.describe()
+        target = await self._transcriber.describe()
         return pb.GetModelResponse(
             model=self._model_info(target, DraftLength(self._config.mode, self._config.gamma)),
             language_codes=sorted(target.vocabulary.languages) or ["en"],
@@ -62,21 +64,19 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Transcribe a whole recording."""
         wanted = self._session_request(request.config)
         with self._place_taken():
-            target = await self._link.describe()
-            pcm = await asyncio.to_thread(self._canonical, request)
-            if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE:
-                maxima = await asyncio.to_thread(log_mel_max, [pcm], self._mel_bins(target))
+            target = await self._transcriber.describe()
+            source = await AudioSource.open(partial(self._decode, request))
+            if not source.fits_one_window:
+                maxima = await source.log_mel_max(self._mel_bins(target))
                 wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
-            response = pb.RecognizeResponse(
-                model=self._model_info(target, wanted.length),
-                audio_duration=duration(len(pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE),
-            )
-            session = Session(wanted, self._link, target, self._drafting)
-            async with aclosing(session.run(_once(pcm))) as updates:
+            response = pb.RecognizeResponse(model=self._model_info(target, wanted.length))
+            session = Session(wanted, self._transcriber, target, self._drafting)
+            async with aclosing(session.run(source.pieces())) as updates:
                 async for segments in updates:
                     response.results.extend(
                         final_result(segment, wanted.options.language) for segment in segments
                     )
+        response.audio_duration.CopyFrom(duration(session.received_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_message(session.builder.statistics))
         return response
 
@@ -92,8 +92,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self._place_taken():
-            target = await self._link.describe()
-            session = Session(wanted, self._link, target, self._drafting)
+            target = await self._transcriber.describe()
+            session = Session(wanted, self._transcriber, target, self._drafting)
             language = wanted.options.language
             yield pb.StreamingRecognizeResponse(model=self._model_info(target, wanted.length))
             async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
@@ -142,14 +142,17 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             options, DraftLength(mode, config.gamma or self._config.gamma, self._config.depth)
         )
 
-    def _canonical(self, request: pb.RecognizeRequest) -> bytes:
-        max_pcm_bytes = int(self._config.max_audio_s * SAMPLE_RATE) * BYTES_PER_SAMPLE
+    def _decode(self, request: pb.RecognizeRequest) -> Iterator[bytes]:
         if request.config.encoding == pb.AUDIO_ENCODING_LINEAR16:
             stream = CanonicalStream(
                 request.config.sample_rate_hertz, request.config.audio_channel_count or 1
             )
-            return stream.push(request.audio) + stream.finish()
-        return b"".join(decode_bytes(request.audio, self._config.max_audio_s, max_pcm_bytes))
+            for start in range(0, len(request.audio), MAX_PIECE_BYTES):
+                yield stream.push(request.audio[start : start + MAX_PIECE_BYTES])
+            yield stream.finish()
+        else:
+            max_pcm_bytes = int(self._config.max_audio_s * MAX_PCM_BYTES_PER_S)
+            yield from decode_bytes(request.audio, self._config.max_audio_s, max_pcm_bytes)
 
     def _model_info(self, target: TargetDescription, length: DraftLength) -> pb.ModelInfo:
         return pb.ModelInfo(
@@ -198,7 +201,3 @@ async def _canonical_stream(
             )
         yield audio.push(request.audio_content)
     yield audio.finish()
-
-
-async def _once(pcm: bytes) -> AsyncIterator[bytes]:
-    yield pcm

@@ -10,10 +10,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from draft_server.drafting import Drafting, DraftSession
-from draft_server.link import TargetDescription, TargetLink, TargetSession
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, TargetUnavailable
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import AudioChunk, Commit, DecodingOptions, Segment, WindowOpened
 from specwhisper.whisper.drafter import Drafted
@@ -41,17 +41,22 @@ class Session:
     """
 
     def __init__(
-        self, request: SessionRequest, link: TargetLink, target: TargetDescription, drafting: Drafting | None
+        self,
+        request: SessionRequest,
+        transcriber: Transcriber,
+        target: TargetDescription,
+        drafting: Drafting | None,
     ) -> None:
         self.id = secrets.token_hex(8)
         self.builder = TranscriptBuilder(target.vocabulary)
         self.received_samples = 0
         self._request = request
-        self._link = link
+        self._transcriber = transcriber
         self._target = target
         self._drafting = drafting if request.length.mode.drafts else None
         self._draft: DraftSession | None = None
-        self._remote: TargetSession | None = None
+        self._remote: TranscriberSession | None = None
+        self._has_all_audio = False  # whether the last piece is on its way
         self._fresh: list[Segment] = []
         self._changed = asyncio.Event()
         self._window_start_sample = 0
@@ -64,7 +69,9 @@ class Session:
         draft_model = self._drafting.name if self._drafting else ""
         async with (
             self._open_draft() as self._draft,
-            self._link.open(self.id, self._target, mode, options, draft_model=draft_model) as self._remote,
+            self._transcriber.open(
+                self.id, self._target, mode, options, draft_model=draft_model
+            ) as self._remote,
         ):
             logger.info("session opened", extra=log)
             follow = asyncio.create_task(self._follow(self._remote))
@@ -77,9 +84,9 @@ class Session:
                         await send_audio
                     yield await self._next_change(self._remote)
                 await follow
-                if not send_audio.done():
+                if not self._has_all_audio:
                     raise TargetUnavailable(
-                        f"Target {self._link.address} ended the session before its audio."
+                        f"Target {self._transcriber.address} ended the session before its audio."
                     )
                 if self._fresh:
                     yield await self._next_change(self._remote)
@@ -110,7 +117,7 @@ class Session:
         self.builder.statistics.draft_ns += drafted.forward_ns
         self._changed.set()
 
-    async def _next_change(self, remote: TargetSession) -> list[Segment]:
+    async def _next_change(self, remote: TranscriberSession) -> list[Segment]:
         """Wait for something new; what happens while the client reads is told at once afterwards."""
         if not self._fresh:
             await self._changed.wait()
@@ -123,7 +130,7 @@ class Session:
         if self._draft is not None:
             self._draft.hear(message)
 
-    async def _follow(self, remote: TargetSession) -> None:
+    async def _follow(self, remote: TranscriberSession) -> None:
         """Take in what the target says, until the transcript is whole."""
         async for event in remote.events():
             self._tell_draft(event)
@@ -133,7 +140,7 @@ class Session:
             self._fresh += self.builder.observe(event)
             self._changed.set()
 
-    async def _send_audio(self, remote: TargetSession, audio: AsyncIterator[bytes]) -> None:
+    async def _send_audio(self, remote: TranscriberSession, audio: AsyncIterator[bytes]) -> None:
         """Give draft and target the audio, no further ahead of the open window than the target allows."""
         async for pcm in audio:
             for start in range(0, len(pcm), PIECE_BYTES):
@@ -142,12 +149,13 @@ class Session:
             raise InvalidAudio("The recording is empty: it holds no audio samples.")
         await self._send_piece(remote, b"", is_last=True)
 
-    async def _send_piece(self, remote: TargetSession, pcm: bytes, *, is_last: bool = False) -> None:
+    async def _send_piece(self, remote: TranscriberSession, pcm: bytes, *, is_last: bool = False) -> None:
         chunk = AudioChunk(self.received_samples, pcm, is_last)
         end_sample = self.received_samples + len(pcm) // BYTES_PER_SAMPLE
         while end_sample - self._window_start_sample > remote.limits.max_ahead_samples:
             self._window_opened.clear()
             await self._window_opened.wait()
         self.received_samples = end_sample
+        self._has_all_audio = is_last
         self._tell_draft(chunk)  # before the target, whose windows it must be able to hear
         await remote.send_audio(chunk)

@@ -12,10 +12,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-SAMPLES = Path(__file__).parent.parent / "specwhisper" / "demo" / "samples"
+DEMO = Path(str(files("specwhisper"))) / "demo"
 START_TIMEOUT_S = 120
 
 
@@ -70,8 +71,8 @@ def tokens(result: Any) -> list[int]:
 
 def main() -> None:
     """Run the demo."""
-    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else SAMPLES / "02_tomato_soup.flac"
-    if not (SAMPLES.parent / "target" / "model.safetensors").exists():
+    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else DEMO / "samples" / "02_tomato_soup.flac"
+    if not (DEMO / "target" / "model.safetensors").exists():
         sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)

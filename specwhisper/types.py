@@ -81,15 +81,17 @@ class DecodingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one session may send; a message beyond a limit ends it with an error that names the limit.
+    """What one session may send.
+
+    A message beyond a limit ends it with an error that names the limit; candidates too far ahead are cut off.
 
     Attributes
     ----------
     max_block_tokens : most tokens in one candidate block.
     max_ahead_tokens : most candidate tokens beyond the committed end.
     max_message_bytes : largest message.
-    max_ahead_samples : most audio beyond the open window's start; at least two windows, so that one is always
-        complete with the audio behind it that its features need.
+    max_ahead_samples : most audio beyond the open window's start; at least three windows: the open one, the
+        next one with what its features need behind it, and room for the piece that is on its way.
     max_sessions : sessions the target holds at once.
     """
 
@@ -103,9 +105,9 @@ class Limits:
         for limit in fields(self):
             if getattr(self, limit.name) < 1:
                 raise InvalidRequest(f"{limit.name} is {getattr(self, limit.name)}: it must be at least 1.")
-        if self.max_ahead_samples < 2 * WINDOW_SAMPLES:
+        if self.max_ahead_samples < 3 * WINDOW_SAMPLES:
             raise InvalidRequest(
-                f"max_ahead_samples is {self.max_ahead_samples}: it must be at least {2 * WINDOW_SAMPLES}."
+                f"max_ahead_samples is {self.max_ahead_samples}: it must be at least {3 * WINDOW_SAMPLES}."
             )
 
 
@@ -113,7 +115,7 @@ class Limits:
 class Window:
     """One decoding of one stretch of audio; its id is never used again for another.
 
-    ``num_frames`` counts the mel frames that hold audio: 3,000 but for the last window.
+    ``num_frames`` counts the mel frames of the recording in it, the padding to 30 s of a short one included.
     """
 
     id: int

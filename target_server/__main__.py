@@ -15,7 +15,7 @@ from specwhisper.types import Limits
 from specwhisper.wire import flags
 from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.wire.serving import ServingOptions
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
 from target_server.config import DEFAULT_PORT, TargetConfig
 
 DEFAULT_LIMITS = Limits()
@@ -106,6 +106,7 @@ def serve_target(
                 port=port,
                 insecure=insecure,
                 max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
+                max_concurrent_streams=max_sessions + SHORT_CALLS,
                 drain_timeout_s=drain_timeout,
             ),
         )

@@ -14,7 +14,7 @@ DEFAULT_PORT = 50_052
 
 @dataclass(frozen=True, slots=True)
 class TargetConfig:
-    """Settings of a target server; every message names the flag to change.
+    """Settings of a target server, checked when they are made.
 
     Attributes
     ----------

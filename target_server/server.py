@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
 import torch
 
-from specwhisper.types import FromTarget
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.process import prepare_process
-from specwhisper.whisper.verifier import Verifier
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import verification_pb2_grpc
 from target_server.config import TargetConfig
@@ -35,23 +32,16 @@ async def running_service(
     ----------
     model : what transcribes; by default the checkpoint itself, placed in slots.
     """
-    model = model or _placed(config, checkpoint)
-    thread = EngineThread[FromTarget]("verifier")
-    encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
-    verifier = Verifier(
-        model,
-        executor=encoder,
-        wake=thread.wake,
+    engine = TargetEngine(
+        model or _placed(config, checkpoint),
         limits=config.limits,
         max_width=config.max_width,
         max_new_tokens=checkpoint.max_new_tokens,
     )
-    thread.start(verifier)
     try:
-        yield VerificationService(checkpoint, verifier, thread)
+        yield VerificationService(checkpoint, engine)
     finally:
-        await thread.stop()
-        encoder.shutdown(cancel_futures=True)
+        await engine.stop()
 
 
 def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
@@ -78,5 +68,6 @@ async def run(config: TargetConfig) -> None:
         device=config.device,
     )
     async with running_service(config, checkpoint) as service:
+        checkpoint.state.clear()  # the slots hold the weights now, in a layout of their own
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
         await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)

@@ -24,8 +24,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.engine_thread import EngineThread
-from specwhisper.whisper.verifier import Verifier
+from specwhisper.whisper.local import TargetEngine
 from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -35,16 +34,17 @@ logger = logging.getLogger(__name__)
 MAX_UNREAD_EVENTS = 256  # a peer that reads no answers is not listened to either
 MAX_POSTED_MESSAGES = 32  # of one session, that wait for the engine's next step
 
-Events = asyncio.Queue[pb.VerifyResponse | FromTarget]
+Events = asyncio.Queue[Any]  # of FromTarget, and of responses that are ready as they are
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
     """Answers ``Locate``, ``Describe`` and ``Verify`` for one checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, verifier: Verifier, thread: EngineThread[FromTarget]) -> None:
+    def __init__(self, checkpoint: Checkpoint, engine: TargetEngine) -> None:
         self._checkpoint = checkpoint
-        self._verifier = verifier
-        self._thread = thread
+        self._engine = engine
+        self._verifier = engine.verifier
+        self._thread = engine.thread
         self._going_away = asyncio.Event()
 
     @property
@@ -56,7 +56,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Name this server; an empty address means "where you asked"."""
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
-        free_slots = self.num_free_slots
+        # Asked in the engine's own order: a session that has just ended frees its slot first.
+        free_slots = await self._thread.call(lambda: self.num_free_slots)
         if not free_slots:
             raise ServerFull(
                 f"The target holds its {self._verifier.limits.max_sessions} sessions already: "
@@ -88,24 +89,21 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "caller": hello.session[:64]}
-        events: Events = asyncio.Queue()
-        tasks: list[asyncio.Task[None]] = []
-        self._thread.subscribe(session_id, events.put_nowait)
-        try:
-            await self._thread.call(lambda: self._verifier.open(session_id, mode, options))
-            logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model})
-            tasks.append(asyncio.create_task(self._read(session_id, requests, events)))
-            tasks.append(asyncio.create_task(self._say_goodbye(events)))
-            yield self._welcome()
-            while not isinstance(event := await events.get(), Finished):
-                yield _response(event)
-                events.task_done()
-        finally:  # also when the caller leaves while the session is being opened
-            for task in tasks:
-                task.cancel()
-            self._thread.unsubscribe(session_id)
-            self._thread.post(lambda: self._verifier.close(session_id))
-            logger.info("session closed", extra=log)
+        async with self._engine.session(session_id, mode, options) as events:
+            logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
+            tasks = [
+                asyncio.create_task(self._read(session_id, requests, events)),
+                asyncio.create_task(self._say_goodbye(events)),
+            ]
+            try:
+                yield self._welcome()
+                while not isinstance(event := await events.get(), Finished):
+                    yield _response(event)
+                    events.task_done()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                logger.info("session closed", extra=log)
 
     async def say_goodbye(self) -> None:
         """Tell every open session that this server stops."""

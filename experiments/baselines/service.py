@@ -11,9 +11,9 @@ import grpc.aio
 
 from client.exchange import exchange
 from client.messages import config_to_proto, statistics_from_proto
-from client.source import MESSAGE_BYTES
 from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.samples import Sample
+from specwhisper.audio.source import PIECE_BYTES
 from specwhisper.types import DecodingOptions, Mode
 from specwhisper.wire.channels import open_channel
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -54,8 +54,8 @@ class Service:
         async def audio() -> AsyncIterator[bytes]:
             nonlocal started_s
             started_s = time.perf_counter()
-            for start in range(0, len(sample.pcm), MESSAGE_BYTES):
-                yield sample.pcm[start : start + MESSAGE_BYTES]
+            for start in range(0, len(sample.pcm), PIECE_BYTES):
+                yield sample.pcm[start : start + PIECE_BYTES]
 
         request = pb.StreamingRecognitionConfig(config=config)
         async with aclosing(exchange(call, request, audio())) as responses:

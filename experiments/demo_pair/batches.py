@@ -17,7 +17,7 @@ from .windows import WINDOW_SECONDS, Segment, Transcriber, Transcript, Window, W
 SECONDS_PER_BATCH = 112.0
 TIMESTAMPS_SHARE = 0.7
 PROMPT_SHARE = 0.15
-LATE_SHARE = 0.75
+LATE_SHARE = 0.3
 POSITION_SECONDS = 0.02
 
 
@@ -91,6 +91,8 @@ def make_batch(
 ) -> Batch:
     """Draw windows of at most `limit` seconds; `simple` ones lack noise and timestamps."""
     windows, transcripts, offsets = [], [], []
+    # One long transcript makes the whole batch long, so the invented beginnings come in batches of their own.
+    late = rng.random() < LATE_SHARE
     for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
         # A 30 s window is not always full: short speech, padded, is what people try first.
         short = limit == WINDOW_SECONDS and rng.random() < 0.35
@@ -104,7 +106,7 @@ def make_batch(
         # practice for late positions than full windows. Without timestamps nothing tells how late.
         history: list[Segment] = []
         offset = 0
-        if window.segments and limit < WINDOW_SECONDS and rng.random() < LATE_SHARE:
+        if window.segments and limit < WINDOW_SECONDS and (late or not timestamps):
             offset = int(rng.integers(0, (WINDOW_SECONDS - limit) / POSITION_SECONDS))
             if timestamps:
                 history = maker.history(offset * POSITION_SECONDS, rng)
@@ -112,12 +114,12 @@ def make_batch(
         prompted = limit > 4 and rng.random() < PROMPT_SHARE
         sentences = int(rng.integers(1, 6)) if prompted else 0
         previous = [maker.draw_clip(rng).text for _ in range(sentences)]
-        late = [s.shifted(offset * POSITION_SECONDS) for s in window.segments]
+        segments = [s.shifted(offset * POSITION_SECONDS) for s in window.segments]
         windows.append(window)
         offsets.append(offset)
         transcripts.append(
             transcriber.transcript(
-                late,
+                segments,
                 timestamps,
                 previous,
                 say_no_speech=bool(rng.random() < 0.5),

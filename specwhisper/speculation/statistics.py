@@ -19,7 +19,7 @@ class SpeculationStatistics:
     num_committed : tokens appended, end-of-text included.
     num_passes : forward passes of the target for this session.
     acceptance_histogram : entry n counts the passes with candidates that kept n of them.
-    num_blocks : candidate blocks sent; each is answered once, so they are the round trips.
+    num_blocks : candidate blocks sent; each waits for one answer, so they are the round trips.
     """
 
     num_drafted: int = 0

@@ -41,8 +41,8 @@ class Checkpoint:
     Attributes
     ----------
     name : as the user named it.
-    state : transformers' state dict of decoder and projection, fp32 or as asked.
-    encoder : transformers' encoder module.
+    state : transformers' state dict of decoder and projection, on the CPU.
+    encoder : transformers' encoder module, on the device that was asked for.
     weights_digest : SHA-256 over the weight files.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
     """
@@ -121,7 +121,9 @@ def load_checkpoint(
     tokenizer = _fetch(name, source, lambda: WhisperTokenizer.from_pretrained(source, revision=revision))
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     digest = _fetch(name, source, lambda: _weights_digest(source, revision))
-    checkpoint = checkpoint_from_model(model.to(device), tokens, name=name, weights_digest=digest)
+    # The decoder stays where it is: whoever places it knows whether it fits onto the device.
+    model.model.encoder.to(device)
+    checkpoint = checkpoint_from_model(model, tokens, name=name, weights_digest=digest)
     if len(tokens) < checkpoint.vocabulary.end_of_text:
         raise CheckpointError(f"Model '{name}' has no tokenizer: fetch or save it again together with it.")
     return checkpoint

@@ -129,11 +129,8 @@ class Drafter:
                     rows[session_id] = self._row(session)
             except Exception as error:
                 self._fail(session_id, error)
-        try:
+        if rows:
             self._draft(rows)
-        except Exception as error:
-            for session_id in rows:
-                self._fail(session_id, error)
         blocks = [
             (session_id, self._take_block(session))
             for session_id, session in self._sessions.items()
@@ -143,11 +140,19 @@ class Drafter:
         return [*blocks, *failures]
 
     def _draft(self, rows: Mapping[str, Row]) -> None:
-        """Extend beliefs by a token."""
-        if not rows:
-            return
+        """Extend beliefs by a token; if that fails, one by one, so that one alone ends."""
         started_ns = perf_counter_ns()
-        scores = self._model.score(list(rows.values()))
+        held = [self._model.length(row.slot) for row in rows.values()]
+        try:
+            scores = self._model.score(list(rows.values()))
+        except Exception as error:
+            if len(rows) == 1:
+                self._fail(next(iter(rows)), error)
+                return
+            for length, (session_id, row) in zip(held, rows.items(), strict=True):
+                self._model.rollback(row.slot, length)
+                self._draft({session_id: row})
+            return
         forward_ns = perf_counter_ns() - started_ns
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
@@ -181,7 +186,8 @@ class Drafter:
             blocks_answered=commit.candidates_received,
             credit=commit.credit,
         )
-        self._model.rollback(session.slot, len(session.window.prompt) + agreed)
+        if session.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
+            self._model.rollback(session.slot, len(session.window.prompt) + agreed)
         session.gave_way = False
         if commit.is_final:
             session.window = None

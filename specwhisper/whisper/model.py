@@ -15,6 +15,8 @@ from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
 
+EMBEDDING = "model.decoder.embed_tokens.weight"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -99,10 +101,8 @@ class WhisperModel:
         self._device, self._dtype = parameter.device, parameter.dtype
         config, state = checkpoint.config, checkpoint.state
         if ids is not None:
-            rows = torch.tensor([0 if i is None else i for i in ids], device=self._device)
-            state = state | {
-                key: state[key][rows] for key in ("model.decoder.embed_tokens.weight", "proj_out.weight")
-            }
+            rows = torch.tensor([0 if i is None else i for i in ids])
+            state = state | {key: state[key][rows] for key in (EMBEDDING, "proj_out.weight")}
             config = type(config)(**{**config.to_dict(), "vocab_size": len(ids)})
         absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
         self._rules = DecodingRules(self.vocabulary, self._device, absent=absent)
@@ -112,6 +112,10 @@ class WhisperModel:
         self._decoder.eval().requires_grad_(False)
         if device_map is not None:
             place(self._decoder, device_map, offload_folder=offload_folder, main_device=self._device)
+        else:
+            if torch.equal(state[EMBEDDING], state["proj_out.weight"]):
+                self._decoder.unembed.weight = self._decoder.embed_tokens.weight  # one copy on the device
+            self._decoder.to(self._device)
         self._decoder.allocate()
 
     @property

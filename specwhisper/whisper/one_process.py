@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.types import (
@@ -15,6 +16,7 @@ from specwhisper.types import (
     DecodingOptions,
     Failed,
     Finished,
+    Limits,
     Mode,
     WindowOpened,
 )
@@ -77,7 +79,12 @@ class OneProcess:
 
     def _transcribe(self, recordings: Sequence[bytes], options: DecodingOptions) -> list[Transcript]:
         executor = InlineExecutor()
-        verifier = Verifier(self._target, executor=executor, max_new_tokens=self._max_new_tokens)
+        # The recordings are in memory already, so there is nothing to hold back.
+        longest = max(len(pcm) // BYTES_PER_SAMPLE for pcm in recordings)
+        limits = Limits(max_ahead_samples=max(Limits().max_ahead_samples, longest))
+        verifier = Verifier(
+            self._target, executor=executor, limits=limits, max_new_tokens=self._max_new_tokens
+        )
         drafter = Drafter(self._draft or self._target, executor=executor)
         builders = {}
         for i, pcm in enumerate(recordings):

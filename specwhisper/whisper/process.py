@@ -13,11 +13,7 @@ from specwhisper.errors import InvalidRequest
 
 def prepare_process(device: str, num_threads: int | None) -> None:
     """Check the device, set the threads of a forward pass and have the libraries speak through our log."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InvalidRequest(f"--device is '{device}', which cannot be used here: {reason}.") from error
+    check_device(device, "--device")
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     logging.captureWarnings(True)
@@ -25,3 +21,12 @@ def prepare_process(device: str, num_threads: int | None) -> None:
     transformers_logging.enable_propagation()
     transformers_logging.disable_progress_bar()
     disable_progress_bars()
+
+
+def check_device(device: str, flag: str) -> None:
+    """Try a device, before minutes are spent on loading a model for it; ``flag`` is what to change."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InvalidRequest(f"{flag} is '{device}', which cannot be used here: {reason}.") from error

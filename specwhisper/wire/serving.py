@@ -21,6 +21,7 @@ from specwhisper.wire.calls import Calls
 logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SHORT_CALLS = 100  # unary calls and health watchers that one connection may have open beside its sessions
 GOODBYE_S = 0.5  # for health watchers and the last bytes, once no call of ours is open
 
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
@@ -37,7 +38,8 @@ class ServingOptions:
     host, port : where to listen; port 0 takes a free one.
     insecure : allow a host that other machines can reach.
     max_message_bytes : largest message it receives.
-    max_concurrent_streams : most calls at once on one connection.
+    max_concurrent_streams : most calls at once on one connection; further ones wait without a word, so there
+        has to be room for all the sessions of a draft server.
     drain_timeout_s : how long open calls may go on after a stop signal.
     """
 
@@ -45,7 +47,7 @@ class ServingOptions:
     port: int = 0
     insecure: bool = False
     max_message_bytes: int = Limits().max_message_bytes
-    max_concurrent_streams: int = 100
+    max_concurrent_streams: int = SHORT_CALLS
     drain_timeout_s: float = 30.0
 
 

@@ -15,13 +15,14 @@ from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2
-from tests.checkpoints import Shape, build_checkpoint, build_model, perturbed
+from tests.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
 from tests.rpc.services import (
     RATE,
     all_free,
     audio_requests,
     check_statistics,
     draft_server,
+    error_of,
     expected_finals,
     finals,
     recording,
@@ -78,6 +79,30 @@ async def test_real_models_with_a_map_between_their_vocabularies():
         for mode in MODES:
             responses = await stream(draft, recording(33.0), mode=mode, language_code="de-AT")
             assert finals(responses) == expected_finals(alone)
+
+
+async def test_more_audio_than_a_session_may_send_ahead():
+    alone = target_alone(200.0)
+    async with running_pair() as (target, draft):
+        for mode in MODES:
+            assert finals(await stream(draft, recording(200.0), mode=mode)) == expected_finals(alone)
+        await all_free(target, draft)
+
+
+async def test_a_target_in_the_same_process_writes_the_same(tmp_path):
+    shape = Shape(max_target_positions=60)
+    _, target_checkpoint = build_checkpoint(shape, "target")
+    _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "draft")
+    folder = save_checkpoint(shape, tmp_path / "target")
+    alone = OneProcess(WhisperModel(target_checkpoint, 1)).transcribe([recording(33.0)])[0]
+    nowhere = "127.0.0.1:1"
+    async with draft_server(nowhere, checkpoint=draft_checkpoint, target_model=str(folder)) as draft:
+        for mode in MODES:
+            responses = await stream(draft, recording(33.0), mode=mode)
+            assert finals(responses) == expected_finals(alone)
+            check_statistics(responses[-1].statistics, alone)
+        error = await error_of(draft.stub.StreamingRecognize(iter([streaming_config()])))
+        assert "The recording is empty" in str(error)
 
 
 async def test_a_good_draft_saves_passes_over_the_network():

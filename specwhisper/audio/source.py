@@ -1,0 +1,58 @@
+"""A recording as a sender needs it: canonical PCM in small pieces, decoded beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.types import WINDOW_SAMPLES
+
+PIECE_BYTES = 32 * 1024  # one second of audio: candidates never queue behind much of it
+
+Decode = Callable[[], Iterator[bytes]]
+
+
+class AudioSource:
+    """A recording, read no further ahead than its consumer is; long ones are decoded twice, never held whole.
+
+    Parameters
+    ----------
+    decode : starts to give the recording as canonical PCM, from its beginning each time.
+    """
+
+    def __init__(self, decode: Decode, short_pcm: bytes | None) -> None:
+        self._decode = decode
+        self._short_pcm = short_pcm
+
+    @classmethod
+    async def open(cls, decode: Decode) -> AudioSource:
+        """Decode a recording's first 30 s; it is held if that is all there is."""
+        return cls(decode, await asyncio.to_thread(_decode_if_short, decode))
+
+    @property
+    def fits_one_window(self) -> bool:
+        """Whether the recording has at most 30 s, so that its first window tells its loudest moment."""
+        return self._short_pcm is not None
+
+    async def log_mel_max(self, num_mel_bins: Iterable[int]) -> dict[int, float]:
+        """Listen to all of it for the loudest moment."""
+        return await asyncio.to_thread(log_mel_max, self._decode(), num_mel_bins)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Give the recording in pieces of at most 32 KiB."""
+        blocks = self._decode() if self._short_pcm is None else iter([self._short_pcm])
+        while (pcm := await asyncio.to_thread(next, blocks, None)) is not None:
+            for start in range(0, len(pcm), PIECE_BYTES):
+                yield pcm[start : start + PIECE_BYTES]
+
+
+def _decode_if_short(decode: Decode) -> bytes | None:
+    """Give the whole recording if it fits into one window."""
+    pcm = bytearray()
+    for block in decode():
+        pcm += block
+        if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE:
+            return None
+    return bytes(pcm)

@@ -1,0 +1,71 @@
+"""The interface between drafting and transcribing: audio and candidates in, windows and commits out.
+
+It has two implementations: :class:`specwhisper.whisper.local.LocalTranscriber`, in this process, and
+``draft_server.link.TargetLink``, over gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Limits, Mode, WindowOpened
+
+
+@dataclass(frozen=True)
+class TargetDescription:
+    """What a draft must know of its target."""
+
+    model: str
+    weights_digest: str
+    vocabulary: Vocabulary
+    num_mel_bins: int
+    limits: Limits
+
+
+class TranscriberSession(Protocol):
+    """One transcription: send audio and candidates, iterate over windows and commits.
+
+    Attributes
+    ----------
+    limits : what this session may send.
+    min_round_trip_ns : smallest round trip measured so far; 0 before the first, or where there is none.
+    """
+
+    limits: Limits
+    min_round_trip_ns: int
+
+    def propose(self, block: Candidates) -> None:
+        """Send candidates; they overtake audio."""
+
+    async def send_audio(self, chunk: AudioChunk) -> None:
+        """Send audio and wait until it is taken: the brake for whoever reads a recording."""
+
+    def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        """Give what the target says, until the transcript is whole; what goes wrong there is raised here."""
+
+
+class Transcriber(Protocol):
+    """A target, wherever it runs; ``address`` names it in messages."""
+
+    address: str
+
+    async def describe(self) -> TargetDescription:
+        """Tell what it is."""
+
+    def open(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        mode: Mode,
+        options: DecodingOptions,
+        *,
+        draft_model: str,
+    ) -> AbstractAsyncContextManager[TranscriberSession]:
+        """Open a session on a target that is what ``target`` says."""
+
+    async def close(self) -> None:
+        """End it; open sessions fail."""

@@ -1,0 +1,131 @@
+"""A target in this process: the engine in its thread, and sessions on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import (
+    AudioChunk,
+    Candidates,
+    Commit,
+    DecodingOptions,
+    Failed,
+    Finished,
+    FromTarget,
+    Limits,
+    Mode,
+    WindowOpened,
+)
+from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.model import Model
+from specwhisper.whisper.verifier import Verifier
+
+
+class TargetEngine:
+    """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to."""
+
+    def __init__(
+        self, model: Model, *, limits: Limits, max_width: int = 16, max_new_tokens: int | None = None
+    ) -> None:
+        self.thread = EngineThread[FromTarget]("verifier")
+        self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+        self.verifier = Verifier(
+            model,
+            executor=self._encoder,
+            wake=self.thread.wake,
+            limits=limits,
+            max_width=max_width,
+            max_new_tokens=max_new_tokens,
+        )
+        self.thread.start(self.verifier)
+
+    @asynccontextmanager
+    async def session(
+        self, session_id: str, mode: Mode, options: DecodingOptions
+    ) -> AsyncIterator[asyncio.Queue[Any]]:
+        """Open a session; its events arrive in the queue, which others may put things into as well."""
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        self.thread.subscribe(session_id, events.put_nowait)
+        try:
+            await self.thread.call(lambda: self.verifier.open(session_id, mode, options))
+            yield events
+        finally:  # also when the caller leaves while the session is being opened
+            self.thread.unsubscribe(session_id)
+            self.thread.post(lambda: self.verifier.close(session_id))
+
+    async def stop(self) -> None:
+        """End the thread and the encoder."""
+        await self.thread.stop()
+        self._encoder.shutdown(cancel_futures=True)
+
+
+class LocalSession:
+    """One session on a target in this process; see :class:`TranscriberSession`."""
+
+    min_round_trip_ns = 0
+
+    def __init__(self, session_id: str, engine: TargetEngine, events: asyncio.Queue[Any]) -> None:
+        self.limits = engine.verifier.limits
+        self._id = session_id
+        self._engine = engine
+        self._events = events
+
+    def propose(self, block: Candidates) -> None:
+        """Hand candidates over."""
+        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block))
+
+    async def send_audio(self, chunk: AudioChunk) -> None:
+        """Hand audio over and wait until the engine has it."""
+        await self._engine.thread.call(partial(self._engine.verifier.submit, self._id, chunk))
+
+    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        """Give what the target says, until the transcript is whole."""
+        while not isinstance(event := await self._events.get(), Finished):
+            if isinstance(event, Failed):
+                raise event.error
+            yield event
+
+
+class LocalTranscriber:
+    """A target in this process; see :class:`Transcriber`."""
+
+    address = "in this process"
+
+    def __init__(self, checkpoint: Checkpoint, engine: TargetEngine) -> None:
+        self._checkpoint = checkpoint
+        self._engine = engine
+
+    async def describe(self) -> TargetDescription:
+        """Tell what it is."""
+        return TargetDescription(
+            model=self._checkpoint.name,
+            weights_digest=self._checkpoint.weights_digest,
+            vocabulary=self._checkpoint.vocabulary,
+            num_mel_bins=self._checkpoint.num_mel_bins,
+            limits=self._engine.verifier.limits,
+        )
+
+    @asynccontextmanager
+    async def open(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        mode: Mode,
+        options: DecodingOptions,
+        *,
+        draft_model: str,
+    ) -> AsyncIterator[LocalSession]:
+        """Open a session; nobody else could have taken the target's place meanwhile."""
+        async with self._engine.session(session_id, mode, options) as events:
+            yield LocalSession(session_id, self._engine, events)
+
+    async def close(self) -> None:
+        """End the engine."""
+        await self._engine.stop()

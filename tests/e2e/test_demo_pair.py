@@ -1,0 +1,68 @@
+"""The bundled pair as a user starts it, without naming a model: real speech and real acceptance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jiwer
+import pytest
+
+from experiments.demo_pair.phonemes import words
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from tests.e2e.processes import run
+
+INDEX = DEMO_FOLDER / "samples" / "samples.json"
+SAMPLES = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.exists() else []
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        not SAMPLES, reason="the demo pair is not here: python -m experiments.demo_pair makes it"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def draft_address(start_server_for_all) -> str:
+    target = start_server_for_all("target_server")
+    return start_server_for_all("draft_server", "--target", target.address).address
+
+
+@pytest.fixture(scope="module")
+def transcripts(draft_address, tmp_path_factory) -> dict[str, dict[str, dict]]:
+    """Every sample's transcript by mode and file."""
+    recordings = [str(DEMO_FOLDER / "samples" / sample["file"]) for sample in SAMPLES]
+    found = {}
+    for mode in ("target-only", "sync", "pipelined", "full"):
+        folder = tmp_path_factory.mktemp(mode)
+        options = ["--mode", mode, "--output-format", "json", "--output-dir", str(folder), "--quiet"]
+        status, _, err = run("client.cli", "transcribe", *recordings, "--server", draft_address, *options)
+        assert (status, err) == (0, "")
+        found[mode] = {
+            Path(r).name: json.loads((folder / f"{Path(r).stem}.json").read_text()) for r in recordings
+        }
+    return found
+
+
+@pytest.mark.parametrize("mode", ["sync", "pipelined", "full"])
+def test_every_sample_is_what_the_target_alone_writes(transcripts, mode):
+    def segments(of: str) -> dict[str, list[tuple]]:
+        return {
+            name: [(s["start_s"], s["end_s"], s["tokens"]) for s in transcript["segments"]]
+            for name, transcript in transcripts[of].items()
+        }
+
+    assert segments(mode) == segments("target-only")
+
+
+def test_the_target_understands_the_samples(transcripts):
+    said = [" ".join(words(sample["text"])) for sample in SAMPLES]
+    heard = [" ".join(words(transcripts["target-only"][sample["file"]]["text"])) for sample in SAMPLES]
+    assert jiwer.wer(said, heard) < 0.25
+
+
+def test_the_draft_is_accepted_often_but_not_always(transcripts):
+    statistics = [transcript["statistics"] for transcript in transcripts["sync"].values()]
+    accepted = sum(s["num_accepted"] for s in statistics)
+    verified = sum(s["num_verified"] for s in statistics)
+    assert 0.5 < accepted / verified < 1
