@@ -31,8 +31,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=40_000)
-    parser.add_argument("--minutes", type=float, default=58.0, help="training time of the target")
-    parser.add_argument("--draft-minutes", type=float, default=6.0, help="training time of each draft")
+    parser.add_argument("--minutes", type=float, default=60.0, help="training time of the target")
+    parser.add_argument(
+        "--draft-minutes",
+        type=float,
+        default=6.0,
+        help="training time of both drafts: as long for the small one to listen, half as long to distil each",
+    )
     parser.add_argument("--processes", type=int, default=2, help="training processes, one a core")
     parser.add_argument("--quick", action="store_true", help="a tiny run that tests the pipeline")
     return parser.parse_args()

@@ -2,7 +2,7 @@
 
 Left alone, the decoder learns sentences long before it learns to find the later ones of a full window,
 and invents them. The windows' sentence times are known, so a token's time is too, to within a few tenths of a
-second; one head in each of the last layers is rewarded for looking there. Those heads are the model's
+second; one head in each of some layers is rewarded for looking there. Those heads are the model's
 ``alignment_heads``, from which word times are read.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import WhisperForConditionalGeneration
 
-ALIGNMENT_LAYERS = 3  # counted from the last; head 0 of each
+ALIGNMENT_LAYERS = (1, 2, 3)  # those that learn from the beginning, but for the first; head 0 of each
 REACH_S = 0.4  # how far from its time a token may look
 POSITION_S = 0.02  # one encoder position
 MIN_MASS = 1e-3
@@ -22,7 +22,7 @@ MIN_MASS = 1e-3
 
 def alignment_heads(num_layers: int) -> list[tuple[int, int]]:
     """Give layer and head of those that align."""
-    return [(layer, 0) for layer in range(max(0, num_layers - ALIGNMENT_LAYERS), num_layers)]
+    return [(layer, 0) for layer in ALIGNMENT_LAYERS if layer < num_layers] or [(0, 0)]
 
 
 def spread(lengths: Sequence[int], start: float, end: float) -> list[float]:

@@ -50,11 +50,11 @@ def limit_band(audio: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def augment(audio: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Apply a random chain of effects and a random level."""
-    if rng.random() < 0.15:
-        audio = add_reverb(audio, rng.uniform(0.1, 0.4), rng)
-    if rng.random() < 0.15:
+    if rng.random() < 0.08:
+        audio = add_reverb(audio, rng.uniform(0.1, 0.3), rng)
+    if rng.random() < 0.08:
         audio = limit_band(audio, rng)
-    if rng.random() < 0.5:
+    if rng.random() < 0.35:
         audio = add_noise(audio, rng.uniform(8, 40), rng)
     level = 10 ** rng.uniform(-1.3, 0)
     return np.clip(audio * np.float32(level / (np.abs(audio).max() + 1e-9)), -1, 1)

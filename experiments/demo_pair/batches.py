@@ -34,6 +34,7 @@ class Batch:
     complete: torch.Tensor
     offsets: torch.Tensor
     times: torch.Tensor
+    is_plain: bool
 
     def features(self, mels: int) -> torch.Tensor:
         """Log-mel features, with some windows' padding as transformers pads a long file's end."""
@@ -49,6 +50,7 @@ def collate(
     offsets: list[int],
     rng: np.random.Generator,
     end: int,
+    is_plain: bool,
 ) -> Batch:
     """Stack windows and pad their tokens."""
     length = max(len(t.tokens) for t in transcripts) - 1
@@ -79,6 +81,7 @@ def collate(
         complete,
         torch.tensor(offsets),
         times,
+        is_plain,
     )
 
 
@@ -87,21 +90,21 @@ def make_batch(
     transcriber: Transcriber,
     limit: float,
     rng: np.random.Generator,
-    simple: bool = False,
+    plain: bool = False,
 ) -> Batch:
-    """Draw windows of at most `limit` seconds; `simple` ones lack noise and timestamps."""
+    """Draw windows of at most `limit` seconds; `plain` ones lack noise and timestamps."""
     windows, transcripts, offsets = [], [], []
     # One long transcript makes the whole batch long, so the invented beginnings come in batches of their own.
     late = rng.random() < LATE_SHARE
     for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
         # A 30 s window is not always full: short speech, padded, is what people try first.
         short = limit == WINDOW_SECONDS and rng.random() < 0.35
-        window = maker.window(float(rng.uniform(4, 20)) if short else limit, rng, clean=simple)
+        window = maker.window(float(rng.uniform(4, 20)) if short else limit, rng, clean=plain)
         if short:
             padding = int(WINDOW_SECONDS * 16_000) - len(window.audio)
             window = Window(np.pad(window.audio, (0, padding)), window.segments)
         cut = any(segment.end is None for segment in window.segments)
-        timestamps = cut or (not simple and rng.random() < TIMESTAMPS_SHARE)
+        timestamps = cut or (not plain and rng.random() < TIMESTAMPS_SHARE)
         # A short window stands for a piece of a full one, with invented text before it: much cheaper
         # practice for late positions than full windows. Without timestamps nothing tells how late.
         history: list[Segment] = []
@@ -126,7 +129,7 @@ def make_batch(
                 history=history,
             )
         )
-    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end)
+    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end, plain)
 
 
 def prefetch(make: Callable[[np.random.Generator], Batch], seeds: list[int]) -> Iterator[Batch]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from . import parallel
-from .schedule import Schedule, Stage
+from .schedule import Schedule
 
 EVERY_S = 120
 
@@ -26,14 +26,14 @@ class Checkpoint:
             state = torch.load(path)
             for name, module in modules.items():
                 module.load_state_dict(state[name])
-            schedule.begin, schedule.stage = state["progress"], Stage(state["stage"])
+            schedule.begin = state["progress"]
 
     def save(self, now: bool) -> None:
         """Replace the file in one go, if it is time to or must be now."""
         if parallel.rank() != 0 or not (now or time.monotonic() - self._saved > EVERY_S):
             return
         state: dict[str, object] = {name: module.state_dict() for name, module in self._modules.items()}
-        state |= {"progress": self._schedule.progress, "stage": self._schedule.stage.value}
+        state["progress"] = self._schedule.progress
         part = self._path.with_suffix(".part")
         torch.save(state, part)
         part.replace(self._path)

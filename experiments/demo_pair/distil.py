@@ -23,7 +23,7 @@ from .features import log_mel
 from .model import Recognizer, token_loss
 from .optimizer import Optimizer
 from .phonemes import Phonemes
-from .schedule import Schedule
+from .schedule import LESSONS, Schedule
 from .tokenizer import Vocabulary, build_tokenizer
 from .train import curriculum_batch, fit, step
 from .windows import Transcriber, WindowMaker
@@ -131,10 +131,10 @@ def distil(
 
 
 def first_and_last(target: WhisperForConditionalGeneration) -> WhisperForConditionalGeneration:
-    """Copy the target with only the first and the last of its decoder layers."""
+    """Copy the target with two decoder layers: of those that learnt from the beginning, first and last."""
     draft = copy.deepcopy(target)
     layers = draft.model.decoder.layers
-    draft.model.decoder.layers = torch.nn.ModuleList([layers[0], layers[-1]])
+    draft.model.decoder.layers = torch.nn.ModuleList([layers[0], layers[LESSONS[0].depth - 1]])
     for index, layer in enumerate(draft.model.decoder.layers):
         layer.self_attn.layer_idx = layer.encoder_attn.layer_idx = index
     draft.config.decoder_layers = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import statistics
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -13,18 +14,19 @@ import jiwer
 import numpy as np
 import soundfile
 import torch
-from transformers import (
-    DynamicCache,
-    EncoderDecoderCache,
-    WhisperFeatureExtractor,
-    WhisperForConditionalGeneration,
-    WhisperTokenizer,
-)
+from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizer
+
+from specwhisper.audio.recording import Recording
+from specwhisper.types import AudioChunk
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import Row, WhisperModel
+from specwhisper.whisper.pairing import draft_ids
 
 from .corpus import Corpus
 from .decode import greedy
 from .distil import TARGET_IDS, TINY_IDS, to_tiny
 from .phonemes import words
+from .samples import sentences_of
 from .tokenizer import Vocabulary
 from .windows import WINDOW_SECONDS, WindowMaker
 
@@ -97,24 +99,30 @@ class Exported:
         )
         return self.tokenizer.decode(tokens[0], skip_special_tokens=True)
 
-    @torch.inference_mode()
-    def step_milliseconds(self, steps: int = 60) -> float:
-        """Time of one cached decoder step at batch size one."""
-        encoded = self.encode([np.zeros(RATE, np.float32)])
-        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        token = torch.tensor([[self.vocabulary.start]])
-        started = 0.0
-        for index in range(steps + 10):
-            if index == 10:
-                started = time.perf_counter()
-            hidden = self.whisper.model.decoder(
-                input_ids=token,
-                encoder_hidden_states=encoded,
-                past_key_values=cache,
-                use_cache=True,
-            ).last_hidden_state
-            token = self.whisper.proj_out(hidden[:, -1:]).argmax(-1)
-        return (time.perf_counter() - started) / steps * 1000
+
+def step_milliseconds(models: Path, steps: int = 80, rounds: int = 5) -> dict[str, float]:
+    """Time one decoder step in this project's engine, all models in turn; the medians."""
+    target = load_checkpoint(str(models / "target"))
+    slots: dict[str, WhisperModel] = {}
+    for name in MODELS:
+        checkpoint = load_checkpoint(str(models / name))
+        ids = draft_ids(checkpoint.vocabulary, target.vocabulary, draft_name=name, target_name="target")
+        slots[name] = WhisperModel(checkpoint, 1, vocabulary=target.vocabulary, ids=ids)
+    recording = Recording()
+    recording.append(AudioChunk(0, bytes(2 * RATE), is_last=True))
+    prompt = [TARGET_IDS.start, TARGET_IDS.english, TARGET_IDS.transcribe]
+    timings: dict[str, list[float]] = {name: [] for name in slots}
+    for _ in range(rounds):
+        for name, model in slots.items():
+            model.encode(0, recording, 0)
+            tokens: list[int] = []
+            for step in range(steps + 10):
+                if step == 10:
+                    started_s = time.perf_counter()
+                row = Row(0, tokens[-1:] or prompt, 0, tokens, timestamps=True)
+                tokens.append(model.score([row])[0].tokens[0])
+            timings[name].append((time.perf_counter() - started_s) / steps * 1000)
+    return {name: round(statistics.median(times), 3) for name, times in timings.items()}
 
 
 def test_windows(
@@ -139,16 +147,21 @@ def test_windows(
     return sets
 
 
-def recipe(corpus: Corpus, minutes: float, draft_minutes: float, seed: int) -> dict:
+def recipe(corpus: Corpus, samples: list[dict], minutes: float, draft_minutes: float, seed: int) -> dict:
     """Say what the models were made of, and on what."""
     train = corpus.split("train")
+    trained = {clip.text for clip in train}
+    spoken = [sentence for sample in samples for sentence in sentences_of(sample["text"])]
     return {
+        "sample_sentences": len(spoken),
+        "new_sample_sentences": sum(sentence not in trained for sentence in spoken),
         "sentences": len(train),
         "words": len({word for clip in train for word in words(clip.text)}),
         "voices": len({clip.voice for clip in train if not clip.voice.startswith("fsdd")}),
         "hours": round(sum(clip.length for clip in train) / RATE / 3600, 1),
         "minutes": round(minutes),
         "draft_minutes": round(draft_minutes),
+        "half_draft_minutes": round(draft_minutes / 2),
         "seed": seed,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers")},
@@ -207,12 +220,13 @@ def evaluate(
         shares = {split: round(same / total, 4) for split, (same, total) in counts.items()}
         metrics[name]["acceptance"] = shares
         print(f"{name} acceptance: {shares}", flush=True)
+    step_ms = step_milliseconds(models)
     for name, model in loaded.items():
-        metrics[name]["decoder_step_ms"] = round(model.step_milliseconds(), 2)
+        metrics[name]["decoder_step_ms"] = step_ms[name]
         metrics[name]["parameters"] = model.whisper.num_parameters()
         folder = models / name
         metrics[name]["bytes"] = sum(f.stat().st_size for f in folder.iterdir())
     metrics["windows"] = {"counts": {name: len(items) for name, items in windows.items()}, "seed": seed}
-    metrics["recipe"] = recipe(corpus, minutes, draft_minutes, seed)
+    metrics["recipe"] = recipe(corpus, samples, minutes, draft_minutes, seed)
     (models / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
     return metrics

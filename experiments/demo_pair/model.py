@@ -66,10 +66,18 @@ def build(
     return model
 
 
+def make_identities(model: WhisperForConditionalGeneration, first: int) -> None:
+    """Make decoder layers pass on what they get, from ``first`` on, so that they can join a training late."""
+    for layer in model.model.decoder.layers[first:]:
+        for last in (layer.self_attn.out_proj, layer.encoder_attn.out_proj, layer.fc2):
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+
+
 class Recognizer(nn.Module):
     """A Whisper model with a CTC head on its encoder, which is dropped after training.
 
-    CTC writes phonemes: these are learnt much sooner than letters or a thousand word pieces.
+    CTC writes phonemes: these are learnt much sooner than a thousand word pieces.
     """
 
     def __init__(self, whisper: WhisperForConditionalGeneration, phonemes: int) -> None:
@@ -93,10 +101,13 @@ class Recognizer(nn.Module):
             hidden = layer(hidden, None)
         return encoder.layer_norm(hidden)
 
-    def decode(self, tokens: torch.Tensor, encoded: torch.Tensor) -> torch.Tensor:
-        """Logits of the next token at every position."""
+    def decode(self, tokens: torch.Tensor, encoded: torch.Tensor, depth: int | None = None) -> torch.Tensor:
+        """Logits of the next token at every position, by the first ``depth`` layers or all of them."""
         decoder = self.whisper.model.decoder
+        layers = decoder.layers
+        decoder.layers = layers[:depth]
         hidden = decoder(input_ids=tokens, encoder_hidden_states=encoded, use_cache=False).last_hidden_state
+        decoder.layers = layers
         return self.whisper.proj_out(hidden)
 
     def ctc_loss(self, encoded: torch.Tensor, phonemes: list[list[int]], use: torch.Tensor) -> torch.Tensor:

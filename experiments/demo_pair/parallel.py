@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import distributed, multiprocessing, nn
+
+T = TypeVar("T")
 
 
 def _work(rank: int, count: int, store: str, function: Callable, arguments: tuple) -> None:
@@ -37,6 +40,15 @@ def rank() -> int:
 def processes() -> int:
     """Return how many processes train together."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def agreed(value: T) -> T:
+    """Return the first process's value in all of them."""
+    if processes() == 1:
+        return value
+    values = [value]
+    distributed.broadcast_object_list(values)
+    return values[0]
 
 
 def average(module: nn.Module, numbers: list[float]) -> list[float]:

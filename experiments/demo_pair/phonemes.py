@@ -1,6 +1,6 @@
 """How words sound: the symbols that the encoder's CTC head learns to hear.
 
-English spelling says little about sound; phonemes are learnt in half the time that letters take.
+English spelling says little about sound; to learn it is the decoder's part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sample recordings: texts that are in no training data, spoken and saved as FLAC."""
+"""The sample recordings: texts written for them, spoken and saved as FLAC."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ def parse_voice(text: str) -> Voice:
     return Voice(engine, name, int(speed), int(pitch))
 
 
+def sentences_of(text: str) -> list[str]:
+    """Split a text at full stops and question marks."""
+    return [sentence.strip() for sentence in re.findall(r"[^.?]+[.?]", text)]
+
+
 def record(lines: list[list[str]], rng: np.random.Generator) -> np.ndarray:
     """Speak lines sentence by sentence, with pauses between them."""
     parts = [np.zeros(int(0.3 * RATE), np.float32)]
     for voice, text in lines:
-        for sentence in re.findall(r"[^.?]+[.?]", text):
-            parts.append(speak(sentence.strip(), parse_voice(voice)))
+        for sentence in sentences_of(text):
+            parts.append(speak(sentence, parse_voice(voice)))
             parts.append(np.zeros(int(rng.uniform(0.25, 0.6) * RATE), np.float32))
     return np.concatenate(parts)
 

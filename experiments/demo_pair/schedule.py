@@ -1,8 +1,9 @@
-"""How far a training is: its learning rate, and what is being learnt."""
+"""How far a training is: its learning rate, what is being learnt, and on windows of which length."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -10,34 +11,50 @@ import numpy as np
 
 
 class Stage(Enum):
-    """What is being learnt, since on full windows nothing is learnt for a long time.
+    """What is being learnt: all at once, nothing is learnt for a long time."""
 
-    LISTEN trains the encoder alone, READ adds the decoder, without timestamps, both on single
-    short clean sentences; FULL is everything, on windows that grow longer.
+    LISTEN = "the encoder alone, by CTC"
+    READ = "the decoder, behind an encoder that does not change"
+    FULL = "everything"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What is taught from some share of the training on; ``lengths_s`` are window lengths and their weights.
+
+    Plain windows are clean and have neither timestamps nor anything before them. ``depth`` is how many
+    decoder layers take part; the others begin as identities, so that they can join late.
     """
 
-    LISTEN = 0
-    READ = 1
-    FULL = 2
+    start: float
+    stage: Stage
+    lengths_s: Mapping[float, float]
+    is_plain: bool = False
+    depth: int = 4
 
 
-LISTENING_LOSS = 1.0  # the CTC loss that ends LISTEN
-READING_LOSS = 1.8  # the decoder's loss that ends READ
+LESSONS = (
+    Lesson(0.00, Stage.LISTEN, {4.0: 1.0}, is_plain=True),
+    Lesson(0.05, Stage.LISTEN, {4.0: 0.6, 8.0: 0.3, 15.0: 0.1}),
+    Lesson(0.33, Stage.READ, {4.0: 1.0}, is_plain=True),
+    Lesson(0.40, Stage.FULL, {4.0: 0.3, 8.0: 0.4, 15.0: 0.3}),
+    Lesson(0.62, Stage.FULL, {8.0: 0.3, 15.0: 0.3, 30.0: 0.4}),
+    Lesson(0.88, Stage.FULL, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}, depth=8),
+)
 
 
 @dataclass
 class Schedule:
-    """Learning rate over the process's own CPU time, so that other work does not cut it short.
+    """Progress over the process's own CPU time, so that other work does not cut a training short.
 
-    Warm-up goes by steps, then a half cosine down to zero. A training that was stopped begins at
-    the progress it had.
+    The learning rate warms up by steps, then follows half a cosine down to zero. A training that was stopped
+    begins at the progress it had.
     """
 
     minutes: float
     peak: float
     warmup: int = 100
     begin: float = 0.0
-    stage: Stage = Stage.LISTEN
     started: float | None = None
 
     @property
@@ -47,14 +64,13 @@ class Schedule:
             self.started = time.process_time()
         return min(1.0, self.begin + (time.process_time() - self.started) / (60 * self.minutes))
 
+    @property
+    def lesson(self) -> Lesson:
+        """What is taught now."""
+        progress = self.progress
+        return next(lesson for lesson in reversed(LESSONS) if progress >= lesson.start)
+
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
         cosine = 0.5 * (1 + np.cos(np.pi * self.progress))
         return self.peak * min(1.0, (step + 1) / self.warmup) * max(cosine, 0.01)
-
-    def advance(self, decoder_loss: float, ctc_loss: float) -> None:
-        """Go on to the next stage once a loss is low enough."""
-        if self.stage is Stage.LISTEN and ctc_loss < LISTENING_LOSS:
-            self.stage = Stage.READ
-        elif self.stage is Stage.READ and decoder_loss < READING_LOSS:
-            self.stage = Stage.FULL

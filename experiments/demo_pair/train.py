@@ -19,31 +19,21 @@ from .corpus import Corpus
 from .model import Recognizer, token_loss
 from .optimizer import Optimizer
 from .phonemes import Phonemes
-from .schedule import Schedule, Stage
+from .schedule import LESSONS, Schedule, Stage
 from .tokenizer import Vocabulary, build_tokenizer
 from .windows import Transcriber, WindowMaker
 
 CTC_WEIGHT = 1.0
 ALIGNMENT_WEIGHT = 0.5
 
-# In FULL: from which share of the training, which window lengths with which weights.
-CURRICULUM: tuple[tuple[float, dict[float, float]], ...] = (
-    (0.00, {4.0: 0.4, 8.0: 0.4, 15.0: 0.2}),
-    (0.25, {4.0: 0.2, 8.0: 0.3, 15.0: 0.25, 30.0: 0.25}),
-    (0.60, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}),
-)
-
 
 def curriculum_batch(
     maker: WindowMaker, transcriber: Transcriber, rng: np.random.Generator, schedule: Schedule
 ) -> Batch:
-    """Make a batch of the curriculum's current stage."""
-    if schedule.stage is not Stage.FULL:
-        return make_batch(maker, transcriber, 4.0, rng, simple=True)
-    progress = schedule.progress
-    weights = next(stage for start, stage in reversed(CURRICULUM) if progress >= start)
-    limit = float(rng.choice(list(weights), p=list(weights.values())))
-    return make_batch(maker, transcriber, limit, rng)
+    """Make a batch for the current lesson."""
+    lesson = schedule.lesson
+    limit = float(rng.choice(list(lesson.lengths_s), p=list(lesson.lengths_s.values())))
+    return make_batch(maker, transcriber, limit, rng, plain=lesson.is_plain)
 
 
 def mask_bands(features: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
@@ -51,10 +41,10 @@ def mask_bands(features: torch.Tensor, rng: np.random.Generator) -> torch.Tensor
     floor = features.amin(dim=(1, 2))
     mels, frames = features.shape[1:]
     for row, low in zip(features, floor, strict=True):
-        if rng.random() < 0.5:
+        if rng.random() < 0.3:
             start = int(rng.integers(mels))
             row[start : start + int(rng.integers(1, mels // 8))] = low
-        for _ in range(int(rng.integers(0, 1 + frames // 400))):
+        for _ in range(int(rng.integers(0, 1 + frames // 800))):
             start = int(rng.integers(frames))
             row[:, start : start + int(rng.integers(1, 12))] = low
     return features
@@ -97,14 +87,17 @@ def fit(
     for count, batch in enumerate(prefetch(partial(make, schedule=schedule), [3, *seeds])):
         if schedule.begin >= 1.0:
             break
+        # All processes learn the same, whichever of them comes to a new lesson first.
+        lesson = parallel.agreed(schedule.lesson)
         features = batch.features(mels)
-        if schedule.stage is Stage.FULL:
+        if not batch.is_plain:
             features = mask_bands(features, rng)
-        encoded = recognizer.encode(features, batch.offsets)
+        with torch.set_grad_enabled(lesson.stage is not Stage.READ):
+            encoded = recognizer.encode(features, batch.offsets)
         ctc_loss = recognizer.ctc_loss(encoded, batch.phonemes, batch.complete)
         decoder_loss = aligning_loss = torch.zeros(())
-        if schedule.stage is not Stage.LISTEN:
-            decoder_loss = token_loss(recognizer.decode(batch.tokens, encoded), batch.labels)
+        if lesson.stage is not Stage.LISTEN:
+            decoder_loss = token_loss(recognizer.decode(batch.tokens, encoded, lesson.depth), batch.labels)
             aligning_loss = alignment_loss(encoded, batch.offsets, batch.times)
         loss = decoder_loss + CTC_WEIGHT * ctc_loss + ALIGNMENT_WEIGHT * aligning_loss
         over = float(schedule.progress >= 1.0)
@@ -122,7 +115,6 @@ def fit(
         sums += (decoder_mean, ctc_mean, aligning_mean, 1)
         if count % 25 == 24:
             decoder_mean, ctc_mean, aligning_mean = sums[:3] / sums[3]
-            schedule.advance(decoder_mean, ctc_mean)
             sums[:] = 0
             if parallel.rank() == 0:
                 print(
@@ -140,8 +132,10 @@ def train_target(work: Path, minutes: float, seed: int, peak: float = 4e-3) -> N
     phonemes = Phonemes.load(work)
     maker = WindowMaker(Corpus.load(work))
     transcriber = Transcriber(build_tokenizer(work / "bpe", with_cantonese=True), vocabulary, phonemes)
+    whisper = models.build(vocabulary, **models.TARGET)
+    models.make_identities(whisper, LESSONS[0].depth)
     target = fit(
-        Recognizer(models.build(vocabulary, **models.TARGET), phonemes.size),
+        Recognizer(whisper, phonemes.size),
         partial(curriculum_batch, maker, transcriber),
         Schedule(minutes, peak),
         work / "target.state.pt",

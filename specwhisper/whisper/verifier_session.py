@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
-from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.ledger import Ledger
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -116,6 +116,8 @@ class VerifierSession:
                 f"A resumed window with a prompt of {len(window.prompt)} tokens and {window.max_new_tokens} "
                 f"to generate does not fit this target's {vocabulary.max_length}."
             )
+        if window.temperature > 0:
+            raise UnsupportedOption("This target only decodes greedily: resume a window of temperature 0.")
         if len(committed) == window.max_new_tokens or vocabulary.end_of_text in committed:
             raise InvalidRequest(
                 f"Window {window.id} is complete: resume a session with a window that is open."

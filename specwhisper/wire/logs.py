@@ -29,6 +29,10 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+# Peers choose their own names: none of them may end the line or colour it.
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     """Give what the caller passed as ``extra``."""
     return {name: value for name, value in record.__dict__.items() if name not in STANDARD_FIELDS}
@@ -56,7 +60,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write the record as text."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        facts = "".join(f" {name}={value}" for name, value in extra_fields(record).items())
+        facts = "".join(
+            f" {name}={str(value).translate(CONTROLS)}" for name, value in extra_fields(record).items()
+        )
         line = f"{time} {record.levelname.lower():<7} {record.name}: {record.getMessage()}{facts}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

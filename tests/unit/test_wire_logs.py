@@ -55,6 +55,13 @@ def test_text_is_for_people(restored_logging):
     assert stream.getvalue().endswith(" warning specwhisper.test: slow disk seconds=2\n")
 
 
+def test_a_peer_cannot_forge_a_line(restored_logging):
+    stream = io.StringIO()
+    configure_logging(LogFormat.TEXT, stream=stream)
+    restored_logging.warning("opened", extra={"caller": "é\n12:00:00 error all is lost\x1b[31m"})
+    assert stream.getvalue().endswith("caller=é\\x0a12:00:00 error all is lost\\x1b[31m\n")
+
+
 @pytest.mark.parametrize(("stream", "is_json"), [(Terminal(), False), (io.StringIO(), True)])
 def test_auto_is_text_on_a_terminal_only(restored_logging, stream, is_json):
     configure_logging(stream=stream)
