@@ -65,7 +65,7 @@ def run(stage: str, args: argparse.Namespace) -> None:
             distil.train_drafts,
             work,
             args.draft_minutes,
-            2 if args.quick else 150,
+            2 if args.quick else 80,
             seed,
         )
     elif stage == "export":

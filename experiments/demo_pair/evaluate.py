@@ -173,8 +173,8 @@ def evaluate(
     work: Path,
     minutes: float,
     draft_minutes: float,
-    per_split: int = 300,
-    packed: int = 60,
+    per_split: int = 200,
+    packed: int = 40,
     seed: int = 0,
 ) -> dict:
     """Measure all three models and write metrics.json beside them."""

@@ -20,7 +20,7 @@ from tests.identity.cases import is_long
 from tests.identity.remembering import heard_once
 from tests.identity.steering import Steered
 
-SAMPLES = sorted((DEMO_FOLDER / "samples").glob("*.flac"))
+SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".json")
 pytestmark = pytest.mark.skipif(
     not (SAMPLES and (DEMO_FOLDER / "target" / "model.safetensors").is_file()),
     reason="the demo pair is not here: python -m experiments.demo_pair makes it",
