@@ -23,7 +23,9 @@ class Lesson:
     """What is taught from some share of the training on; ``lengths_s`` are window lengths and their weights.
 
     Plain windows are clean and have neither timestamps nor anything before them. ``depth`` is how many
-    decoder layers take part; the others begin as identities, so that they can join late.
+    decoder layers take part; the others begin as identities, so that they can join late. ``misread`` is the
+    share of its own past words that the decoder is given wrong: a grammar is easily guessed, and it shall
+    listen.
     """
 
     start: float
@@ -31,6 +33,7 @@ class Lesson:
     lengths_s: Mapping[float, float]
     is_plain: bool = False
     depth: int = 4
+    misread: float = 0.25
 
 
 LESSONS = (
@@ -39,7 +42,7 @@ LESSONS = (
     Lesson(0.33, Stage.READ, {4.0: 1.0}, is_plain=True),
     Lesson(0.40, Stage.FULL, {4.0: 0.3, 8.0: 0.4, 15.0: 0.3}),
     Lesson(0.62, Stage.FULL, {8.0: 0.3, 15.0: 0.3, 30.0: 0.4}),
-    Lesson(0.88, Stage.FULL, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}, depth=8),
+    Lesson(0.88, Stage.FULL, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}, depth=8, misread=0.05),
 )
 
 

@@ -20,7 +20,7 @@ from .model import Recognizer, token_loss
 from .optimizer import Optimizer
 from .phonemes import Phonemes
 from .schedule import LESSONS, Schedule, Stage
-from .tokenizer import Vocabulary, build_tokenizer
+from .tokenizer import TEXT_TOKENS, Vocabulary, build_tokenizer
 from .windows import Transcriber, WindowMaker
 
 CTC_WEIGHT = 1.0
@@ -48,6 +48,12 @@ def mask_bands(features: torch.Tensor, rng: np.random.Generator) -> torch.Tensor
             start = int(rng.integers(frames))
             row[:, start : start + int(rng.integers(1, 12))] = low
     return features
+
+
+def misread(tokens: torch.Tensor, share: float, rng: np.random.Generator) -> torch.Tensor:
+    """Replace a share of the text tokens by any others."""
+    wrong = torch.from_numpy(rng.random(tokens.shape) < share) & (tokens < TEXT_TOKENS)
+    return torch.where(wrong, torch.from_numpy(rng.integers(TEXT_TOKENS, size=tokens.shape)), tokens)
 
 
 def step(
@@ -97,7 +103,8 @@ def fit(
         ctc_loss = recognizer.ctc_loss(encoded, batch.phonemes, batch.complete)
         decoder_loss = aligning_loss = torch.zeros(())
         if lesson.stage is not Stage.LISTEN:
-            decoder_loss = token_loss(recognizer.decode(batch.tokens, encoded, lesson.depth), batch.labels)
+            tokens = misread(batch.tokens, lesson.misread, rng)
+            decoder_loss = token_loss(recognizer.decode(tokens, encoded, lesson.depth), batch.labels)
             aligning_loss = alignment_loss(encoded, batch.offsets, batch.times)
         loss = decoder_loss + CTC_WEIGHT * ctc_loss + ALIGNMENT_WEIGHT * aligning_loss
         over = float(schedule.progress >= 1.0)

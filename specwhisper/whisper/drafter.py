@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import ServerFull
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
 from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Window, WindowOpened
 from specwhisper.whisper.model import Model, Row
+from specwhisper.whisper.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Drafter:
         self._model = model
         self._executor = executor
         self._wake = wake
-        self._free_slots = list(reversed(range(model.num_slots)))
+        self._slots = Slots(model.num_slots, "The draft server")
         self._sessions: dict[str, _Session] = {}
         self._failures: list[tuple[str, Failed]] = []
 
     @property
     def num_free_slots(self) -> int:
         """Sessions that can still be opened."""
-        return len(self._free_slots)
+        return self._slots.num_free
 
     @property
     def has_work(self) -> bool:
@@ -82,12 +82,8 @@ class Drafter:
     ) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken."""
         recording = Recording(options.log_mel_max)
-        if not self._free_slots:
-            raise ServerFull(
-                f"The draft server holds its {self._model.num_slots} sessions already: try again later."
-            )
         self._sessions[session_id] = _Session(
-            slot=self._free_slots.pop(),
+            slot=self._slots.take(),
             length=length,
             timestamps=options.timestamps,
             initial_credit=max_ahead_tokens,
@@ -102,7 +98,7 @@ class Drafter:
             return
         if session.encoding is not None:
             session.encoding.cancel()
-        self._free_slots.append(session.slot)
+        self._slots.give_back(session.slot)
 
     def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit) -> None:
         """Take in the session's audio and what its target says; what goes wrong ends this session's draft."""

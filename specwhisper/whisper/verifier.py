@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidRequest, ServerFull
+from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.acceptance import accept
 from specwhisper.transcription.windows import SequentialWindows
 from specwhisper.types import (
@@ -31,6 +31,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.whisper.model import Model, Row, Scores
+from specwhisper.whisper.slots import Slots
 from specwhisper.whisper.verifier_session import VerifierSession
 
 logger = logging.getLogger(__name__)
@@ -64,14 +65,14 @@ class Verifier:
         self._wake = wake
         self._max_width = max_width
         self._max_new_tokens = max_new_tokens
-        self._free_slots = list(reversed(range(model.num_slots)))
+        self._slots = Slots(model.num_slots, "The target")
         self._sessions: dict[str, VerifierSession] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
 
     @property
     def num_free_slots(self) -> int:
         """Sessions that can still be opened."""
-        return len(self._free_slots)
+        return self._slots.num_free
 
     @property
     def has_work(self) -> bool:
@@ -84,13 +85,9 @@ class Verifier:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         windows = SequentialWindows(self._model.vocabulary, options, max_new_tokens=self._max_new_tokens)
         recording = Recording(options.log_mel_max)
-        if not self._free_slots:
-            raise ServerFull(
-                f"The target holds its {self._model.num_slots} sessions already: try again later."
-            )
         self._sessions[session_id] = VerifierSession(
             id=session_id,
-            slot=self._free_slots.pop(),
+            slot=self._slots.take(),
             mode=mode,
             timestamps=options.timestamps,
             limits=self.limits,
@@ -105,7 +102,7 @@ class Verifier:
             return
         if session.encoding is not None:
             session.encoding.cancel()
-        self._free_slots.append(session.slot)
+        self._slots.give_back(session.slot)
 
     def submit(self, session_id: str, message: ToTarget) -> None:
         """Take in a message; what is wrong with it ends its own session and no other."""
