@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=40_000)
-    parser.add_argument("--minutes", type=float, default=60.0, help="training time of the target")
+    parser.add_argument("--minutes", type=float, default=80.0, help="training time of the target")
     parser.add_argument(
         "--draft-minutes",
         type=float,

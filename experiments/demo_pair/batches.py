@@ -91,8 +91,12 @@ def make_batch(
     limit: float,
     rng: np.random.Generator,
     plain: bool = False,
+    anywhere: bool = False,
 ) -> Batch:
-    """Draw windows of at most `limit` seconds; `plain` ones lack noise and timestamps."""
+    """Draw windows of at most `limit` seconds; `plain` ones lack noise and timestamps.
+
+    Those to be heard `anywhere` stand for any piece of a full window, which nothing in the transcript tells.
+    """
     windows, transcripts, offsets = [], [], []
     # One long transcript makes the whole batch long, so the invented beginnings come in batches of their own.
     late = rng.random() < LATE_SHARE
@@ -106,12 +110,12 @@ def make_batch(
         cut = any(segment.end is None for segment in window.segments)
         timestamps = cut or (not plain and rng.random() < TIMESTAMPS_SHARE)
         # A short window stands for a piece of a full one, with invented text before it: much cheaper
-        # practice for late positions than full windows. Without timestamps nothing tells how late.
+        # practice for late positions than full windows. The timestamps before it tell the decoder how late.
         history: list[Segment] = []
         offset = 0
-        if window.segments and limit < WINDOW_SECONDS and (late or not timestamps):
+        if window.segments and limit < WINDOW_SECONDS and (anywhere or (late and timestamps)):
             offset = int(rng.integers(0, (WINDOW_SECONDS - limit) / POSITION_SECONDS))
-            if timestamps:
+            if not anywhere:
                 history = maker.history(offset * POSITION_SECONDS, rng)
                 offset = offset if history else 0
         prompted = limit > 4 and rng.random() < PROMPT_SHARE

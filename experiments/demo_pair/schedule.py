@@ -38,11 +38,11 @@ class Lesson:
 
 LESSONS = (
     Lesson(0.00, Stage.LISTEN, {4.0: 1.0}, is_plain=True),
-    Lesson(0.05, Stage.LISTEN, {4.0: 0.6, 8.0: 0.3, 15.0: 0.1}),
-    Lesson(0.33, Stage.READ, {4.0: 1.0}, is_plain=True),
-    Lesson(0.40, Stage.FULL, {4.0: 0.3, 8.0: 0.4, 15.0: 0.3}),
-    Lesson(0.62, Stage.FULL, {8.0: 0.3, 15.0: 0.3, 30.0: 0.4}),
-    Lesson(0.88, Stage.FULL, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}, depth=8, misread=0.05),
+    Lesson(0.04, Stage.LISTEN, {4.0: 0.5, 8.0: 0.25, 15.0: 0.15, 30.0: 0.1}),
+    Lesson(0.28, Stage.READ, {4.0: 1.0}, is_plain=True),
+    Lesson(0.36, Stage.READ, {4.0: 0.4, 8.0: 0.4, 15.0: 0.2}),
+    Lesson(0.46, Stage.FULL, {4.0: 0.1, 8.0: 0.3, 15.0: 0.3, 30.0: 0.3}),
+    Lesson(0.85, Stage.FULL, {8.0: 0.2, 15.0: 0.2, 30.0: 0.6}, depth=8, misread=0.05),
 )
 
 

@@ -1,4 +1,4 @@
-"""A byte-level BPE vocabulary of 1,000 tokens below Whisper's special tokens."""
+"""A small byte-level BPE vocabulary below Whisper's special tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tokenizers import AddedToken, ByteLevelBPETokenizer
 from transformers import WhisperTokenizer
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-TEXT_TOKENS = 1000
+TEXT_TOKENS = 512
 TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
 TIMESTAMPS = 1501
 

@@ -33,7 +33,8 @@ def curriculum_batch(
     """Make a batch for the current lesson."""
     lesson = schedule.lesson
     limit = float(rng.choice(list(lesson.lengths_s), p=list(lesson.lengths_s.values())))
-    return make_batch(maker, transcriber, limit, rng, plain=lesson.is_plain)
+    listening = lesson.stage is Stage.LISTEN
+    return make_batch(maker, transcriber, limit, rng, plain=lesson.is_plain, anywhere=listening)
 
 
 def mask_bands(features: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
@@ -132,7 +133,7 @@ def fit(
     return averaged.module
 
 
-def train_target(work: Path, minutes: float, seed: int, peak: float = 4e-3) -> None:
+def train_target(work: Path, minutes: float, seed: int, peak: float = 3e-3) -> None:
     """Train the target."""
     torch.manual_seed(seed)
     vocabulary = Vocabulary.of(with_cantonese=True)

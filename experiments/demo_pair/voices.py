@@ -21,10 +21,10 @@ ESPEAK_VARIANTS = (
     "grandma grandpa john linda marco max michel paul rob robert sandro shelby travis victor zac"
 ).split()
 HELD_OUT_VARIANTS = ("f4", "m7", "klatt4", "steph", "quincy")
-FLITE_VOICES = ("kal", "kal16", "rms", "slt")
-HELD_OUT_FLITE = "awb"
-FLITE_SHARE = 0.35
-FLITE_PITCH = {"kal": 105, "kal16": 105, "rms": 100, "awb": 120, "slt": 170}
+FLITE_VOICES = ("kal16", "slt")
+HELD_OUT_FLITE = "rms"
+FLITE_SHARE = 0.3
+FLITE_PITCH = {"kal16": 105, "rms": 100, "slt": 170}
 
 
 @dataclass(frozen=True)

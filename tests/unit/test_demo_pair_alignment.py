@@ -69,6 +69,6 @@ def test_windows_without_times_cost_nothing():
     assert alignment_loss(encoded, torch.zeros(1, dtype=torch.long), torch.tensor([[math.nan]])) == 0
 
 
-def test_the_last_layers_align():
-    assert alignment_heads(6) == [(3, 0), (4, 0), (5, 0)]
+def test_layers_that_learn_from_the_beginning_align():
+    assert alignment_heads(8) == [(1, 0), (2, 0), (3, 0)]
     assert alignment_heads(1) == [(0, 0)]

@@ -18,6 +18,7 @@ from specwhisper.errors import (
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     WINDOW_FRAMES,
+    WINDOW_SAMPLES,
     AudioChunk,
     Candidates,
     Commit,
@@ -51,7 +52,7 @@ options = st.builds(
     max_new_tokens=maybe(positive),
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
 )
-limits = st.builds(Limits, positive, positive, positive, st.integers(1, 2**64 - 1), positive)
+limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
 windows = st.builds(
     Window,
     id=uint32,
@@ -188,12 +189,20 @@ def some_window(**changes):
     return pb.Window(id=1, num_frames=100, max_new_tokens=2, **changes)
 
 
+def limits_of(**changes):
+    limits = codec.limits_to_proto(Limits())
+    for name, value in changes.items():
+        setattr(limits, name, value)
+    return limits
+
+
 REFUSED = [
     ("task", 99, InvalidRequest, "Task 99"),
     ("decoding_options", pb.DecodingOptions(max_new_tokens=0), InvalidRequest, "max_new_tokens is 0"),
     ("decoding_options", pb.DecodingOptions(log_mel_max={80: math.nan}), InvalidRequest, "log_mel_max"),
     ("decoding_options", pb.DecodingOptions(log_mel_max={80: math.inf}), InvalidRequest, "log_mel_max"),
     ("limits", pb.Limits(max_block_tokens=1), InvalidRequest, "max_ahead_tokens is 0"),
+    ("limits", limits_of(max_ahead_samples=960_000), InvalidRequest, "at least 1440000"),
     ("audio_chunk", pb.Audio(data=b"ab"), InvalidAudio, "codec 0"),
     ("audio_chunk", pb.Audio(codec=99, data=b"ab"), InvalidAudio, "codec 99"),
     ("audio_chunk", pb.Audio(codec=pb.AUDIO_CODEC_PCM_S16LE, data=b"abc"), InvalidAudio, "3 bytes"),
