@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 from pathlib import Path
 
 import torch
@@ -11,6 +13,7 @@ from transformers.utils import logging
 
 from . import distil, export, model, parallel, samples, train
 from .card import write_card
+from .checkpoint import continue_training
 from .corpus import Corpus, build
 from .evaluate import MODELS, evaluate
 from .phonemes import FILE as LEXICON
@@ -19,6 +22,7 @@ from .sentences import corpus
 from .tokenizer import train_bpe
 
 OUT = Path(__file__).parents[2] / "specwhisper" / "demo"
+STATE = "target.state.pt"
 STAGES = ("data", "target", "drafts", "export", "samples", "evaluate")
 
 
@@ -29,6 +33,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="folder for data and checkpoints")
     parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
     parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
+    parser.add_argument(
+        "--continue-from",
+        type=Path,
+        help="another work folder: take over its target, word pieces and lexicon, and skip the first lessons",
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=40_000)
     parser.add_argument("--minutes", type=float, default=80.0, help="training time of the target")
@@ -53,9 +62,15 @@ def run(stage: str, args: argparse.Namespace) -> None:
         held_out = 40 if args.quick else 1000
         build(work, args.sentences, held_out, seed, args.fsdd)
         # Word pieces and sounds come from text alone, so that a small corpus has all of them too.
-        texts = corpus(20_000, 0, seed)[0]
-        train_bpe(texts, work / "bpe")
-        write_phonemes([*texts, *(clip.text for clip in Corpus.load(work).clips)], work)
+        texts = [*corpus(20_000, 0, seed)[0], *(clip.text for clip in Corpus.load(work).clips)]
+        earlier = args.continue_from
+        if earlier is None:
+            train_bpe(texts, work / "bpe")
+        else:
+            shutil.copytree(earlier / "bpe", work / "bpe", dirs_exist_ok=True)
+            texts += [" ".join(json.loads((earlier / LEXICON).read_text()))]
+            continue_training(earlier / STATE, work / STATE)
+        write_phonemes(texts, work)
     elif stage == "target":
         parallel.run(args.processes, store, train.train_target, work, args.minutes, seed)
     elif stage == "drafts":

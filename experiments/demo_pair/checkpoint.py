@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from . import parallel
-from .schedule import Schedule
+from .schedule import LESSONS, Schedule, Stage
 
 EVERY_S = 120
 
@@ -38,3 +38,13 @@ class Checkpoint:
         torch.save(state, part)
         part.replace(self._path)
         self._saved = time.monotonic()
+
+
+def continue_training(earlier: Path, path: Path) -> None:
+    """Begin a training with what another one has learnt, at the first lesson about everything."""
+    state = torch.load(earlier)
+    state["progress"] = next(lesson.start for lesson in LESSONS if lesson.stage is Stage.FULL)
+    for name, value in state["averaged"].items():
+        if name.startswith("module."):
+            state["weights"][name.removeprefix("module.")] = value
+    torch.save(state, path)
