@@ -22,7 +22,8 @@ from client.messages import (
 )
 from client.transcript import PathLike, ServerInfo, Transcript
 from client.transcription import Transcription
-from specwhisper.types import DecodingOptions, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
 from specwhisper.wire.channels import open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -119,9 +120,10 @@ class TranscriptionClient:
             raise error_from_rpc(error, self._server) from error
         return Transcript(
             segments=segments_from_proto(reply.results),
-            language=next((result.language_code for result in reply.results), options.language),
+            language=next((result.language_code for result in reply.results), options.language or ""),
             model=model_from_proto(reply.model),
             statistics=statistics_from_proto(reply.statistics),
             duration_s=seconds(reply.audio_duration),
             elapsed_s=time.perf_counter() - started_s,
+            language_probs=dict(reply.language_probs),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +11,21 @@ import typer
 from rich.console import Console
 
 from client.api import DEFAULT_SERVER
-from client.jobs import Job, show_server, transcribe_files
+from client.jobs import Job, report, show_server, transcribe_files
 from client.output import OutputFormat
 from specwhisper import __version__
-from specwhisper.types import DecodingOptions, Mode, Task
+from specwhisper.errors import SpecWhisperError, UnsupportedOption
+from specwhisper.options import NO_BEAMS, CompressionRatio, DecodingOptions, Task, fallback_temperatures
+from specwhisper.types import Mode
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
 )
 Server = Annotated[str, typer.Option(help="HOST:PORT of the draft server.")]
 
@@ -56,9 +63,38 @@ def specwhisper(
 def transcribe(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Recordings of any audio format.")],
     server: Server = DEFAULT_SERVER,
-    language: Annotated[str, typer.Option(help="Language code of the speech.")] = "en",
+    language: Annotated[
+        str | None, typer.Option(help="Code or name of the language; by default it is detected.")
+    ] = None,
     task: Annotated[Task, typer.Option(help="Write what is said, or English.")] = Task.TRANSCRIBE,
     timestamps: Annotated[bool, typer.Option(help="Tell when each segment is said.")] = True,
+    word_timestamps: Annotated[bool, typer.Option(help="Tell when each word is said.")] = False,
+    initial_prompt: Annotated[str, typer.Option(help="Text the first window is prompted with.")] = "",
+    carry_initial_prompt: Annotated[bool, typer.Option(help="Prompt every window with it.")] = False,
+    hotwords: Annotated[str, typer.Option(help="Words every window is prompted with.")] = "",
+    condition_on_previous_text: Annotated[
+        bool, typer.Option(help="Prompt each window with the text before it.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(min=0, help="Temperature of sampling; 0 is greedy.")] = 0.0,
+    temperature_increment_on_fallback: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Try a window again this much hotter, up to 1, when a threshold fails."),
+    ] = None,
+    top_k: Annotated[int, typer.Option(min=0, help="Sample among this many tokens; 0 for all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Sample among the likeliest of this probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same text.")] = 0,
+    compression_ratio_threshold: Annotated[
+        float | None, typer.Option(help="A window whose text compresses better failed; OpenAI's is 2.4.")
+    ] = None,
+    compression_ratio_of: Annotated[
+        CompressionRatio, typer.Option(help="Measure it on the text as OpenAI, or as transformers.")
+    ] = CompressionRatio.TEXT,
+    logprob_threshold: Annotated[
+        float | None, typer.Option(help="A window of lower mean log-probability failed; OpenAI's is -1.")
+    ] = None,
+    no_speech_threshold: Annotated[
+        float | None, typer.Option(help="Skip a failed window that is likelier silent; OpenAI's is 0.6.")
+    ] = None,
     mode: Annotated[
         Mode | None,
         typer.Option(
@@ -70,8 +106,9 @@ def transcribe(
     gamma: Annotated[
         int | None, typer.Option(min=1, help="Draft tokens per block; by default as the server is set.")
     ] = None,
+    beam_size: Annotated[int, typer.Option(hidden=True)] = 1,
     output_format: Annotated[
-        OutputFormat, typer.Option(help="Text alone, or all there is.")
+        OutputFormat, typer.Option(help="How the transcript is written.")
     ] = OutputFormat.TXT,
     output_dir: Annotated[
         Path | None, typer.Option(file_okay=False, help="Write a file per recording into this folder.")
@@ -80,12 +117,37 @@ def transcribe(
 ) -> None:
     """Transcribe recordings.
 
-    On a terminal the text appears as it is written, with what the draft expects dim behind it. Elsewhere
-    standard output gets the final text only. Statistics and errors go to standard error.
+    Options are named as openai/whisper's, with dashes or underscores. On a terminal the text appears as it is
+    written, with what the draft expects dim behind it. Elsewhere standard output gets the final text only.
+    Statistics and errors go to standard error.
     """
-    options = DecodingOptions(language=language, task=task, timestamps=timestamps)
+    console, errors = Console(), Console(stderr=True)
+    try:
+        if beam_size > 1:
+            raise UnsupportedOption(NO_BEAMS)
+        options = DecodingOptions(
+            language=language,
+            task=task,
+            timestamps=timestamps,
+            word_timestamps=word_timestamps,
+            temperatures=fallback_temperatures(temperature, temperature_increment_on_fallback),
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            compression_ratio_threshold=compression_ratio_threshold,
+            compression_ratio_of=compression_ratio_of,
+            logprob_threshold=logprob_threshold,
+            no_speech_threshold=no_speech_threshold,
+            condition_on_previous_text=condition_on_previous_text,
+            initial_prompt=initial_prompt,
+            carry_initial_prompt=carry_initial_prompt,
+            hotwords=hotwords,
+        )
+    except SpecWhisperError as error:
+        report(error, errors)
+        raise typer.Exit(1) from None
     job = Job(server, options, mode, gamma, output_format, output_dir, quiet)
-    if not asyncio.run(transcribe_files(files, job, Console(), Console(stderr=True))):
+    if not asyncio.run(transcribe_files(files, job, console, errors)):
         raise typer.Exit(1)
 
 
@@ -94,6 +156,21 @@ def models(server: Server = DEFAULT_SERVER) -> None:
     """Tell which models a server works with."""
     if not asyncio.run(show_server(server, Console(), Console(stderr=True))):
         raise typer.Exit(1)
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def evaluate(context: typer.Context) -> None:
+    """Word error rate, time and acceptance of a target alone and of a pair, side by side."""
+    try:
+        command = import_module("specwhisper.evaluation.command")  # needs the models, which a client has not
+    except ModuleNotFoundError as error:
+        needs = f"evaluate needs {error.name}: pip install 'specwhisper[server,evaluation]'."
+        Console(stderr=True).print(f"error: {needs}", style="red", highlight=False, markup=False)
+        raise typer.Exit(1) from None
+    command.app(context.args, prog_name="specwhisper evaluate")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from client.output import one_line
 from client.transcript import Update
+from specwhisper.transcription.formats import one_line
 from specwhisper.types import Segment
 
 REFRESHES_PER_SECOND = 12
@@ -47,7 +47,7 @@ class LiveDisplay:
     def show(self, update: Update) -> None:
         """Print the segments that are final and replace the open window's text."""
         for segment in update.segments:
-            if text := one_line(segment):
+            if text := one_line(segment.text):
                 times = f"{span(segment)} " if self._timestamps else ""
                 self._console.print(Text.assemble((times, "cyan"), printable(text)))
         verified, draft = printable(update.verified_text), printable(update.draft_text)
@@ -69,7 +69,7 @@ class PlainDisplay:
     def show(self, update: Update) -> None:
         """Print the segments that are final."""
         for segment in update.segments:
-            if text := one_line(segment):
+            if text := one_line(segment.text):
                 print(text, file=self._file, flush=True)
 
 

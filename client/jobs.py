@@ -14,7 +14,8 @@ from client.output import OutputFormat, prepare_outputs, render, write
 from client.tables import server_table, transcript_table
 from client.transcript import Transcript
 from specwhisper.errors import SpecWhisperError
-from specwhisper.types import DecodingOptions, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,10 @@ async def transcribe_files(files: list[Path], job: Job, console: Console, errors
                 try:
                     await _transcribe_file(client, file, output, job, console, errors)
                 except SpecWhisperError as error:
-                    _report(error, errors)
+                    report(error, errors)
                     num_failed += 1
     except SpecWhisperError as error:
-        _report(error, errors)
+        report(error, errors)
         return False
     return not num_failed
 
@@ -65,7 +66,7 @@ async def show_server(server: str, console: Console, errors: Console) -> bool:
         async with TranscriptionClient(server) as client:
             console.print(server_table(await client.get_model()))
     except SpecWhisperError as error:
-        _report(error, errors)
+        report(error, errors)
         return False
     return True
 
@@ -80,9 +81,9 @@ async def _transcribe_file(
 ) -> None:
     transcript = await _show(client, file, job, console)
     if output is not None:
-        write(output, render(transcript, file, job.output_format))
+        write(output, render(transcript, file, job.output_format, job.options.task))
     elif job.output_format is not OutputFormat.TXT:
-        console.file.write(render(transcript, file, job.output_format))
+        console.file.write(render(transcript, file, job.output_format, job.options.task))
     if not job.quiet:
         errors.print(transcript_table(transcript))
 
@@ -111,5 +112,6 @@ def _choose_display(job: Job, console: Console) -> Display:
     return PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
 
 
-def _report(error: SpecWhisperError, errors: Console) -> None:
+def report(error: SpecWhisperError, errors: Console) -> None:
+    """Print what went wrong."""
     errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)

@@ -8,9 +8,10 @@ from dataclasses import fields
 from google.protobuf.duration_pb2 import Duration
 
 from client.transcript import ModelInfo, ServerInfo, Update
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, DecodingOptions, Mode, Segment
-from specwhisper.wire.codec import mode_from_proto, mode_to_proto, task_to_proto
+from specwhisper.types import SAMPLE_RATE, Mode, Segment, Word
+from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 VERIFIED_STABILITY = 0.5  # interim results above it are the target's, below it the draft's
@@ -21,12 +22,8 @@ def config_to_proto(
 ) -> pb.RecognitionConfig:
     """Write a request's configuration; ``None`` leaves a choice to the server."""
     config = pb.RecognitionConfig(
-        language_code=options.language,
-        task=task_to_proto(options.task),
-        disable_timestamps=not options.timestamps,
-        max_new_tokens=options.max_new_tokens,
         gamma=gamma,
-        log_mel_max=options.log_mel_max,
+        decoding=decoding_options_to_proto(options),
     )
     if mode is not None:
         config.mode = mode_to_proto(mode)
@@ -39,16 +36,26 @@ def config_to_proto(
 
 def segments_from_proto(results: Iterable[pb.SpeechRecognitionResult]) -> tuple[Segment, ...]:
     """Read the final ones among a response's results."""
-    return tuple(
-        Segment(
-            start_s=seconds(result.start_offset),
-            end_s=seconds(result.end_offset),
-            tokens=tuple(result.alternatives[0].tokens),
-            text=result.alternatives[0].transcript,
-            confidence=result.alternatives[0].confidence,
-        )
-        for result in results
-        if result.is_final and result.alternatives
+    return tuple(_segment(result) for result in results if result.is_final and result.alternatives)
+
+
+def _segment(result: pb.SpeechRecognitionResult) -> Segment:
+    said = result.alternatives[0]
+    return Segment(
+        start_s=seconds(result.start_offset),
+        end_s=seconds(result.end_offset),
+        tokens=tuple(said.tokens),
+        text=said.transcript,
+        confidence=said.confidence,
+        avg_logprob=said.avg_logprob,
+        compression_ratio=said.compression_ratio,
+        temperature=said.temperature,
+        no_speech_prob=said.no_speech_prob if said.HasField("no_speech_prob") else None,
+        seek=said.seek,
+        words=tuple(
+            Word(seconds(word.start_offset), seconds(word.end_offset), word.word, word.confidence)
+            for word in said.words
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Transcripts as plain text and as JSON, and where on disk they go."""
+"""Transcripts in every format, and where on disk they go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from client.transcript import Transcript
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import Segment
+from specwhisper.options import Task
+from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
 
 
 class OutputFormat(StrEnum):
@@ -19,18 +20,42 @@ class OutputFormat(StrEnum):
 
     TXT = "txt"
     JSON = "json"
+    VERBOSE_JSON = "verbose_json"
+    SRT = "srt"
+    VTT = "vtt"
+    TSV = "tsv"
+
+    @property
+    def suffix(self) -> str:
+        """What a file of this format ends with."""
+        return "json" if self is OutputFormat.VERBOSE_JSON else str(self)
 
 
-def render(transcript: Transcript, audio: Path, output_format: OutputFormat) -> str:
+def render(
+    transcript: Transcript, audio: Path, output_format: OutputFormat, task: Task = Task.TRANSCRIBE
+) -> str:
     """Write the transcript of ``audio`` in a format, with a final newline."""
-    if output_format is OutputFormat.JSON:
-        return json.dumps(to_json(transcript, audio), ensure_ascii=False, indent=2) + "\n"
-    return "".join(f"{text}\n" for text in map(one_line, transcript.segments) if text)
+    segments = transcript.segments
+    match output_format:
+        case OutputFormat.JSON:
+            return _dump(to_json(transcript, audio))
+        case OutputFormat.VERBOSE_JSON:
+            return _dump(
+                to_verbose_json(
+                    segments, language=transcript.language, duration_s=transcript.duration_s, task=task
+                )
+            )
+        case OutputFormat.SRT:
+            return to_srt(segments)
+        case OutputFormat.VTT:
+            return to_vtt(segments)
+        case OutputFormat.TSV:
+            return to_tsv(segments)
+    return to_txt(segments)
 
 
-def one_line(segment: Segment) -> str:
-    """Give a segment's text without line breaks and surrounding spaces."""
-    return " ".join(segment.text.split())
+def _dump(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
 
 
 def to_json(transcript: Transcript, audio: Path) -> dict[str, Any]:
@@ -40,6 +65,7 @@ def to_json(transcript: Transcript, audio: Path) -> dict[str, Any]:
         "audio": str(audio),
         "text": transcript.text,
         "language": transcript.language,
+        "language_probs": dict(transcript.language_probs),
         "duration_s": transcript.duration_s,
         "segments": [
             {
@@ -48,6 +74,19 @@ def to_json(transcript: Transcript, audio: Path) -> dict[str, Any]:
                 "text": segment.text,
                 "tokens": list(segment.tokens),
                 "confidence": segment.confidence,
+                "avg_logprob": segment.avg_logprob,
+                "compression_ratio": segment.compression_ratio,
+                "temperature": segment.temperature,
+                "no_speech_prob": segment.no_speech_prob,
+                "words": [
+                    {
+                        "start_s": word.start_s,
+                        "end_s": word.end_s,
+                        "text": word.text,
+                        "confidence": word.confidence,
+                    }
+                    for word in segment.words
+                ],
             }
             for segment in transcript.segments
         ],
@@ -64,7 +103,7 @@ def to_json(transcript: Transcript, audio: Path) -> dict[str, Any]:
 
 def prepare_outputs(audios: Sequence[Path], folder: Path, output_format: OutputFormat) -> list[Path]:
     """Make the folder and name a file for each transcript, before any work is done."""
-    paths = [folder / f"{audio.stem}.{output_format}" for audio in audios]
+    paths = [folder / f"{audio.stem}.{output_format.suffix}" for audio in audios]
     for path in paths:
         rivals = [str(audio) for audio, its_path in zip(audios, paths, strict=True) if its_path == path]
         if len(rivals) > 1:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
@@ -55,7 +56,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A finished transcription; ``elapsed_s`` is how long the caller waited for it."""
+    """A finished transcription.
+
+    Attributes
+    ----------
+    language : code of the speech; empty where nothing was spoken.
+    elapsed_s : how long the caller waited for it.
+    language_probs : probability by code, where the language was detected.
+    """
 
     segments: tuple[Segment, ...]
     language: str
@@ -63,6 +71,7 @@ class Transcript:
     statistics: SpeculationStatistics
     duration_s: float
     elapsed_s: float
+    language_probs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

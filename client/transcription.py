@@ -23,7 +23,8 @@ from client.transcript import PathLike, ServerInfo, Transcript, Update
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import SpecWhisperError
-from specwhisper.types import DecodingOptions, Mode, Segment
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode, Segment
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -81,7 +82,7 @@ class Transcription:
             interim_results=self._interim_results,
         )
         segments: list[Segment] = []
-        language, model, last = options.language, None, pb.StreamingRecognizeResponse()
+        language, model, last = options.language or "", None, pb.StreamingRecognizeResponse()
         try:
             async with aclosing(exchange(self._open_call(), config, source.pieces())) as responses:
                 async for last in responses:
@@ -102,4 +103,5 @@ class Transcription:
             statistics=statistics_from_proto(last.statistics),
             duration_s=seconds(last.audio_received),
             elapsed_s=time.perf_counter() - started_s,
+            language_probs=dict(last.language_probs),
         )

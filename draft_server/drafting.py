@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from specwhisper.errors import PairMismatch
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.engine_thread import EngineThread

@@ -12,17 +12,10 @@ import grpc.aio
 
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch, TargetUnavailable
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import (
-    AudioChunk,
-    Candidates,
-    Commit,
-    DecodingOptions,
-    Limits,
-    Mode,
-    WindowOpened,
-)
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
 from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.channels import open_channel
 from specwhisper.wire.status import error_from_rpc

@@ -21,7 +21,23 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
     return pb.SpeechRecognitionResult(
         alternatives=[
             pb.SpeechRecognitionAlternative(
-                transcript=segment.text, confidence=segment.confidence, tokens=segment.tokens
+                transcript=segment.text,
+                confidence=segment.confidence,
+                words=[
+                    pb.WordInfo(
+                        start_offset=duration(word.start_s),
+                        end_offset=duration(word.end_s),
+                        word=word.text,
+                        confidence=word.confidence,
+                    )
+                    for word in segment.words
+                ],
+                tokens=segment.tokens,
+                avg_logprob=segment.avg_logprob,
+                compression_ratio=segment.compression_ratio,
+                temperature=segment.temperature,
+                no_speech_prob=segment.no_speech_prob,
+                seek=segment.seek,
             )
         ],
         is_final=True,
@@ -32,7 +48,7 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
     )
 
 
-def interim_results(builder: TranscriptBuilder, language: str) -> list[pb.SpeechRecognitionResult]:
+def interim_results(builder: TranscriptBuilder) -> list[pb.SpeechRecognitionResult]:
     """Write what the open window says so far: verified text, then the draft's."""
     if builder.window is None:
         return []
@@ -45,7 +61,7 @@ def interim_results(builder: TranscriptBuilder, language: str) -> list[pb.Speech
             stability=stability,
             start_offset=start,
             end_offset=end,
-            language_code=language,
+            language_code=builder.language,
         )
         for text, stability in texts
         if text

@@ -19,7 +19,7 @@ from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, MessageTooLarge, ServerFull, UnsupportedOption
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import SAMPLE_RATE, DecodingOptions
+from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2
@@ -74,8 +74,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             async with aclosing(session.run(source.pieces())) as updates:
                 async for segments in updates:
                     response.results.extend(
-                        final_result(segment, wanted.options.language) for segment in segments
+                        final_result(segment, session.builder.language) for segment in segments
                     )
+        response.language_probs.update(session.builder.language_probs)
         response.audio_duration.CopyFrom(duration(session.received_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_message(session.builder.statistics))
         return response
@@ -94,16 +95,17 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         with self._place_taken():
             target = await self._transcriber.describe()
             session = Session(wanted, self._transcriber, target, self._drafting)
-            language = wanted.options.language
             yield pb.StreamingRecognizeResponse(model=self._model_info(target, wanted.length))
             async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
                 async for segments in updates:
-                    results = [final_result(segment, language) for segment in segments]
+                    results = [final_result(segment, session.builder.language) for segment in segments]
                     if config.interim_results:
-                        results += interim_results(session.builder, language)
+                        results += interim_results(session.builder)
                     if results:
                         yield self._update(session, results)
-            yield self._update(session, [])
+            last = self._update(session, [])
+            last.language_probs.update(session.builder.language_probs)
+            yield last
 
     @contextmanager
     def _place_taken(self) -> Iterator[None]:
@@ -120,8 +122,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""
-        if config.enable_word_time_offsets:
-            raise UnsupportedOption("Word times are not offered yet: leave enable_word_time_offsets out.")
         mode = (
             self._config.mode
             if config.mode == verification_pb2.MODE_UNSPECIFIED
@@ -131,12 +131,11 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             raise UnsupportedOption(
                 f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
             )
-        options = DecodingOptions(
-            language=config.language_code.partition("-")[0].lower() or "en",
-            task=codec.task_from_proto(config.task),
-            timestamps=not config.disable_timestamps,
-            max_new_tokens=config.max_new_tokens or None,
-            log_mel_max=dict(config.log_mel_max),
+        options = codec.decoding_options_from_proto(config.decoding)
+        options = replace(
+            options,
+            language=config.language_code.partition("-")[0].lower() or options.language,
+            word_timestamps=options.word_timestamps or config.enable_word_time_offsets,
         )
         return SessionRequest(
             options, DraftLength(mode, config.gamma or self._config.gamma, self._config.depth)

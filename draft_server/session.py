@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from draft_server.drafting import Drafting, DraftSession
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, TargetUnavailable
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.types import AudioChunk, Commit, DecodingOptions, Segment, WindowOpened
+from specwhisper.types import AudioChunk, Commit, Segment, WindowOpened
 from specwhisper.whisper.drafter import Drafted
 
 logger = logging.getLogger(__name__)

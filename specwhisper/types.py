@@ -45,40 +45,6 @@ class Mode(StrEnum):
         return self in (Mode.SYNC, Mode.ONE_PROCESS)
 
 
-class Task(StrEnum):
-    """What Whisper does with the speech."""
-
-    TRANSCRIBE = "transcribe"
-    TRANSLATE = "translate"
-
-
-@dataclass(frozen=True, slots=True)
-class DecodingOptions:
-    """What the caller asks of the target.
-
-    Attributes
-    ----------
-    language : Whisper language code; ignored by English-only checkpoints.
-    timestamps : whether segments carry times; without them a window always advances by 30 s.
-    max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
-    log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
-        beforehand (a file). Features are clamped relative to it, as transformers does; without it the
-        loudest moment heard so far takes its place.
-    """
-
-    language: str = "en"
-    task: Task = Task.TRANSCRIBE
-    timestamps: bool = True
-    max_new_tokens: int | None = None
-    log_mel_max: Mapping[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise InvalidRequest(
-                f"max_new_tokens is {self.max_new_tokens}: it must be at least 1, or left out."
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one session may send.
@@ -150,11 +116,20 @@ class AudioChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a candidate was drawn from: the draft's likeliest ``tokens``; their ``probs`` sum to 1."""
+
+    tokens: tuple[int, ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Candidates:
     """The draft's advice: from position ``base`` on, I believe ``tokens``.
 
     ``known_committed`` is how many committed tokens the draft had applied when it drafted them. An empty
     block says that the draft has nothing to offer, so that a target which waits for candidates goes on alone.
+    ``proposals``, one a token, are sent where acceptance is classical.
     """
 
     window_id: int
@@ -162,15 +137,22 @@ class Candidates:
     known_committed: int
     tokens: tuple[int, ...]
     confidences: tuple[float, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Continue an open window elsewhere: its parameters and what was committed in it so far."""
+    """Continue an open window elsewhere: its parameters and what was committed in it so far.
+
+    ``log_probs`` are those of ``committed``: they decide about falling back. ``previous`` are the tokens of
+    the windows before it, for later prompts.
+    """
 
     window: Window
     committed: tuple[int, ...]
     log_mel_ceiling: float | None = None
+    log_probs: tuple[float, ...] = ()
+    previous: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +163,24 @@ class Timing:
     forward_ns: int = 0
     encode_ns: int = 0
     batch_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WordAlignment:
+    """A word, tokens ``base`` to ``base + num_tokens`` of a window, and where it lies in the stream."""
+
+    base: int
+    num_tokens: int
+    start_sample: int
+    end_sample: int
+
+
+class Outcome(StrEnum):
+    """What becomes of a complete window."""
+
+    KEPT = "kept"
+    RETRIED = "retried"  # not good enough: its audio is decoded again at a higher temperature
+    SKIPPED = "skipped"  # nothing is spoken in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +200,15 @@ class Commit:
     log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
         second best; both of ``len(tokens)``.
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
+    is_recalled : whether these candidates were the target's own, from an earlier decoding of the same audio.
     num_self_decoded : 1 when the pass had no candidates, else 0.
     candidates_received : candidate blocks of this window that have been dealt with so far.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
-    is_final : the window is complete.
+    is_final : the window is complete; ``outcome`` tells what becomes of it, ``words`` are its words where
+        they were asked for.
+    no_speech_prob : probability that nothing is spoken in the window; with the window's first tokens.
+    language_probs : probability by language code; with the first tokens after a detection.
     """
 
     window_id: int
@@ -214,11 +218,14 @@ class Commit:
     margins: tuple[float, ...] = ()
     num_verified: int = 0
     num_accepted: int = 0
+    is_recalled: bool = False
     num_self_decoded: int = 0
     candidates_received: int = 0
     held: int = 0
     credit: int = 0
     is_final: bool = False
+    outcome: Outcome = Outcome.KEPT
+    words: tuple[WordAlignment, ...] = ()
     no_speech_prob: float | None = None
     language_probs: Mapping[str, float] = field(default_factory=dict)
     timing: Timing = Timing()
@@ -241,10 +248,29 @@ FromTarget = WindowOpened | Commit | Finished | Failed
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """A word with its spaces and punctuation; times in seconds of the stream.
+
+    ``confidence`` is the mean probability of its tokens, 0 where unknown.
+    """
+
+    start_s: float
+    end_s: float
+    text: str
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """A stretch of the transcript with its tokens, timestamps included; times in seconds of the stream.
 
-    ``confidence`` is the mean probability of the tokens, 0 where unknown.
+    Attributes
+    ----------
+    confidence : mean probability of the tokens, 0 where unknown.
+    avg_logprob, compression_ratio, temperature, no_speech_prob : of the window it was decoded in, as
+        openai/whisper reports them; the ratio is over the text.
+    seek : first mel frame of that window.
+    words : where they were asked for.
     """
 
     start_s: float
@@ -252,3 +278,9 @@ class Segment:
     tokens: tuple[int, ...]
     text: str = ""
     confidence: float = 0.0
+    avg_logprob: float = 0.0
+    compression_ratio: float = 0.0
+    temperature: float = 0.0
+    no_speech_prob: float | None = None
+    seek: int = 0
+    words: tuple[Word, ...] = ()

@@ -12,17 +12,8 @@ from typing import Any
 
 from specwhisper import __version__
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull
-from specwhisper.types import (
-    AudioChunk,
-    Commit,
-    DecodingOptions,
-    Failed,
-    Finished,
-    FromTarget,
-    Mode,
-    ToTarget,
-    WindowOpened,
-)
+from specwhisper.options import DecodingOptions
+from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, Mode, ToTarget, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.wire import PROTOCOL_VERSION, codec

@@ -7,28 +7,39 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from specwhisper.audio.recording import Recording
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.whisper.model import Row, Scores
+from specwhisper.types import Window, WordAlignment
+from specwhisper.whisper.choosing import Heard, Row, Scores
+from specwhisper.whisper.sampling import Sampling
 
 NUM_TEXT = 24
 END = NUM_TEXT
-TIME = NUM_TEXT + 3
+SPECIAL = ("endoftext", "startoftranscript", "en", "de", "translate", "transcribe", "startofprev", "nospeech")
+NO_TIMESTAMPS = END + len(SPECIAL)
+TIME = NO_TIMESTAMPS + 1
 
 VOCABULARY = Vocabulary(
     tokens=(
         *(chr(ord("a") + i) for i in range(NUM_TEXT)),
-        "<|endoftext|>",
-        "<|startoftranscript|>",
+        *(f"<|{name}|>" for name in SPECIAL),
         "<|notimestamps|>",
         *(f"<|{i * 0.02:.2f}|>" for i in range(1501)),
     ),
     end_of_text=END,
     start_of_transcript=END + 1,
-    no_timestamps=END + 2,
+    no_timestamps=NO_TIMESTAMPS,
     timestamp_begin=TIME,
     max_length=64,
+    start_of_prev=END + SPECIAL.index("startofprev"),
+    no_speech=END + SPECIAL.index("nospeech"),
+)
+MULTILINGUAL = replace(
+    VOCABULARY,
+    languages={code: END + SPECIAL.index(code) for code in ("en", "de")},
+    tasks={name: END + SPECIAL.index(name) for name in ("transcribe", "translate")},
 )
 
 
@@ -41,6 +52,7 @@ class ScriptedModel:
     """
 
     num_mel_bins = 80
+    has_word_times = True
 
     def __init__(
         self,
@@ -74,13 +86,24 @@ class ScriptedModel:
         fed += row.tokens
         assert len(fed) <= self.max_positions, "a slot overflowed"
         ends = range(len(fed) - row.num_candidates, len(fed) + 1)
-        tokens = [self.next_token(self._audio[row.slot], fed[:end]) for end in ends]
-        return Scores(tokens, [-0.5] * len(tokens), [1.0] * len(tokens))
+        audio = self._audio[row.slot]
+        tokens = [self.next_token(audio, fed[:end], row.sampling) for end in ends]
+        log_probs = [-(self._hash("log-prob", audio, fed[:end], row.sampling) % 100) / 100 for end in ends]
+        heard = self._hear(audio) if row.probe is not None else None
+        return Scores(tokens, log_probs, [1.0] * len(tokens), heard)
 
-    def next_token(self, audio: str, prefix: Sequence[int]) -> int:
+    def _hear(self, audio: str) -> Heard:
+        return Heard(
+            no_speech_prob=self._hash("silence", audio) % 100 / 100,
+            language_probs={code: self._hash(code, audio) % 100 / 100 for code in self.vocabulary.languages},
+        )
+
+    def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
         if prefix[-1] >= TIME and prefix[-2] < TIME and len(prefix) > 3:
             return prefix[-1]  # timestamps come in pairs
         roll = self._hash(self._seed, audio, prefix)
+        if sampling is not None:
+            roll += self._hash(sampling)
         if (
             self._error_rate
             and self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate
@@ -102,3 +125,17 @@ class ScriptedModel:
 
     def length(self, slot: int) -> int:
         return len(self._fed[slot])
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        return tuple(ord(letter) - ord("a") for letter in text)
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[WordAlignment, ...]:
+        self._fed[slot] = [*window.prompt, *tokens[:-1]]
+        start = window.start_sample
+        return tuple(
+            WordAlignment(i, 1, start + 320 * i, start + 320 * (i + 1))
+            for i, token in enumerate(tokens)
+            if token < END
+        )

@@ -14,7 +14,8 @@ from transformers.utils import logging
 
 from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.samples import Sample
-from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, DecodingOptions, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
 from specwhisper.whisper.checkpoint import load_checkpoint, resolve
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess

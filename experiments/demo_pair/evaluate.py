@@ -19,7 +19,8 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 from specwhisper.audio.recording import Recording
 from specwhisper.types import AudioChunk
 from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import Row, WhisperModel
+from specwhisper.whisper.choosing import Row
+from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.pairing import draft_ids
 
 from .corpus import Corpus

@@ -59,6 +59,11 @@ class Recording:
         return self._padded_samples // HOP_SAMPLES if self._is_complete else None
 
     @property
+    def audio_frames(self) -> int:
+        """Mel frames that hold audio so far."""
+        return -(-self.received_samples // HOP_SAMPLES)
+
+    @property
     def _padded_samples(self) -> int:
         return max(self.received_samples, WINDOW_SAMPLES)
 

@@ -15,6 +15,8 @@ class SpeculationStatistics:
     ----------
     num_drafted : tokens sent as candidates.
     num_verified, num_accepted : candidates that went through a forward pass, and those that were kept.
+    num_recalled, num_recalled_accepted, num_recalled_passes : the same for candidates that the target
+        remembered by itself, from an earlier decoding of the same audio, and the passes they took.
     num_self_decoded : tokens the target decoded without a candidate.
     num_committed : tokens appended, end-of-text included.
     num_passes : forward passes of the target for this session.
@@ -25,6 +27,9 @@ class SpeculationStatistics:
     num_drafted: int = 0
     num_verified: int = 0
     num_accepted: int = 0
+    num_recalled: int = 0
+    num_recalled_accepted: int = 0
+    num_recalled_passes: int = 0
     num_self_decoded: int = 0
     num_committed: int = 0
     num_passes: int = 0
@@ -60,12 +65,17 @@ class SpeculationStatistics:
     def _observe_pass(self, commit: Commit) -> None:
         self.num_passes += 1
         self.num_committed += len(commit.tokens)
-        self.num_verified += commit.num_verified
-        self.num_accepted += commit.num_accepted
         self.num_self_decoded += commit.num_self_decoded
         self.queue_ns += commit.timing.queue_ns
         self.forward_ns += commit.timing.forward_ns
         self.encode_ns += commit.timing.encode_ns
+        if commit.is_recalled:
+            self.num_recalled += commit.num_verified
+            self.num_recalled_accepted += commit.num_accepted
+            self.num_recalled_passes += 1
+            return
+        self.num_verified += commit.num_verified
+        self.num_accepted += commit.num_accepted
         if commit.num_verified:
             missing = commit.num_accepted + 1 - len(self.acceptance_histogram)
             self.acceptance_histogram += [0] * max(0, missing)

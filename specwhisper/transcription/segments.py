@@ -77,4 +77,5 @@ def _segment(
         end_s=round((window.start_frame + end_frames) * FRAME_S, 2),
         tokens=tuple(tokens),
         text=vocabulary.decode(tokens),
+        seek=window.start_frame,
     )

@@ -11,8 +11,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Limits, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.fallback import avg_logprob, text_compression_ratio
 from specwhisper.transcription.segments import split_window
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Candidates, Commit, Segment, Window, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    Candidates,
+    Commit,
+    Outcome,
+    Segment,
+    Window,
+    WindowOpened,
+    Word,
+    WordAlignment,
+)
 
 
 @dataclass(slots=True)
 class Transcript:
-    """A finished transcription; ``window_tokens`` has each window's tokens, end-of-text included."""
+    """A finished transcription.
+
+    Attributes
+    ----------
+    language : code of the speech.
+    language_probs : by code, where the language was detected.
+    window_tokens : of each window that was kept, end-of-text included.
+    num_samples : length of the recording, where known.
+    """
 
     segments: list[Segment]
     statistics: SpeculationStatistics
+    language: str = "en"
+    language_probs: Mapping[str, float] = field(default_factory=dict)
     window_tokens: list[tuple[int, ...]] = field(default_factory=list)
+    num_samples: int = 0
 
     @property
     def text(self) -> str:
@@ -34,7 +57,8 @@ class TranscriptBuilder:
 
     Attributes
     ----------
-    segments : the segments of all complete windows.
+    segments : the segments of all windows that were kept.
+    language, language_probs : as :class:`Transcript` has them.
     statistics : how the draft has done so far.
     """
 
@@ -44,7 +68,11 @@ class TranscriptBuilder:
         self._tokens: list[int] = []  # committed tokens first, then what the draft expects
         self._num_committed = 0
         self._log_probs: list[float] = []
+        self._no_speech_prob: float | None = None
         self._window_tokens: list[tuple[int, ...]] = []
+        self._language_of = {token: code for code, token in vocabulary.languages.items()}
+        self.language = "en"  # what a model without languages speaks
+        self.language_probs: Mapping[str, float] = {}
         self.segments: list[Segment] = []
         self.statistics = SpeculationStatistics()
 
@@ -70,6 +98,8 @@ class TranscriptBuilder:
             case WindowOpened(window=window):
                 self._window = window
                 self._tokens, self._num_committed, self._log_probs = [], 0, []
+                spoken = (self._language_of[i] for i in window.prompt if i in self._language_of)
+                self.language = next(spoken, "en")
             case Candidates(base=base, tokens=tokens) if self._is_open(message.window_id):
                 if self._num_committed <= base <= len(self._tokens):
                     self._tokens[base:] = tokens
@@ -77,9 +107,16 @@ class TranscriptBuilder:
                 return self._append(message)
         return []
 
-    def finish(self) -> Transcript:
-        """Give the transcript of everything observed."""
-        return Transcript(self.segments, self.statistics, self._window_tokens)
+    def finish(self, num_samples: int = 0) -> Transcript:
+        """Give the transcript of everything observed; ``num_samples`` is the recording's length."""
+        return Transcript(
+            self.segments,
+            self.statistics,
+            self.language,
+            self.language_probs,
+            self._window_tokens,
+            num_samples,
+        )
 
     def _is_open(self, window_id: int) -> bool:
         return self._window is not None and self._window.id == window_id
@@ -95,22 +132,50 @@ class TranscriptBuilder:
         self._tokens[start:end] = fresh
         self._num_committed = end
         self._log_probs += commit.log_probs[len(commit.log_probs) - len(fresh) :] if fresh else ()
+        self._no_speech_prob = commit.no_speech_prob if start == 0 else self._no_speech_prob
+        self.language_probs = commit.language_probs or self.language_probs
         if not commit.is_final or self._window is None:
             return []
-        committed = self._tokens[:end]
-        segments = split_window(self._window, committed, self._vocabulary).segments
-        spoken = self._with_confidence([segment for segment in segments if segment.tokens])
-        self._window_tokens.append(tuple(committed))
+        window, committed = self._window, self._tokens[:end]
         self._window, self._tokens, self._num_committed = None, [], 0
-        self.segments += spoken
-        return spoken
+        if commit.outcome is not Outcome.KEPT:
+            return []
+        segments = self._segments(window, committed, commit.words)
+        self._window_tokens.append(tuple(committed))
+        self.segments += segments
+        return segments
 
-    def _with_confidence(self, segments: list[Segment]) -> list[Segment]:
-        """Segments are consecutive cuts of the window's tokens, and so are their probabilities."""
-        graded, at = [], 0
-        for segment in segments:
-            end = at + len(segment.tokens)
-            probs = [exp(log_prob) for log_prob in self._log_probs[at:end]]
-            graded.append(replace(segment, confidence=sum(probs) / len(probs) if probs else 0.0))
-            at = end
-        return graded
+    def _segments(
+        self, window: Window, committed: Sequence[int], words: Sequence[WordAlignment]
+    ) -> list[Segment]:
+        """Cut a window and say how sure it is of each piece; pieces are consecutive cuts of its tokens."""
+        segments, start = [], 0
+        for segment in split_window(window, committed, self._vocabulary).segments:
+            end = start + len(segment.tokens)
+            if segment.tokens:
+                segments.append(
+                    replace(
+                        segment,
+                        confidence=self._confidence(start, end),
+                        avg_logprob=avg_logprob(self._log_probs),
+                        compression_ratio=text_compression_ratio(self._vocabulary.decode(committed)),
+                        temperature=window.temperature,
+                        no_speech_prob=self._no_speech_prob,
+                        words=tuple(self._word(w, committed) for w in words if start <= w.base < end),
+                    )
+                )
+            start = end
+        return segments
+
+    def _word(self, word: WordAlignment, committed: Sequence[int]) -> Word:
+        end = word.base + word.num_tokens
+        return Word(
+            start_s=word.start_sample / SAMPLE_RATE,
+            end_s=word.end_sample / SAMPLE_RATE,
+            text=self._vocabulary.decode(committed[word.base : end]),
+            confidence=self._confidence(word.base, end),
+        )
+
+    def _confidence(self, start: int, end: int) -> float:
+        probs = [exp(log_prob) for log_prob in self._log_probs[start:end]]
+        return sum(probs) / len(probs) if probs else 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from specwhisper.errors import UnsupportedOption
-from specwhisper.types import DecodingOptions
+from specwhisper.options import DecodingOptions
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Vocabulary:
     start_of_transcript, no_timestamps : prompt tokens; ``no_timestamps`` is ``None`` where a model has none.
     timestamp_begin : id of ``<|0.00|>``; ids from it on are timestamps, 20 ms apart.
     languages, tasks : ids of the prompt tokens by code and name; both empty for English-only models.
+    start_of_prev : what earlier text is prompted behind, and ``no_speech``, whose probability tells silence;
+        ``None`` where a model has none.
     suppress, begin_suppress : ids that are never generated, and never generated first.
     max_initial_timestamp : largest timestamp index allowed for the first token, or ``None``.
     max_length : most tokens of a window, prompt included.
@@ -42,6 +44,8 @@ class Vocabulary:
     begin_suppress: tuple[int, ...] = ()
     max_initial_timestamp: int | None = None
     max_length: int = 448
+    start_of_prev: int | None = None
+    no_speech: int | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -54,25 +58,46 @@ class Vocabulary:
             (self.end_of_text, self.start_of_transcript, self.no_timestamps, self.timestamp_begin),
             (sorted(self.languages.items()), sorted(self.tasks.items())),
             (self.suppress, self.begin_suppress, self.max_initial_timestamp, self.max_length),
+            (self.start_of_prev, self.no_speech),
         )
         return hashlib.sha256(repr(content).encode()).hexdigest()
 
-    def prompt(self, options: DecodingOptions) -> tuple[int, ...]:
-        """Give the tokens that tell Whisper language, task and whether to write timestamps."""
-        prompt = [self.start_of_transcript]
+    def check(self, options: DecodingOptions) -> None:
+        """Refuse what this model cannot do."""
         if self.languages:
-            if options.language not in self.languages:
+            if options.language is not None and options.language not in self.languages:
                 known = ", ".join(sorted(self.languages))
                 raise UnsupportedOption(
                     f"Language '{options.language}' is unknown to this model; it has: {known}."
                 )
             if options.task not in self.tasks:
                 raise UnsupportedOption(f"Task '{options.task}' is unknown to this model.")
-            prompt += [self.languages[options.language], self.tasks[options.task]]
-        elif options.language != "en" or options.task != "transcribe":
+        elif options.language not in (None, "en") or options.task != "transcribe":
             raise UnsupportedOption("This model is English-only: it transcribes English and nothing else.")
         if options.timestamps and self.no_timestamps is None:
             raise UnsupportedOption("This model has no timestamps: ask for none.")
+        if options.no_speech_threshold is not None and self.no_speech is None:
+            raise UnsupportedOption("This model does not tell silence: leave no_speech_threshold out.")
+
+    @property
+    def only_language(self) -> str | None:
+        """The language of a model that knows one."""
+        if not self.languages:
+            return "en"
+        return next(iter(self.languages)) if len(self.languages) == 1 else None
+
+    def prompt(self, options: DecodingOptions, language: str | None = None) -> tuple[int, ...]:
+        """Give the tokens that tell Whisper language, task and whether to write timestamps.
+
+        ``language`` is what was detected where the options name none.
+        """
+        self.check(options)
+        prompt = [self.start_of_transcript]
+        if self.languages:
+            language = options.language or language or self.only_language
+            if language is None:
+                raise ValueError("The language must be detected before there is a prompt.")
+            prompt += [self.languages[language], self.tasks[options.task]]
         if not options.timestamps and self.no_timestamps is not None:
             prompt.append(self.no_timestamps)
         return tuple(prompt)

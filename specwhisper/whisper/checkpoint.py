@@ -45,6 +45,8 @@ class Checkpoint:
     encoder : transformers' encoder module, on the device that was asked for.
     weights_digest : SHA-256 over the weight files.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
+    tokenizer : turns prompts into tokens and tokens into words; a draft does without.
+    alignment_heads : (layer, head) whose cross-attention follows the speech; empty where unknown.
     """
 
     name: str
@@ -54,6 +56,8 @@ class Checkpoint:
     state: dict[str, Tensor] = field(repr=False)
     weights_digest: str = ""
     max_new_tokens: int | None = None
+    tokenizer: WhisperTokenizer | None = field(default=None, repr=False)
+    alignment_heads: tuple[tuple[int, int], ...] = ()
 
     @property
     def dtype(self) -> str:
@@ -123,7 +127,7 @@ def load_checkpoint(
     digest = _fetch(name, source, lambda: _weights_digest(source, revision))
     # The decoder stays where it is: whoever places it knows whether it fits onto the device.
     model.model.encoder.to(device)
-    checkpoint = checkpoint_from_model(model, tokens, name=name, weights_digest=digest)
+    checkpoint = checkpoint_from_model(model, tokens, name=name, weights_digest=digest, tokenizer=tokenizer)
     if len(tokens) < checkpoint.vocabulary.end_of_text:
         raise CheckpointError(f"Model '{name}' has no tokenizer: fetch or save it again together with it.")
     return checkpoint
@@ -156,7 +160,12 @@ def _fetch(name: str, source: str, load: Callable[[], T]) -> T:
 
 
 def checkpoint_from_model(
-    model: WhisperForConditionalGeneration, tokens: list[str], *, name: str, weights_digest: str = ""
+    model: WhisperForConditionalGeneration,
+    tokens: list[str],
+    *,
+    name: str,
+    weights_digest: str = "",
+    tokenizer: WhisperTokenizer | None = None,
 ) -> Checkpoint:
     """Take apart a transformers model that is in memory; ``tokens`` are its token strings in id order."""
     model.eval()
@@ -170,6 +179,11 @@ def checkpoint_from_model(
         state=state,
         weights_digest=weights_digest,
         max_new_tokens=model.generation_config.max_length,
+        tokenizer=tokenizer,
+        alignment_heads=tuple(
+            (int(layer), int(head))
+            for layer, head in getattr(model.generation_config, "alignment_heads", None) or ()
+        ),
     )
 
 
@@ -197,7 +211,18 @@ def _vocabulary(tokens: list[str], config: WhisperConfig, generation: Generation
         begin_suppress=tuple(sorted(set(generation.begin_suppress_tokens or ()))),
         max_initial_timestamp=getattr(generation, "max_initial_timestamp_index", None),
         max_length=config.max_target_positions,
+        start_of_prev=_start_of_prev(generation),
+        no_speech=None if no_timestamps is None else no_timestamps - 1,
     )
+
+
+def _start_of_prev(generation: GenerationConfig) -> int | None:
+    """Find ``<|startofprev|>`` as transformers does: older checkpoints tell it only by what they suppress."""
+    named = getattr(generation, "prev_sot_token_id", None)
+    if named is not None:
+        return int(named)
+    suppressed = list(generation.suppress_tokens or ())
+    return int(suppressed[-2]) if len(suppressed) >= 2 else None
 
 
 def _one_id(value: int | list[int]) -> int:

@@ -7,7 +7,7 @@ append.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -161,13 +161,21 @@ class CachedDecoder(nn.Module):
 
     @torch.inference_mode()
     def append(
-        self, slots: Sequence[int], tokens: Sequence[Sequence[int]], num_scored: Sequence[int]
+        self,
+        slots: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        num_scored: Sequence[int],
+        probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
         """Append ragged rows of tokens and give the logits behind the last ``num_scored`` tokens of each.
 
+        Parameters
+        ----------
+        probes : further tokens whose logits are wanted, as (row, index in the row).
+
         Returns
         -------
-        float32 logits, sum(num_scored) x vocabulary, row after row.
+        float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes.
         """
         device = _execution_device(self.embed_tokens)
         step = self._step(slots, [len(row) for row in tokens], device)
@@ -188,7 +196,36 @@ class CachedDecoder(nn.Module):
             hidden[row, length - num : length]
             for row, (length, num) in enumerate(zip(step.lengths, num_scored, strict=True))
         ]
+        scored += [hidden[row, index][None] for row, index in probes]
         return cast(Tensor, self.unembed(self.norm(torch.cat(scored)))).float()
+
+    @torch.inference_mode()
+    def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
+        """Feed a slot all over again and tell where some (layer, head) look in the audio.
+
+        Returns
+        -------
+        float32 weights, heads x tokens x encoder positions, each row summing to 1; on the CPU.
+        """
+        queries: dict[int, Tensor] = {}
+
+        def note(layer: int) -> Callable[[nn.Module, object, Tensor], None]:
+            return lambda _module, _inputs, query: queries.update({layer: query})
+
+        layers = [cast(DecoderLayer, layer) for layer in self.layers]
+        hooks = [layers[i].cross_query.register_forward_hook(note(i)) for i in {i for i, _ in heads}]
+        try:
+            self.rollback(slot, 0)
+            self.append([slot], [tokens], [1])
+        finally:
+            for hook in hooks:
+                hook.remove()
+        weights = []
+        for i, head in heads:
+            query = layers[i].split_heads(queries[i], 1)[0, 0, head]
+            key = self._cross_caches[i][0, slot, head]
+            weights.append((query * query.shape[-1] ** -0.5 @ key.T).float().softmax(dim=-1).cpu())
+        return torch.stack(weights)
 
     def _step(self, slots: Sequence[int], lengths: Sequence[int], device: torch.device) -> Step:
         starts = tuple(self.lengths[slot] for slot in slots)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import BestGamma, DraftLength
 from specwhisper.speculation.ledger import Belief
-from specwhisper.types import AudioChunk, Candidates, Commit, DecodingOptions, Failed, Window, WindowOpened
-from specwhisper.whisper.model import Model, Row
+from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Proposal, Window, WindowOpened
+from specwhisper.whisper.choosing import Row
+from specwhisper.whisper.model import Model
+from specwhisper.whisper.rules import max_initial_timestamp
+from specwhisper.whisper.sampling import window_sampling
 from specwhisper.whisper.slots import Slots
 
 
@@ -33,14 +37,19 @@ class _Session:
 
     slot: int
     length: DraftLength
-    timestamps: bool
+    options: DecodingOptions
     initial_credit: int
     recording: Recording
     belief: Belief
     window: Window | None = None
     encoding: Future[None] | None = None  # of the open window, or the last one
+    encoded_frame: int | None = None  # where the audio in the slot begins
+    proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
     gave_way: bool = False  # an empty block was sent and not answered yet
     forward_ns: int = 0
+    best_gamma: BestGamma | None = None
+    unjudged_ns: int = 0  # spent on drafting since the last pass with candidates, and the tokens drafted
+    num_unjudged: int = 0
 
     @property
     def is_ready(self) -> bool:
@@ -85,10 +94,11 @@ class Drafter:
         self._sessions[session_id] = _Session(
             slot=self._slots.take(),
             length=length,
-            timestamps=options.timestamps,
+            options=options,
             initial_credit=max_ahead_tokens,
             recording=recording,
             belief=Belief(credit=max_ahead_tokens),
+            best_gamma=BestGamma(length.gamma) if length.is_adaptive else None,
         )
 
     def close(self, session_id: str) -> None:
@@ -153,7 +163,10 @@ class Drafter:
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
             session.belief.tokens.append(score.tokens[0])
+            session.proposals.update((len(session.belief.tokens) - 1, p) for p in score.proposals)
             session.forward_ns += forward_ns
+            session.unjudged_ns += forward_ns
+            session.num_unjudged += 1
 
     def _fail(self, session_id: str, error: Exception) -> None:
         self._failures.append((session_id, Failed(error)))
@@ -163,9 +176,15 @@ class Drafter:
         session.window = window
         session.gave_way = False
         session.belief = Belief(credit=session.initial_credit)
+        session.proposals = {}
         session.recording.discard_before(window.start_sample)
+        if session.encoded_frame == window.start_frame:  # it is tried again
+            if session.is_ready:
+                self._model.rollback(session.slot, 0)
+            return
         if session.encoding is not None:
             session.encoding.cancel()
+        session.encoded_frame = window.start_frame
         session.encoding = self._executor.submit(
             self._model.encode, session.slot, session.recording, window.start_frame
         )
@@ -185,8 +204,23 @@ class Drafter:
         if session.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
             self._model.rollback(session.slot, len(session.window.prompt) + agreed)
         session.gave_way = False
+        self._adapt(session, commit)
         if commit.is_final:
             session.window = None
+
+    def _adapt(self, session: _Session, commit: Commit) -> None:
+        """Choose the length of the next blocks, where the session asked for that."""
+        if session.best_gamma is None or not commit.num_verified or commit.is_recalled:
+            return
+        session.best_gamma.observe(
+            num_verified=commit.num_verified,
+            num_accepted=commit.num_accepted,
+            num_drafted=session.num_unjudged,
+            draft_ns=session.unjudged_ns,
+            pass_ns=commit.timing.forward_ns,
+        )
+        session.num_unjudged = session.unjudged_ns = 0
+        session.length = replace(session.length, gamma=session.best_gamma.gamma)
 
     def _row(self, session: _Session) -> Row:
         if session.window is None or session.encoding is None:
@@ -194,7 +228,16 @@ class Drafter:
         session.encoding.result()  # what went wrong with it surfaces here
         sequence = [*session.window.prompt, *session.belief.tokens]
         fed = self._model.length(session.slot)
-        return Row(session.slot, sequence[fed:], 0, session.belief.tokens, session.timestamps)
+        return Row(
+            slot=session.slot,
+            tokens=sequence[fed:],
+            num_candidates=0,
+            generated=session.belief.tokens,
+            timestamps=session.options.timestamps,
+            max_initial_timestamp=max_initial_timestamp(session.options),
+            sampling=window_sampling(session.window, session.options),
+            acceptance=session.options.acceptance,
+        )
 
     def _can_draft(self, session: _Session) -> bool:
         if session.window is None or not session.is_ready:
@@ -227,4 +270,12 @@ class Drafter:
         base, tokens = belief.take_block(session.length.gamma)
         session.gave_way = not tokens
         forward_ns, session.forward_ns = session.forward_ns, 0
-        return Drafted(Candidates(session.window.id, base, belief.num_committed, tokens), forward_ns)
+        places = range(base, base + len(tokens))
+        block = Candidates(
+            session.window.id,
+            base,
+            belief.num_committed,
+            tokens,
+            proposals=tuple(session.proposals[i] for i in places if i in session.proposals),
+        )
+        return Drafted(block, forward_ns)

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    DecodingOptions,
     Failed,
     Finished,
     FromTarget,

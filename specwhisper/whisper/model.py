@@ -3,59 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from specwhisper.audio.recording import Recording
+from specwhisper.errors import UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Window, WordAlignment
 from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.choosing import Heard, Row, Scores, choose
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
+from specwhisper.whisper.words import align_words
 
 EMBEDDING = "model.decoder.embed_tokens.weight"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One session's part of a forward pass.
-
-    Attributes
-    ----------
-    slot : where its keys and values lie.
-    tokens : what to append to the slot; the last ``num_candidates`` of them are candidates.
-    generated : tokens of the window before the candidates; the rules depend on them.
-    timestamps : whether the timestamp rules apply.
-    """
-
-    slot: int
-    tokens: Sequence[int]
-    num_candidates: int
-    generated: Sequence[int]
-    timestamps: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The model's choice behind each prefix of a row's candidates: ``num_candidates + 1`` of each.
-
-    ``log_probs`` are natural, after the rules; ``margins`` are logit distances to the second best.
-    """
-
-    tokens: list[int]
-    log_probs: list[float]
-    margins: list[float]
-
-
 class Model(Protocol):
-    """What both engines need of a model; Whisper is one, tests script another."""
+    """What both engines need of a model; Whisper is one, tests script another.
+
+    ``has_word_times`` tells whether :meth:`align` can find words.
+    """
 
     vocabulary: Vocabulary
     num_slots: int
     num_mel_bins: int
     max_positions: int
+    has_word_times: bool
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Empty a slot and give it the window of ``recording`` that starts at a mel frame."""
@@ -68,6 +46,14 @@ class Model(Protocol):
 
     def length(self, slot: int) -> int:
         """Tell how many tokens a slot holds."""
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Turn a prompt's text into tokens."""
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[WordAlignment, ...]:
+        """Find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
 
 
 class WhisperModel:
@@ -99,6 +85,10 @@ class WhisperModel:
         self._encoder = checkpoint.encoder
         parameter = next(checkpoint.encoder.parameters())
         self._device, self._dtype = parameter.device, parameter.dtype
+        self._tokenizer = checkpoint.tokenizer
+        self._alignment_heads = checkpoint.alignment_heads
+        self.has_word_times = bool(self._alignment_heads) and self._tokenizer is not None
+        self._median_width = checkpoint.config.median_filter_width
         config, state = checkpoint.config, checkpoint.state
         if ids is not None:
             rows = torch.tensor([0 if i is None else i for i in ids])
@@ -135,25 +125,69 @@ class WhisperModel:
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose, by the rules, behind each candidate."""
         counts = [row.num_candidates + 1 for row in rows]
-        logits = self._decoder.append([row.slot for row in rows], [row.tokens for row in rows], counts)
+        probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
+        logits = self._decoder.append(
+            [row.slot for row in rows], [row.tokens for row in rows], counts, probes
+        ).to(self._device)
+        logits, probed = logits.split([sum(counts), len(probes)])
+        heard = dict(zip((i for i, _ in probes), self._hear(probed), strict=True))
         allowed = [
             state
             for row in rows
             for state in self._rules.allowed(
-                row.generated, row.tokens[len(row.tokens) - row.num_candidates :], timestamps=row.timestamps
+                row.generated,
+                row.tokens[len(row.tokens) - row.num_candidates :],
+                timestamps=row.timestamps,
+                max_initial_timestamp=row.max_initial_timestamp,
             )
         ]
-        logits = logits.to(self._device)
         self._rules.apply(logits, allowed)
-        best = logits.max(dim=-1, keepdim=True)  # the lowest id wins a tie
-        log_probs = best.values - logits.logsumexp(dim=-1, keepdim=True)
-        margins = best.values - logits.scatter_(1, best.indices, -torch.inf).amax(dim=-1, keepdim=True)
-        columns = [column.flatten().tolist() for column in (best.indices, log_probs, margins)]
-        scores, at = [], 0
-        for count in counts:
-            scores.append(Scores(*(column[at : at + count] for column in columns)))
-            at += count
-        return scores
+        return [replace(score, heard=heard.get(i)) for i, score in enumerate(choose(rows, logits))]
+
+    def _hear(self, logits: Tensor) -> list[Heard]:
+        """Read what probes tell from their raw logits."""
+        vocabulary = self.vocabulary
+        codes, ids = list(vocabulary.languages), list(vocabulary.languages.values())
+        languages = logits[:, ids].softmax(dim=-1).tolist()
+        silences: list[float | None] = [None] * len(logits)
+        if vocabulary.no_speech is not None:
+            silences = logits.softmax(dim=-1)[:, vocabulary.no_speech].tolist()
+        return [
+            Heard(silence, dict(zip(codes, probs, strict=True)))
+            for silence, probs in zip(silences, languages, strict=True)
+        ]
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Turn a prompt's text into tokens; text that names special tokens is refused."""
+        if not text.strip():
+            return ()
+        if self._tokenizer is None:
+            raise UnsupportedOption("This model came without its tokenizer: it takes no prompt.")
+        ids = tuple(self._tokenizer(" " + text.strip(), add_special_tokens=False).input_ids)
+        if specials := [i for i in ids if i >= self.vocabulary.end_of_text]:
+            raise UnsupportedOption(
+                f"A prompt may not hold special tokens such as {self.vocabulary.tokens[specials[0]]}."
+            )
+        return ids
+
+    @torch.inference_mode()
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[WordAlignment, ...]:
+        """Find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
+        if not self.has_word_times or self._tokenizer is None:
+            raise UnsupportedOption("This model names no alignment heads: it has no word times.")
+        fed = [*window.prompt, *tokens[:-1]]
+        weights = self._decoder.cross_attention(slot, fed, self._alignment_heads)
+        return align_words(
+            weights[:, len(window.prompt) :],
+            window,
+            tokens,
+            self._tokenizer,
+            self.vocabulary,
+            num_frames=num_frames,
+            median_width=self._median_width,
+        )
 
     def rollback(self, slot: int, length: int) -> None:
         """Forget all but the first ``length`` tokens of a slot."""

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
-from specwhisper.types import (
-    AudioChunk,
-    Candidates,
-    Commit,
-    DecodingOptions,
-    Failed,
-    Finished,
-    Limits,
-    Mode,
-    WindowOpened,
-)
-from specwhisper.whisper.drafter import Drafter
+from specwhisper.transcription.windows import Windows
+from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, Mode, WindowOpened
+from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import Verifier
+
+PIECE_SAMPLES = 4 * 16_000
 
 
 class InlineExecutor(Executor):
@@ -38,6 +34,34 @@ class InlineExecutor(Executor):
         return future
 
 
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One recording on its way through both engines."""
+
+    id: str
+    place: int
+    pieces: Iterator[bytes]
+    builder: TranscriptBuilder
+    max_ahead_samples: int
+    sent_samples: int = 0
+    window_start_sample: int = 0
+    is_complete: bool = False
+
+    @property
+    def wants_audio(self) -> bool:
+        """Whether the engines may have more audio; what lies ahead of the open window is bounded."""
+        room = self.max_ahead_samples - (self.sent_samples - self.window_start_sample)
+        return not self.is_complete and room >= PIECE_SAMPLES
+
+    def next_chunk(self) -> AudioChunk:
+        """Give the next piece; an empty one ends the audio."""
+        pcm = next(self.pieces, b"")
+        chunk = AudioChunk(self.sent_samples, pcm, is_last=not pcm)
+        self.sent_samples += len(pcm) // BYTES_PER_SAMPLE
+        self.is_complete = not pcm
+        return chunk
+
+
 class OneProcess:
     """Transcribes recordings with a target and, optionally, a draft that speaks the target's vocabulary.
 
@@ -45,6 +69,8 @@ class OneProcess:
     ----------
     mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
         without delay.
+    max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
+    plan : as :class:`Verifier` takes it.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
@@ -56,66 +82,103 @@ class OneProcess:
         mode: Mode = Mode.ONE_PROCESS,
         gamma: int = 5,
         depth: int = 4,
+        is_adaptive: bool = False,
         max_new_tokens: int | None = None,
+        max_sessions: int | None = None,
+        plan: Callable[[DecodingOptions], Windows] | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
         self._target = target
         self._draft = draft
-        self._length = DraftLength(mode if draft is not None else Mode.TARGET_ONLY, gamma, depth)
+        self._length = DraftLength(mode if draft is not None else Mode.TARGET_ONLY, gamma, depth, is_adaptive)
         self._max_new_tokens = max_new_tokens
+        self._max_sessions = min(max_sessions or target.num_slots, target.num_slots)
+        self._plan = plan
         self._edit_block = edit_block
 
     def transcribe(
-        self, recordings: Sequence[bytes], options: DecodingOptions | None = None
+        self,
+        recordings: Sequence[bytes | Iterable[bytes]],
+        options: DecodingOptions | Sequence[DecodingOptions] | None = None,
+        *,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
     ) -> list[Transcript]:
-        """Transcribe canonical recordings (s16le, 16 kHz, mono) side by side, as many as there are slots."""
-        transcripts: list[Transcript] = []
-        num_slots = min(m.num_slots for m in (self._target, self._draft) if m is not None)
-        for start in range(0, len(recordings), num_slots):
-            transcripts += self._transcribe(
-                recordings[start : start + num_slots], options or DecodingOptions()
-            )
-        return transcripts
+        """Transcribe side by side, as many as there are slots; the next begins when one has ended.
 
-    def _transcribe(self, recordings: Sequence[bytes], options: DecodingOptions) -> list[Transcript]:
+        Parameters
+        ----------
+        recordings : canonical PCM (s16le, 16 kHz, mono), whole or in pieces; of what comes in pieces no more
+            is held than the open window needs.
+        options : for all, or for each.
+        watch : called with a recording's place and transcript so far whenever that has changed.
+        """
+        if options is None or isinstance(options, DecodingOptions):
+            options = [options or DecodingOptions()] * len(recordings)
         executor = InlineExecutor()
-        # The recordings are in memory already, so there is nothing to hold back.
-        longest = max(len(pcm) // BYTES_PER_SAMPLE for pcm in recordings)
-        limits = Limits(max_ahead_samples=max(Limits().max_ahead_samples, longest))
         verifier = Verifier(
-            self._target, executor=executor, limits=limits, max_new_tokens=self._max_new_tokens
+            self._target, executor=executor, max_new_tokens=self._max_new_tokens, plan=self._plan
         )
         drafter = Drafter(self._draft or self._target, executor=executor)
-        builders = {}
-        for i, pcm in enumerate(recordings):
-            session = str(i)
-            builders[session] = TranscriptBuilder(self._target.vocabulary)
-            audio = AudioChunk(0, pcm, is_last=True)
-            verifier.open(session, self._length.mode, options)
-            verifier.submit(session, audio)
-            if self._length.mode.drafts:
-                credit = verifier.limits.max_ahead_tokens
-                drafter.open(session, self._length, options, max_ahead_tokens=credit)
-                drafter.submit(session, audio)
-        unfinished = set(builders)
-        while unfinished:
+        waiting = deque(
+            _Run(
+                id=str(place),
+                place=place,
+                pieces=_pieces(recording),
+                builder=TranscriptBuilder(self._target.vocabulary),
+                max_ahead_samples=verifier.limits.max_ahead_samples,
+            )
+            for place, recording in enumerate(recordings)
+        )
+        transcripts: dict[int, Transcript] = {}
+        runs: dict[str, _Run] = {}
+        drafts = self._length.mode.drafts
+        while waiting or runs:
+            while waiting and len(runs) < self._max_sessions and (drafter.num_free_slots or not drafts):
+                run = waiting.popleft()
+                verifier.open(run.id, self._length.mode, options[run.place])
+                if drafts:
+                    credit = verifier.limits.max_ahead_tokens
+                    drafter.open(run.id, self._length, options[run.place], max_ahead_tokens=credit)
+                runs[run.id] = run
+            for run in runs.values():
+                while run.wants_audio:
+                    chunk = run.next_chunk()
+                    verifier.submit(run.id, chunk)
+                    drafter.submit(run.id, chunk)
             while drafter.has_work:  # a draft is cheap: it goes as far as it may before each pass
                 for session, drafted in drafter.step():
-                    if isinstance(drafted, Failed):
-                        raise drafted.error
-                    builders[session].observe(drafted.candidates)
-                    builders[session].statistics.draft_ns += drafted.forward_ns
-                    for block in self._edit_block(drafted.candidates):
-                        verifier.submit(session, block)
+                    self._propose(runs[session], drafted, verifier)
+            has_worked = verifier.has_work
             for session, event in verifier.step():
+                run = runs[session]
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Finished):
-                    unfinished.discard(session)
+                    transcripts[run.place] = run.builder.finish(run.sent_samples)
+                    verifier.close(session)
                     drafter.close(session)
+                    del runs[session]
                 elif isinstance(event, WindowOpened | Commit):
-                    builders[session].observe(event)
+                    if isinstance(event, WindowOpened):
+                        run.window_start_sample = event.window.start_sample
+                    run.builder.observe(event)
                     drafter.submit(session, event)
-            if unfinished and not (drafter.has_work or verifier.has_work):
-                raise RuntimeError(f"Draft and target wait for each other in session {min(unfinished)}.")
-        return [builder.finish() for builder in builders.values()]
+                watch(run.place, run.builder)
+            if runs and not has_worked and not (drafter.has_work or verifier.has_work):
+                raise RuntimeError(f"Draft and target wait for each other in session {min(runs)}.")
+        return [transcripts[place] for place in range(len(recordings))]
+
+    def _propose(self, run: _Run, drafted: Drafted | Failed, verifier: Verifier) -> None:
+        if isinstance(drafted, Failed):
+            raise drafted.error
+        run.builder.observe(drafted.candidates)
+        run.builder.statistics.draft_ns += drafted.forward_ns
+        for block in self._edit_block(drafted.candidates):
+            verifier.submit(run.id, block)
+
+
+def _pieces(recording: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    """Cut a recording into pieces of at most :data:`PIECE_SAMPLES`, none of them empty."""
+    for pcm in (recording,) if isinstance(recording, bytes) else recording:
+        for start in range(0, len(pcm), PIECE_SAMPLES * BYTES_PER_SAMPLE):
+            yield pcm[start : start + PIECE_SAMPLES * BYTES_PER_SAMPLE]

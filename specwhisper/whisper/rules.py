@@ -14,7 +14,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE
 
 
 class Situation(IntEnum):
@@ -33,10 +35,11 @@ class Situation(IntEnum):
 
 
 class Allowed(NamedTuple):
-    """What may follow a prefix: what the situation leaves, and of the timestamps those from an index on."""
+    """What may follow a prefix: what the situation leaves, and of the times those between two indices."""
 
     situation: Situation
     first_time: int
+    last_time: int
 
 
 class DecodingRules:
@@ -68,50 +71,73 @@ class DecodingRules:
         if vocabulary.no_timestamps is not None:
             forbidden[Situation.START :, vocabulary.no_timestamps] = -torch.inf
         forbidden[Situation.START, : self._begin] = -torch.inf
-        if vocabulary.max_initial_timestamp is not None:
-            forbidden[Situation.START, self._begin + vocabulary.max_initial_timestamp + 1 :] = -torch.inf
         forbidden[Situation.PAUSE, : vocabulary.end_of_text] = -torch.inf
         return forbidden
 
     def allowed(
-        self, prefix: Sequence[int], following: Sequence[int], *, timestamps: bool
+        self,
+        prefix: Sequence[int],
+        following: Sequence[int],
+        *,
+        timestamps: bool,
+        max_initial_timestamp: int | None = None,
     ) -> Iterator[Allowed]:
-        """Give what may follow ``prefix``, ``prefix + following[:1]``, ... up to all of ``following``."""
-        begin = self._begin
+        """Give what may follow ``prefix``, ``prefix + following[:1]``, ... up to all of ``following``.
+
+        ``max_initial_timestamp`` is the last index a window may begin with; ``None`` for the model's own.
+        """
+        begin, last_index = self._begin, self._num_times - 1
         if not timestamps:
             for length in range(len(prefix), len(prefix) + len(following) + 1):
-                yield Allowed(Situation.UNTIMED if length else Situation.UNTIMED_START, 0)
+                yield Allowed(Situation.UNTIMED if length else Situation.UNTIMED_START, 0, last_index)
             return
+        if max_initial_timestamp is None:
+            max_initial_timestamp = self._vocabulary.max_initial_timestamp
+        if max_initial_timestamp is None:
+            max_initial_timestamp = last_index
         last_time = next((token - begin for token in reversed(prefix) if token >= begin), None)
         before, last = (token >= begin for token in (0, 0, *prefix[-2:])[-2:])
-        yield self._after(len(prefix), before, last, last_time)
-        for length, token in enumerate(following, start=len(prefix) + 1):
-            before, last = last, token >= begin
-            last_time = token - begin if last else last_time
-            yield self._after(length, before, last, last_time)
+        for length in range(len(prefix), len(prefix) + len(following) + 1):
+            if length > len(prefix):
+                token = following[length - len(prefix) - 1]
+                before, last = last, token >= begin
+                last_time = token - begin if last else last_time
+            if length == 0:
+                yield Allowed(Situation.START, 0, min(max_initial_timestamp, last_index))
+            else:
+                yield self._after(length, before, last, last_time)
 
     def _after(self, length: int, before: bool, last: bool, last_time: int | None) -> Allowed:
         """Judge a prefix by whether its last two tokens are times, and by its last time."""
-        if length == 0:
-            return Allowed(Situation.START, 0)
+        last_index = self._num_times - 1
         if last_time is None:
-            return Allowed(Situation.SEGMENT, 0)
+            return Allowed(Situation.SEGMENT, 0, last_index)
         if not last:  # within a segment: time moves on
-            return Allowed(Situation.SEGMENT, last_time + 1)
+            return Allowed(Situation.SEGMENT, last_time + 1, last_index)
         if length == 1 or before:  # a segment has just begun: text must follow
-            return Allowed(Situation.SEGMENT, self._num_times)
-        return Allowed(Situation.PAUSE, last_time)
+            return Allowed(Situation.SEGMENT, self._num_times, last_index)
+        return Allowed(Situation.PAUSE, last_time, last_index)
 
     def apply(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
         """Forbid in ``logits`` (rows x vocabulary, float32, changed in place) what each row may not say."""
-        situations, first_times = torch.tensor(allowed, device=logits.device).unbind(1)
+        situations, first_times, _ = torch.tensor(allowed, device=logits.device).unbind(1)
         logits += self._forbidden.index_select(0, situations)
         if not any(row.situation.is_timed for row in allowed):
             return
         text = logits[:, : self._begin]
+        for i, row in enumerate(allowed):
+            if row.situation is Situation.START:
+                logits[i, self._begin + row.last_time + 1 :] = -torch.inf
         # Added out of place: logsumexp is faster on rows that lie side by side.
         times = logits[:, self._begin :] + self._too_early.index_select(0, self._num_times - first_times)
         logits[:, self._begin :] = times
         # When time as a whole is likelier than any single text token, it is time.
         is_time = times.logsumexp(dim=-1) > text.amax(dim=-1)
         text.masked_fill_((is_time & (situations >= Situation.START))[:, None], -torch.inf)
+
+
+def max_initial_timestamp(options: DecodingOptions) -> int | None:
+    """Give the last timestamp index a window may begin with; ``None`` for the model's own."""
+    if options.max_initial_timestamp_s is None:
+        return None
+    return round(options.max_initial_timestamp_s * SAMPLE_RATE / (HOP_SAMPLES * FRAMES_PER_TIMESTAMP))

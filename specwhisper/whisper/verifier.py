@@ -9,28 +9,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
-from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.transcription.prompting import PromptText
+from specwhisper.transcription.windows import SequentialWindows, Windows
 from specwhisper.types import (
     AudioChunk,
     Candidates,
-    DecodingOptions,
     Failed,
     Finished,
     FromTarget,
     Limits,
     Mode,
+    Outcome,
     Resume,
     Timing,
     ToTarget,
     Window,
     WindowOpened,
+    WordAlignment,
 )
-from specwhisper.whisper.model import Model, Row, Scores
+from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.whisper.languages import language_code
+from specwhisper.whisper.model import Model
 from specwhisper.whisper.slots import Slots
 from specwhisper.whisper.verifier_session import VerifierSession
 
@@ -47,6 +53,7 @@ class Verifier:
     executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     max_width : most candidates one session may put into one pass.
+    plan : decides which windows a session has; by default Whisper's.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class Verifier:
         limits: Limits | None = None,
         max_width: int = 16,
         max_new_tokens: int | None = None,
+        plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self._model = model
@@ -65,6 +73,7 @@ class Verifier:
         self._wake = wake
         self._max_width = max_width
         self._max_new_tokens = max_new_tokens
+        self._plan = plan or self._sequential_windows
         self._slots = Slots(model.num_slots, "The target")
         self._sessions: dict[str, VerifierSession] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
@@ -83,17 +92,27 @@ class Verifier:
         """Open a session; :class:`ServerFull` when every slot is taken."""
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
-        windows = SequentialWindows(self._model.vocabulary, options, max_new_tokens=self._max_new_tokens)
-        recording = Recording(options.log_mel_max)
+        options = replace(options, language=language_code(options.language))
+        if options.word_timestamps and not self._model.has_word_times:
+            raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
+        windows = self._plan(options)
         self._sessions[session_id] = VerifierSession(
             id=session_id,
             slot=self._slots.take(),
             mode=mode,
-            timestamps=options.timestamps,
+            options=options,
             limits=self.limits,
-            recording=recording,
+            recording=Recording(options.log_mel_max),
             windows=windows,
         )
+
+    def _sequential_windows(self, options: DecodingOptions) -> SequentialWindows:
+        words = PromptText(
+            initial=self._model.tokenize(options.initial_prompt),
+            hotwords=self._model.tokenize(options.hotwords),
+            is_carried=options.carry_initial_prompt,
+        )
+        return SequentialWindows(self._model.vocabulary, options, words, max_new_tokens=self._max_new_tokens)
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; of no effect when it is gone already."""
@@ -138,7 +157,10 @@ class Verifier:
         """Collect, forward, accept, roll back, reply; if that fails, one by one, so that one alone ends."""
         started_ns = perf_counter_ns()
         held = [self._model.length(session.slot) for session in batch]
-        rows = [session.row(length, self._max_width) for session, length in zip(batch, held, strict=True)]
+        rows = [
+            session.row(length, self._max_width, self._model.vocabulary)
+            for session, length in zip(batch, held, strict=True)
+        ]
         try:
             scores = self._model.score(rows)
         except Exception as error:
@@ -160,6 +182,10 @@ class Verifier:
 
     def _commit(self, session: VerifierSession, row: Row, scores: Scores, timing: Timing) -> None:
         """Append what the target chose, forget the rejected keys and values, and tell the draft."""
+        if session.detects_language and scores.heard is not None:
+            session.detect_language(scores.heard)
+            self._model.rollback(session.slot, 0)
+            return
         window, base = session.open_window, len(session.ledger.committed)
         verdict = accept(
             row.tokens[len(row.tokens) - row.num_candidates :],
@@ -168,7 +194,19 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        self._reply(session, session.append(verdict, scores, timing, num_verified=row.num_candidates))
+        commit = session.append(verdict, scores, timing, num_verified=row.num_candidates)
+        if commit.is_final and commit.outcome is Outcome.KEPT and session.options.word_timestamps:
+            commit = replace(commit, words=self._align(session, window))
+        self._reply(session, commit)
+
+    def _align(self, session: VerifierSession, window: Window) -> tuple[WordAlignment, ...]:
+        """Find the words of the window that was just closed, but for those that were thrown away."""
+        if session.closed is None:
+            return ()
+        num_kept = sum(len(segment.tokens) for segment in session.closed.segments)
+        num_frames = min(window.num_frames, session.recording.audio_frames - window.start_frame)
+        words = self._model.align(session.slot, window, session.ledger.committed, num_frames)
+        return tuple(word for word in words if word.base < num_kept)
 
     def _advance(self, session: VerifierSession) -> None:
         """Note a finished encoding, open the next window, or finish."""
@@ -179,23 +217,36 @@ class Verifier:
             session.encoding = None
             session.ready_ns = perf_counter_ns()
             return
-        num_frames = session.recording.window_frames(session.windows.next_frame)
+        start_frame = session.windows.next_frame
+        num_frames = session.recording.window_frames(start_frame)
         if num_frames == 0:
             session.is_finished = True
             self._reply(session, Finished())
             return
+        if session.windows.language is None:
+            self._encode(session, start_frame)
+            return
         window = session.begin_window(num_frames)
         # What was heard before this window is all that another replica cannot know of its ceiling.
         ceiling = session.recording.log_mel_ceiling(window.start_frame, self._model.num_mel_bins)
-        session.encoding = self._executor.submit(self._encode, session.slot, session.recording, window)
-        session.encoding.add_done_callback(lambda _: self._wake())
+        if session.encoded_frame == start_frame:  # heard already: for its language, or a try that failed
+            self._model.rollback(session.slot, 0)
+            session.ready_ns = perf_counter_ns()
+        else:
+            self._encode(session, start_frame)
         self._reply(session, WindowOpened(window, ceiling))
 
-    def _encode(self, slot: int, recording: Recording, window: Window) -> int:
-        """Encode a window into the slot, on the executor; give the nanoseconds it took."""
-        started_ns = perf_counter_ns()
-        self._model.encode(slot, recording, window.start_frame)
-        return perf_counter_ns() - started_ns
+    def _encode(self, session: VerifierSession, start_frame: int) -> None:
+        """Have a window encoded into the session's slot, on the executor."""
+
+        def encode() -> int:
+            started_ns = perf_counter_ns()
+            self._model.encode(session.slot, session.recording, start_frame)
+            return perf_counter_ns() - started_ns
+
+        session.encoded_frame = start_frame
+        session.encoding = self._executor.submit(encode)
+        session.encoding.add_done_callback(lambda _: self._wake())
 
     def _fail(self, session: VerifierSession, error: Exception) -> None:
         self._reply(session, Failed(error))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
-from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.ledger import Ledger
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import (
     HOP_SAMPLES,
     AudioChunk,
@@ -19,11 +21,14 @@ from specwhisper.types import (
     Commit,
     Limits,
     Mode,
+    Proposal,
     Resume,
     Timing,
     Window,
 )
-from specwhisper.whisper.model import Row, Scores
+from specwhisper.whisper.choosing import Heard, Row, Scores
+from specwhisper.whisper.rules import max_initial_timestamp
+from specwhisper.whisper.sampling import window_sampling
 
 
 @dataclass(slots=True, eq=False)
@@ -33,14 +38,21 @@ class VerifierSession:
     id: str
     slot: int
     mode: Mode
-    timestamps: bool
+    options: DecodingOptions
     limits: Limits
     recording: Recording
-    windows: SequentialWindows
+    windows: Windows
     resumed: Resume | None = None  # until its window is opened
     window: Window | None = None
     ledger: Ledger = field(default_factory=Ledger)
+    log_probs: list[float] = field(default_factory=list)
+    heard: Heard | None = None  # how the open window begins
+    language_probs: Mapping[str, float] = field(default_factory=dict)  # until they are told
+    proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
+    expected: tuple[int, ...] = ()  # how the open window likely goes: free candidates
+    closed: ClosedWindow | None = None  # the last window
     encoding: Future[int] | None = None
+    encoded_frame: int | None = None  # where the audio in the slot begins
     encode_ns: int = 0
     candidates_received: int = 0
     may_go_alone: bool = False
@@ -57,16 +69,36 @@ class VerifierSession:
     @property
     def is_runnable(self) -> bool:
         """Whether a pass would append something now."""
-        if self.window is None or self.encoding is not None:
+        if self.encoding is not None:
             return False
-        return bool(self.ledger.pending) or self.may_go_alone or self.mode.self_decodes
+        if self.window is None:
+            return self.detects_language
+        has_candidates = bool(self.ledger.pending or self.recalled)
+        return has_candidates or self.may_go_alone or self.mode.self_decodes
+
+    @property
+    def detects_language(self) -> bool:
+        """Whether the first window is encoded, but its language is not known yet."""
+        return (
+            self.window is None
+            and self.windows.language is None
+            and self.encoded_frame == self.windows.next_frame
+        )
+
+    @property
+    def recalled(self) -> Sequence[int]:
+        """What the target expects next by itself, for as long as it was right."""
+        end = len(self.ledger.committed)
+        if not self.mode.drafts or tuple(self.ledger.committed) != self.expected[:end]:
+            return ()
+        return self.expected[end:]
 
     @property
     def can_advance(self) -> bool:
         """Whether an encoding is done, or the next window or the end has come."""
         if self.encoding is not None:
             return self.encoding.done()
-        if self.window is not None or self.is_finished:
+        if self.window is not None or self.is_finished or self.detects_language:
             return False
         return self.recording.window_is_ready(self.windows.next_frame)
 
@@ -99,6 +131,8 @@ class VerifierSession:
             self.may_go_alone = True
         elif not self.ledger.offer(block.base, block.known_committed, block.tokens):
             return self.acknowledgement()
+        else:
+            self.proposals.update(enumerate(block.proposals, start=block.base))
         if self.is_runnable and not was_runnable:
             self.ready_ns = perf_counter_ns()
         return None
@@ -111,19 +145,26 @@ class VerifierSession:
                 "A session can only be resumed before any audio: send it directly after the hello."
             )
         room = vocabulary.max_length - len(window.prompt)
-        if not (window.prompt and 1 <= window.max_new_tokens <= room):
+        if not (vocabulary.start_of_transcript in window.prompt and 1 <= window.max_new_tokens <= room):
             raise InvalidRequest(
                 f"A resumed window with a prompt of {len(window.prompt)} tokens and {window.max_new_tokens} "
                 f"to generate does not fit this target's {vocabulary.max_length}."
             )
-        if window.temperature > 0:
-            raise UnsupportedOption("This target only decodes greedily: resume a window of temperature 0.")
+        if len(resume.log_probs) != len(committed):
+            raise InvalidRequest(
+                f"Resume has {len(committed)} committed tokens but {len(resume.log_probs)} log-probabilities."
+            )
+        if window.attempt >= len(self.options.temperatures):
+            raise InvalidRequest(
+                f"Window {window.id} is attempt {window.attempt}, but {len(self.options.temperatures)} "
+                "temperatures are asked for: resume it with the options it was opened with."
+            )
         if len(committed) == window.max_new_tokens or vocabulary.end_of_text in committed:
             raise InvalidRequest(
                 f"Window {window.id} is complete: resume a session with a window that is open."
             )
         self.resumed = resume
-        self.windows.resume(window)
+        self.windows.resume(window, resume.previous)
         if resume.log_mel_ceiling is not None:
             self.recording.resume_ceiling(num_mel_bins, resume.log_mel_ceiling)
 
@@ -132,27 +173,43 @@ class VerifierSession:
         resumed, self.resumed = self.resumed, None
         self.window = resumed.window if resumed else self.windows.open(num_frames)
         self.ledger = Ledger(resumed.committed if resumed else (), max_pending=self.limits.max_ahead_tokens)
+        self.log_probs = list(resumed.log_probs) if resumed else []
+        self.heard = None
+        self.proposals = {}
+        self.expected = self.closed.expected if self.closed else ()
         self.candidates_received = 0
         self.recording.discard_before(self.window.start_sample)
         return self.window
 
-    def row(self, num_held: int, max_width: int) -> Row:
+    def row(self, num_held: int, max_width: int, vocabulary: Vocabulary) -> Row:
         """Put together what the session feeds: what its slot lacks beyond ``num_held``, then candidates."""
-        window, ledger = self.open_window, self.ledger
+        if self.window is None:
+            return Row(self.slot, [vocabulary.start_of_transcript], 0, (), timestamps=False, probe=0)
+        window, ledger = self.window, self.ledger
         room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
-        candidates = ledger.pending[: min(max_width, room)]
+        candidates = list((ledger.pending or self.recalled)[: min(max_width, room)])
+        start = vocabulary.start_of_transcript
+        begins = num_held == 0 and start in window.prompt
         return Row(
             slot=self.slot,
             tokens=[*window.prompt, *ledger.committed][num_held:] + candidates,
             num_candidates=len(candidates),
             generated=ledger.committed,
-            timestamps=self.timestamps,
+            timestamps=self.options.timestamps,
+            max_initial_timestamp=max_initial_timestamp(self.options),
+            sampling=window_sampling(window, self.options),
+            acceptance=self.options.acceptance,
+            acceptance_threshold=self.options.acceptance_threshold,
+            proposals=self.proposals,
+            probe=window.prompt.index(start) if begins else None,
         )
 
     def append(self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int) -> Commit:
         """Commit what a pass has decided; a window that ends is closed."""
         window, base, num_tokens = self.open_window, len(self.ledger.committed), len(verdict.tokens)
+        is_recalled = num_verified > 0 and not self.ledger.pending
         self.ledger.append(verdict.tokens)
+        self.log_probs += scores.log_probs[:num_tokens]
         self.may_go_alone = False
         self.encode_ns = 0
         self.ready_ns = perf_counter_ns()
@@ -164,14 +221,28 @@ class VerifierSession:
             margins=tuple(scores.margins[:num_tokens]),
             num_verified=num_verified,
             num_accepted=verdict.num_accepted,
+            is_recalled=is_recalled,
             num_self_decoded=int(num_verified == 0),
             is_final=verdict.is_final,
             timing=timing,
         )
+        if scores.heard is not None:
+            self.heard = scores.heard
+            commit = replace(
+                commit, no_speech_prob=self.heard.no_speech_prob, language_probs=self.language_probs
+            )
+            self.language_probs = {}
         if verdict.is_final:
-            self.windows.close(window, self.ledger.committed)
+            no_speech_prob = self.heard.no_speech_prob if self.heard else None
+            self.closed = self.windows.close(window, self.ledger.committed, self.log_probs, no_speech_prob)
+            commit = replace(commit, outcome=self.closed.outcome)
             self.window = None
         return commit
+
+    def detect_language(self, heard: Heard) -> None:
+        """Take the likeliest language for the session's own."""
+        self.language_probs = heard.language_probs
+        self.windows.language = max(heard.language_probs, key=lambda code: heard.language_probs[code])
 
     def acknowledgement(self) -> Commit:
         """Make a commit of nothing: it tells the draft where the target stands."""

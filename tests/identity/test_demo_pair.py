@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from transformers import WhisperForConditionalGeneration
 
+from experiments.exactness import oracle
+from experiments.exactness.prepared import is_long
+from experiments.exactness.remembering import heard_once
+from experiments.exactness.steering import Steered
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.types import DecodingOptions, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
 from specwhisper.whisper.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
-from tests import oracle
-from tests.identity.cases import is_long
-from tests.identity.remembering import heard_once
-from tests.identity.steering import Steered
 
 SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".json")
 pytestmark = pytest.mark.skipif(

@@ -7,38 +7,36 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.exactness import oracle
+from experiments.exactness.cases import CASES, SHAPES, Case
+from experiments.exactness.oracle import OracleText, OracleWindow
+from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
+from experiments.exactness.steering import Steered
 from specwhisper.audio.recording import Recording
+from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
 from specwhisper.whisper.checkpoint import checkpoint_from_model
-from specwhisper.whisper.model import Row
+from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.one_process import OneProcess
-from tests import oracle
-from tests.identity.cases import CASES, DRAFTS, Batch, Case, Prepared, is_long, prepared, recording
 from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
-from tests.identity.steering import Steered
 from tests.interference import KINDS, Interference
-from tests.oracle import OracleText, OracleWindow
 from tests.scripted import ScriptedModel
 
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS)
-FACTORS = (CASES, MODES, tuple(range(1, 17)), KINDS, DRAFTS)
+FACTORS = (SHAPES, MODES, tuple(range(1, 17)), KINDS, DRAFTS)
 APART = [(0, 2)]  # every case need not meet every gamma
 ROWS = covering_rows(FACTORS, APART)
-
-
-def steered(made: Prepared, batch: Batch) -> Steered:
-    samples = [len(pcm) // 2 for pcm in batch.pcms]
-    return Steered(made.target(len(samples)), dict(zip(samples, batch.oracles, strict=True)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_target_alone_equals_transformers(case: Case):
     made = prepared(case)
-    for batch in made.batches:
-        target = steered(made, batch)
-        oracle.assert_equal(OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles)
-        ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
-        assert target.num_steered <= ties
+    batch, target = made.batch, made.steered(2)
+    oracle.assert_equal(
+        OneProcess(target).transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer
+    )
+    ties = sum(len(window.ties) for text in batch.oracles for window in text.windows)
+    assert target.num_steered <= ties
 
 
 @pytest.mark.parametrize(
@@ -48,15 +46,15 @@ def test_the_target_alone_equals_transformers(case: Case):
 )
 def test_every_mode_equals_transformers(case: Case, mode: Mode, gamma: int, kind: str, draft: str):
     made = prepared(case)
-    for batch in made.batches:
-        split = OneProcess(
-            steered(made, batch),
-            made.draft(draft, len(batch.pcms)),
-            mode=mode,
-            gamma=gamma,
-            edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
-        )
-        oracle.assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles)
+    batch, num_slots = made.batch, 1 + gamma % 4
+    split = OneProcess(
+        made.steered(num_slots),
+        made.draft(draft, num_slots),
+        mode=mode,
+        gamma=gamma,
+        edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
+    )
+    oracle.assert_equal(split.transcribe(batch.pcms, batch.options), batch.oracles, made.tokenizer)
 
 
 def test_the_rows_cover_every_pair():
@@ -65,7 +63,7 @@ def test_the_rows_cover_every_pair():
 
 
 def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsys):
-    texts = [(case, text) for case in CASES for text in prepared(case).oracles]
+    texts = [(case, text) for case in CASES for text in prepared(case).batch.oracles]
     windows = [(case, window) for case, text in texts for window in text.windows]
     margins = [margin for _, window in windows for margin in window.margins]
     ties = sum(len(window.ties) for _, window in windows)
@@ -97,17 +95,17 @@ def test_the_cases_are_many_clear_and_different(record_testsuite_property, capsy
 @pytest.mark.parametrize("lists", ["suppress_tokens", "begin_suppress_tokens"])
 def test_the_suppress_lists_bind(case: Case, lists: str, monkeypatch):
     made = prepared(case)
-    batch = made.batches[-1]
+    batch = made.batch
     monkeypatch.setattr(made.model.generation_config, lists, None)
-    free = [oracle.transcribe(made.model, pcm, batch.options) for pcm in batch.pcms]
+    free = [made.oracle(pcm, options) for pcm, options in zip(batch.pcms, batch.options, strict=True)]
     assert [text.window_tokens for text in free] != [text.window_tokens for text in batch.oracles]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_draft_of_the_same_weights_is_always_right(case: Case):
     made = prepared(case)
-    batch = made.batches[0]
-    split = OneProcess(made.target(len(batch.pcms)), made.draft("itself", len(batch.pcms)))
+    batch = made.batch
+    split = OneProcess(made.target(2), made.draft("itself", 2))
     for text in split.transcribe(batch.pcms, batch.options):
         assert text.statistics.num_accepted == text.statistics.num_verified > 0
 
@@ -116,13 +114,8 @@ def test_drafts_are_of_every_quality():
     made = prepared(CASES[0])
     rates = {}
     for kind in DRAFTS:
-        statistics_ = [
-            text.statistics
-            for batch in made.batches
-            for text in OneProcess(
-                made.target(len(batch.pcms)), made.draft(kind, len(batch.pcms))
-            ).transcribe(batch.pcms, batch.options)
-        ]
+        split = OneProcess(made.target(3), made.draft(kind, 3))
+        statistics_ = [text.statistics for text in split.transcribe(made.batch.pcms, made.batch.options)]
         rates[kind] = sum(s.num_accepted for s in statistics_) / sum(s.num_verified for s in statistics_)
     assert rates["itself"] == 1.0
     assert 0.3 < rates["noisy"] < 0.95
@@ -142,20 +135,29 @@ def test_recordings_side_by_side_equal_each_alone():
 def test_the_loudest_moment_of_the_whole_recording_matters():
     """Long recordings reach the target with it, as the client sends it; this shows that it is needed."""
     differs = []
-    for made in map(prepared, CASES):
-        for batch in made.batches:
-            if is_long(batch.pcms[0]):
-                text = OneProcess(made.target(1)).transcribe(batch.pcms, made.options)[0]
-                differs.append(text.window_tokens != batch.oracles[0].window_tokens)
+    for made in map(prepared, SHAPES):
+        texts = OneProcess(made.target(2)).transcribe(made.pcms, made.options)
+        differs += [
+            text.window_tokens != expected.window_tokens
+            for pcm, text, expected in zip(made.pcms, texts, made.batch.oracles, strict=True)
+            if is_long(pcm)
+        ]
     assert any(differs)
 
 
 def test_the_checkpoints_own_limit_holds_where_the_caller_gives_none():
-    made = Prepared(replace(CASES[-2], max_new_tokens=None, lengths_s=(3.0,), end_logit=-9.0))
+    made = Prepared(
+        replace(
+            SHAPES[-2],
+            options=DecodingOptions(language="en", timestamps=False),
+            lengths_s=(3.0,),
+            end_logit=-9.0,
+        )
+    )
     made.model.generation_config.max_length = 12  # transformers adds the prompt to it
     limit = checkpoint_from_model(made.model, made.tokens, name="limited").max_new_tokens
     text = OneProcess(made.target(1), max_new_tokens=limit).transcribe(made.pcms, made.options)
-    oracle.assert_equal(text, made.oracles)
+    oracle.assert_equal(text, made.batch.oracles)
     assert [len(tokens) for tokens in text[0].window_tokens] == [12]
 
 

@@ -16,7 +16,7 @@ from tests.scripted import VOCABULARY
 
 
 def hello(**changes) -> pb.VerifyRequest:
-    options = {"language": "en", "timestamps": True, **changes.pop("options", {})}
+    options = {"language": "en", **changes.pop("options", {})}
     fields = {
         "protocol_version": PROTOCOL_VERSION,
         "draft_model": "by-hand",

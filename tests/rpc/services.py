@@ -19,9 +19,10 @@ from draft_server.config import DraftConfig
 from draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from draft_server.server import running_service as running_draft
 from draft_server.service import TranscriptionService
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript
-from specwhisper.types import DecodingOptions, Limits
+from specwhisper.types import Limits
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.one_process import OneProcess
@@ -206,6 +207,7 @@ def check_statistics(
     assert statistics.num_windows == len(transcript.window_tokens)
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
     passes_with_candidates = sum(statistics.acceptance_histogram)
+    passes_with_candidates += statistics.num_recalled_passes
     assert passes_with_candidates + statistics.num_self_decoded == statistics.num_passes
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted

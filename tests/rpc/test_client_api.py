@@ -19,7 +19,9 @@ from specwhisper.errors import (
     TargetUnavailable,
     UnsupportedOption,
 )
-from specwhisper.types import DecodingOptions, Mode, Segment, Task
+from specwhisper.options import DecodingOptions, Task
+from specwhisper.types import Mode, Segment
+from specwhisper.wire.codec import decoding_options_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
 
@@ -76,7 +78,7 @@ async def test_a_long_recording_is_measured_beforehand_and_sent_whole(tmp_path):
     server = ScriptedTranscription(log_mel_max_bins=(80,))
     async with serving(server) as address, TranscriptionClient(address) as client:
         await client.transcribe_file(path)
-    assert server.config.config.log_mel_max == log_mel_max(decode_file(path), [80])
+    assert server.config.config.decoding.log_mel_max == log_mel_max(decode_file(path), [80])
     assert server.audio == b"".join(decode_file(path))
 
 
@@ -84,7 +86,7 @@ async def test_a_short_recording_is_not_measured(noise):
     server = ScriptedTranscription()
     async with serving(server) as address, TranscriptionClient(address) as client:
         await client.transcribe_file(noise)
-    assert not server.config.config.log_mel_max
+    assert not server.config.config.decoding.log_mel_max
     assert not server.config.interim_results
 
 
@@ -100,12 +102,9 @@ async def test_the_request_says_what_was_asked(noise):
             encoding=pb.AUDIO_ENCODING_LINEAR16,
             sample_rate_hertz=16_000,
             audio_channel_count=1,
-            language_code="de",
-            task="TASK_TRANSLATE",
-            disable_timestamps=True,
-            max_new_tokens=7,
             mode="MODE_SYNC",
             gamma=3,
+            decoding=decoding_options_to_proto(options),
         ),
     )
 
@@ -116,7 +115,7 @@ async def test_recognize_sends_the_file_as_it_is(noise):
         transcript = await client.recognize(noise.read_bytes(), gamma=2)
     assert server.recognized.audio == noise.read_bytes()
     assert server.recognized.config == pb.RecognitionConfig(
-        language_code="en", task="TASK_TRANSCRIBE", gamma=2
+        gamma=2, decoding=decoding_options_to_proto(DecodingOptions())
     )
     assert transcript.segments == SEGMENTS
     assert transcript.duration_s == 2.5

@@ -15,7 +15,8 @@ from client.jobs import Job, show_server, transcribe_files
 from client.output import OutputFormat
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
-from specwhisper.types import DecodingOptions, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 
 TEXT = "Hello there.\nBye.\n"
@@ -174,8 +175,9 @@ async def test_the_command_line_as_a_process(files):
     async with serving(server) as address:
         assert await run_cli("transcribe", files[0], "--server", address, *options) == (0, TEXT, "")
     config = server.config.config
-    assert (config.language_code, config.disable_timestamps, config.gamma) == ("de", True, 4)
-    assert (config.mode, config.task) == (3, 2)  # MODE_PIPELINED, TASK_TRANSLATE
+    asked = config.decoding
+    assert (asked.language, asked.without_timestamps, config.gamma) == ("de", True, 4)
+    assert (config.mode, asked.task) == (3, 2)  # MODE_PIPELINED, TASK_TRANSLATE
 
 
 async def test_no_server_is_one_sentence_and_status_1(files, unused_tcp_port):

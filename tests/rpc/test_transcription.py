@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import soundfile
 
+from experiments.common.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
 from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.types import DecodingOptions, Mode
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2
-from tests.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
 from tests.rpc.services import (
     RATE,
     all_free,
@@ -177,7 +178,10 @@ async def test_timestamps_off_and_a_limit_on_tokens():
     async with running_pair() as (_, draft):
         for mode in MODES:
             responses = await stream(
-                draft, recording(65.0), mode=mode, disable_timestamps=True, max_new_tokens=7
+                draft,
+                recording(65.0),
+                mode=mode,
+                decoding=verification_pb2.DecodingOptions(without_timestamps=True, max_new_tokens=7),
             )
             assert finals(responses) == expected_finals(alone)
             assert responses[-1].statistics.num_windows == 3

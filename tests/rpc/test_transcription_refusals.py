@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from draft_server.config import DraftConfig
+from experiments.common.checkpoints import Shape, build_checkpoint
 from specwhisper.errors import (
     InvalidAudio,
     InvalidRequest,
@@ -22,8 +23,8 @@ from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2
 from target_server.config import TargetConfig
-from tests.checkpoints import Shape, build_checkpoint
 from tests.rpc.services import (
     all_free,
     audio_requests,
@@ -51,6 +52,11 @@ def config(**fields) -> list[pb.StreamingRecognizeRequest]:
     return [streaming_config(**fields), *AUDIO]
 
 
+def asking(**options: object) -> list[pb.StreamingRecognizeRequest]:
+    """A stream that asks for something of the decoding."""
+    return config(decoding=verification_pb2.DecodingOptions(**options))
+
+
 STREAMS = {
     "nothing": ([], InvalidRequest, "begins with streaming_config"),
     "audio first": (AUDIO, InvalidRequest, "begins with streaming_config"),
@@ -75,13 +81,23 @@ STREAMS = {
         "70000 bytes.*65536",
     ),
     "another language": (config(language_code="de-DE"), UnsupportedOption, "English-only"),
-    "translation": (config(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
-    "a task of tomorrow": (config(task=9), InvalidRequest, "Task 9"),
-    "word times": (config(enable_word_time_offsets=True), UnsupportedOption, "enable_word_time_offsets"),
+    "translation": (asking(task="TASK_TRANSLATE"), UnsupportedOption, "English-only"),
+    "a task of tomorrow": (asking(task=9), InvalidRequest, "Task 9"),
+    "an acceptance of tomorrow": (asking(acceptance=9), InvalidRequest, "Acceptance 9"),
+    "a ratio of tomorrow": (asking(compression_ratio_of=9), InvalidRequest, "ratio 9"),
+    "falling temperatures": (asking(temperatures=[0.4, 0.2]), InvalidRequest, "higher than the one before"),
+    "a mad probability": (asking(top_p=float("nan")), InvalidRequest, "top_p is nan"),
+    "a prompt too long": (asking(initial_prompt="a" * 40), UnsupportedOption, "prompt has 40 tokens"),
+    "contradictory acceptance": (
+        asking(acceptance="ACCEPTANCE_CLASSICAL", acceptance_threshold=0.5),
+        InvalidRequest,
+        "contradicts classical acceptance",
+    ),
     "one process": (config(mode=5), InvalidRequest, "Mode 5 is unset or unknown"),
     "gamma 65": (config(gamma=65), InvalidRequest, "between 1 and 64"),
-    "a mad loudness": (config(log_mel_max={80: float("inf")}), InvalidRequest, "must be finite"),
+    "a mad loudness": (asking(log_mel_max={80: float("inf")}), InvalidRequest, "not a finite number"),
 }
+NINE_TOKENS = verification_pb2.DecodingOptions(language="en", max_new_tokens=9)
 LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
 RECORDINGS = {
     "corrupt bytes": ({}, b"RIFF, or so", InvalidAudio, "cannot be decoded"),
@@ -89,7 +105,7 @@ RECORDINGS = {
     "no samples": (LINEAR, b"", InvalidAudio, "is empty"),
     "half a sample": (LINEAR, b"abc", InvalidAudio, "within a frame"),
     "a low sample rate": (LINEAR | {"sample_rate_hertz": 1000}, SECOND, InvalidAudio, "1000 Hz"),
-    "word times": ({"enable_word_time_offsets": True}, SECOND, UnsupportedOption, "word_time_offsets"),
+    "another language": (LINEAR | {"language_code": "xx"}, SECOND, UnsupportedOption, "English-only"),
     "too large": (LINEAR, bytes(70_000), MessageTooLarge, "70.* exceeds the 66000 bytes"),
 }
 
@@ -206,7 +222,7 @@ async def test_a_pair_that_cannot_work(case):
         for error in errors:
             check_error(error, PairMismatch, f"'the-draft' cannot work with target 'the-target'.*{words}")
         # The target alone is at the client's service all the same.
-        assert finals(await stream(draft, SECOND, mode="MODE_TARGET_ONLY", max_new_tokens=9))
+        assert finals(await stream(draft, SECOND, mode="MODE_TARGET_ONLY", decoding=NINE_TOKENS))
         await all_free(target, draft)
 
 

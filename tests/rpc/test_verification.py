@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 import pytest
 
+from experiments.common.checkpoints import Shape, build_checkpoint
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import verification_pb2 as pb
-from tests.checkpoints import Shape, build_checkpoint
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -119,7 +119,9 @@ async def check_resumed(open_target, pcm, opening, window_id, num_committed) -> 
     )
     tokens = windows[window_id]
     num_committed = min(num_committed, len(tokens) - 1)
-    resume = pb.Resume(window=opened.window, committed=tokens[:num_committed])
+    resume = pb.Resume(
+        window=opened.window, committed=tokens[:num_committed], log_probs=[0.0] * num_committed
+    )
     if opened.HasField("log_mel_ceiling"):
         resume.log_mel_ceiling = opened.log_mel_ceiling
     start = max(0, opened.window.start_frame * 160 - 200)  # the frames' reach to the left
@@ -146,7 +148,7 @@ async def test_a_resumed_session_hears_as_loud_as_before():
     _, checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60))
     quieter = np.frombuffer(LONG, "<i2") * 2e-4
     quieter[:RATE] = 32_000 * np.sin(np.arange(RATE) * 0.4)
-    opening = hello(vocabulary_digest=checkpoint.vocabulary.digest, options={"timestamps": False})
+    opening = hello(vocabulary_digest=checkpoint.vocabulary.digest, options={"without_timestamps": True})
     await check_resumed(
         partial(target_server, checkpoint=checkpoint), quieter.astype("<i2").tobytes(), opening, 2, 5
     )

@@ -49,7 +49,9 @@ def heartbeat() -> pb.VerifyRequest:
 
 def resume(committed=(), ceiling=None, **window) -> pb.VerifyRequest:
     fields = {"id": 1, "start_frame": 100, "num_frames": 3000, "prompt": [END + 1], "max_new_tokens": 60}
-    message = pb.Resume(window=pb.Window(**fields | window), committed=committed)
+    message = pb.Resume(
+        window=pb.Window(**fields | window), committed=committed, log_probs=[0.0] * len(committed)
+    )
     if ceiling is not None:
         message.log_mel_ceiling = ceiling
     return pb.VerifyRequest(resume=message)
@@ -87,7 +89,7 @@ MESSAGES = {
     "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
     "resume with a bad token": ([resume([SIZE])], InvalidRequest, "out of range"),
     "resume with a bad prompt": ([resume(prompt=[SIZE])], InvalidRequest, "out of range"),
-    "resume of a sampled window": ([resume(temperature=0.2)], UnsupportedOption, "only decodes greedily"),
+    "resume of a try too many": ([resume(attempt=1)], InvalidRequest, "attempt 1, but 1 temperatures"),
     "resume without prompt": ([resume(prompt=[])], InvalidRequest, "prompt of 0 tokens"),
     "resume with a long prompt": ([resume(prompt=[0] * 64)], InvalidRequest, "prompt of 64 tokens"),
     "resume beyond the model": ([resume(max_new_tokens=64)], InvalidRequest, "does not fit"),

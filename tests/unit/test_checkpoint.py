@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
+from experiments.common.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError
 from specwhisper.whisper.checkpoint import DEMO_FOLDER, load_checkpoint, resolve
-from tests.checkpoints import Shape, build_checkpoint, save_checkpoint
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"

@@ -11,6 +11,14 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
 
+UNKNOWN = {
+    "confidence": 0.5,
+    "avg_logprob": 0.0,
+    "compression_ratio": 0.0,
+    "temperature": 0.0,
+    "no_speech_prob": None,
+    "words": [],
+}
 STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_passes=4)
 
 
@@ -41,10 +49,11 @@ def test_json_has_everything():
         "audio": "in/a.wav",
         "text": "Grüße. Ja.",
         "language": "de",
+        "language_probs": {},
         "duration_s": 10.0,
         "segments": [
-            {"start_s": 0, "end_s": 0.5, "text": " Grüße.", "tokens": [0, 50_000], "confidence": 0.5},
-            {"start_s": 1, "end_s": 1.5, "text": " Ja.", "tokens": [1, 50_001], "confidence": 0.5},
+            {"start_s": 0, "end_s": 0.5, "text": " Grüße.", "tokens": [0, 50_000], **UNKNOWN},
+            {"start_s": 1, "end_s": 1.5, "text": " Ja.", "tokens": [1, 50_001], **UNKNOWN},
         ],
         "model": {
             "target": "large",

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
+from experiments.common.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import AudioChunk
+from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.whisper.model import Row, WhisperModel
+from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.pairing import draft_ids
-from tests.checkpoints import Shape, build_checkpoint
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.whisper.one_process import OneProcess
 from tests.interference import KINDS, Interference
-from tests.scripted import VOCABULARY, ScriptedModel
+from tests.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 
@@ -65,3 +66,84 @@ def test_a_perfect_draft_is_accepted_and_saves_passes(mode):
     statistics = transcript.statistics
     assert statistics.num_accepted == statistics.num_verified > 0
     assert statistics.num_passes == target.num_passes < statistics.num_committed
+
+
+options = st.builds(
+    DecodingOptions,
+    language=st.sampled_from([None, "en", "de"]),
+    timestamps=st.booleans(),
+    word_timestamps=st.booleans(),
+    max_new_tokens=st.sampled_from([None, 5, 30]),
+    temperatures=st.sampled_from([(0.0,), (0.7,), (0.0, 0.5, 1.0)]),
+    seed=st.integers(0, 5),
+    compression_ratio_threshold=st.sampled_from([None, 0.9, 1.2]),
+    logprob_threshold=st.sampled_from([None, -0.5, -0.45]),
+    no_speech_threshold=st.sampled_from([None, 0.3, 0.7]),
+    condition_on_previous_text=st.booleans(),
+    initial_prompt=st.sampled_from(["", "abc", "hello"]),
+    hotwords=st.sampled_from(["", "fg"]),
+)
+
+
+@pytest.mark.timeout(900)
+@settings(max_examples=500, deadline=None)
+@given(
+    options=options,
+    mode=st.sampled_from(MODES),
+    kind=st.sampled_from(KINDS),
+    gamma=st.integers(1, 8),
+    error_rate=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 1000),
+    keys=st.lists(st.sampled_from(sorted(RECORDINGS)), min_size=1, max_size=3),
+    is_adaptive=st.booleans(),
+)
+def test_whatever_is_asked_for_the_text_is_the_targets(
+    options, mode, kind, gamma, error_rate, seed, keys, is_adaptive
+):
+    pcms = [RECORDINGS[key] for key in keys]
+
+    def model(error_rate: float = 0.0) -> ScriptedModel:
+        return ScriptedModel(len(pcms), seed=seed, error_rate=error_rate, vocabulary=MULTILINGUAL)
+
+    split = OneProcess(
+        model(),
+        model(error_rate),
+        mode=mode,
+        gamma=gamma,
+        is_adaptive=is_adaptive,
+        edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
+    ).transcribe(pcms, options)
+    alone = OneProcess(model()).transcribe(pcms, options)
+    for ours, theirs in zip(split, alone, strict=True):
+        assert ours.window_tokens == theirs.window_tokens
+        assert ours.segments == theirs.segments
+        assert ours.language == theirs.language
+        assert ours.language_probs == theirs.language_probs
+
+
+def test_more_recordings_than_slots_follow_each_other():
+    pcms = [RECORDINGS[key] for key in sorted(RECORDINGS)]
+    few = OneProcess(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
+    many = OneProcess(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
+    assert [t.window_tokens for t in few] == [t.window_tokens for t in many]
+    assert [t.num_samples for t in few] == [len(pcm) // 2 for pcm in pcms]
+
+
+def test_a_failed_text_is_recalled_as_a_free_draft():
+    options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
+    pcm = RECORDINGS[0, 1.0]
+    target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
+    text = OneProcess(target, draft, mode=Mode.FULL).transcribe([pcm], options)[0]
+    assert text.statistics.num_recalled > 0
+    assert OneProcess(target).transcribe([pcm], options)[0].statistics.num_recalled == 0
+
+
+def test_a_session_without_a_language_detects_it_once():
+    pcm = RECORDINGS[0, 33.0]
+    model = ScriptedModel(vocabulary=MULTILINGUAL)
+    text = OneProcess(model).transcribe([pcm])[0]
+    assert set(text.language_probs) == {"en", "de"}
+    assert text.language == max(text.language_probs, key=text.language_probs.get)
+    named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
+    assert named.window_tokens == text.window_tokens
+    assert named.statistics.num_windows == text.statistics.num_windows

@@ -13,7 +13,7 @@ TORCH = {"torch", "transformers", "accelerate", "safetensors"}
 GRPC = {"grpc", "grpc_health", "grpc_reflection", "google"}
 RAY = {"ray"}
 
-CORE = {"specwhisper", "specwhisper.errors", "specwhisper.types"}
+CORE = {"specwhisper", "specwhisper.errors", "specwhisper.options", "specwhisper.types"}
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
 BOTH = {"specwhisper.whisper", "specwhisper.wire"}
 
@@ -21,12 +21,18 @@ BOTH = {"specwhisper.whisper", "specwhisper.wire"}
 LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.options": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
     "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),
     "specwhisper.whisper": (CORE | PURE, GRPC | RAY),
+    "specwhisper.evaluation": (CORE | PURE | {"specwhisper.whisper"}, GRPC | RAY),
+    "specwhisper.text": (CORE | PURE | {"specwhisper.whisper"}, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
-    "specwhisper": (CORE | PURE | BOTH, RAY),  # the package itself: may re-export, lazily
+    "specwhisper": (
+        CORE | PURE | BOTH | {"specwhisper.text"},
+        RAY,
+    ),  # the package itself: may re-export, lazily
     "client": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
     "draft_server": (CORE | PURE | BOTH, RAY),
     "target_server": (CORE | PURE | BOTH, RAY),

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.common.checkpoints import Shape, build_checkpoint
 from specwhisper.errors import PairMismatch
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.whisper.pairing import draft_ids
-from tests.checkpoints import Shape, build_checkpoint
 
 OLD = build_checkpoint(Shape(d_model=16, heads=1))[1].vocabulary
 NEW = build_checkpoint(Shape(d_model=16, heads=1, cantonese=True))[1].vocabulary

@@ -10,7 +10,7 @@ from transformers import WhisperForConditionalGeneration
 
 from specwhisper.transcription.segments import split_window
 from specwhisper.types import Window
-from tests.scripted import END, TIME, VOCABULARY
+from tests.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
 
 A, B, C = 0, 1, 2
 
@@ -53,7 +53,7 @@ pair = times.map(lambda token: [token, token])
 legal = st.lists(st.one_of(text.map(lambda token: [token]), pair, times.map(lambda t: [t]))).map(
     lambda pieces: [token for piece in pieces for token in piece]
 )
-anything = st.lists(st.one_of(text, times, st.just(TIME), st.just(END + 2)), max_size=12)
+anything = st.lists(st.one_of(text, times, st.just(TIME), st.just(NO_TIMESTAMPS)), max_size=12)
 
 
 @settings(max_examples=500)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.common.checkpoints import Shape, build_tokenizer
 from specwhisper.errors import UnsupportedOption
+from specwhisper.options import DecodingOptions, Task
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
-from specwhisper.types import DecodingOptions, Task
-from tests.checkpoints import Shape, build_tokenizer
 
 SHAPE = Shape()
 TOKENIZER = build_tokenizer(SHAPE)
@@ -40,7 +40,7 @@ class TestPrompt:
         assert named(VOCABULARY.prompt(options)) == ["startoftranscript", "de", "translate"]
 
     def test_without_timestamps(self):
-        prompt = VOCABULARY.prompt(DecodingOptions(timestamps=False))
+        prompt = VOCABULARY.prompt(DecodingOptions(language="en", timestamps=False))
         assert named(prompt) == ["startoftranscript", "en", "transcribe", "notimestamps"]
 
     def test_english_only(self):
@@ -68,7 +68,7 @@ class TestPrompt:
         untimed = replace(VOCABULARY, no_timestamps=None, timestamp_begin=len(TOKENS))
         with pytest.raises(UnsupportedOption, match="no timestamps: ask for none"):
             untimed.prompt(DecodingOptions())
-        prompt = untimed.prompt(DecodingOptions(timestamps=False))
+        prompt = untimed.prompt(DecodingOptions(language="en", timestamps=False))
         assert named(prompt) == ["startoftranscript", "en", "transcribe"]
 
 

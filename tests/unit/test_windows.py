@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from specwhisper.errors import UnsupportedOption
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.windows import SequentialWindows
-from specwhisper.types import DecodingOptions, Window
+from specwhisper.types import Outcome, Window
 from tests.scripted import END, TIME, VOCABULARY
 
 
@@ -31,7 +32,8 @@ def test_closing_gives_the_segments():
     made = windows()
     result = made.close(made.open(3000), [TIME, 1, TIME + 100, TIME + 100, 2])
     assert [segment.end_s for segment in result.segments] == [2.0]
-    assert result.discarded == (2,)
+    assert result.outcome is Outcome.KEPT
+    assert result.expected == (TIME, 2)
 
 
 def test_a_resumed_window_is_taken_over():

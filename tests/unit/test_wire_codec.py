@@ -15,6 +15,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     UnsupportedOption,
 )
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     WINDOW_FRAMES,
@@ -22,14 +23,15 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
-    DecodingOptions,
     Limits,
     Mode,
+    Outcome,
+    Proposal,
     Resume,
-    Task,
     Timing,
     Window,
     WindowOpened,
+    WordAlignment,
 )
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -44,12 +46,29 @@ text = st.text(max_size=8)
 ids = st.lists(uint32, max_size=8).map(tuple)
 maybe = st.none().__or__
 
+above_0 = st.floats(1e-9, 1e9)
 options = st.builds(
     DecodingOptions,
-    language=text,
+    language=maybe(text.filter(bool)),
     task=st.sampled_from(Task),
     timestamps=st.booleans(),
+    word_timestamps=st.booleans(),
     max_new_tokens=maybe(positive),
+    max_initial_timestamp_s=maybe(st.floats(0, 30)),
+    temperatures=st.lists(st.floats(0, 9), min_size=1, max_size=5, unique=True).map(sorted).map(tuple),
+    top_k=st.integers(0, 2**31 - 1),
+    top_p=st.floats(0, 1, exclude_min=True),
+    seed=st.integers(0, 2**63 - 1),
+    acceptance=st.just(Acceptance.EXACT),
+    acceptance_threshold=maybe(st.floats(0, 1, exclude_min=True)),
+    compression_ratio_threshold=maybe(above_0),
+    compression_ratio_of=st.sampled_from(CompressionRatio),
+    logprob_threshold=maybe(above_0.map(lambda x: -x)),
+    no_speech_threshold=maybe(st.floats(0, 1)),
+    condition_on_previous_text=st.booleans(),
+    initial_prompt=st.text(min_size=1, max_size=8).filter(str.strip),
+    carry_initial_prompt=st.booleans(),
+    hotwords=text,
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
 )
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
@@ -71,11 +90,17 @@ chunks = st.builds(
 )
 
 
+proposal = st.lists(uint32, min_size=1, max_size=4, unique=True).map(
+    lambda tokens: Proposal(tuple(tokens), (2.0 ** -len(tokens),) * len(tokens))
+)
+
+
 @st.composite
 def candidate_blocks(draw: st.DrawFn) -> Candidates:
     tokens = draw(ids)
     confidences = st.just(()) | st.tuples(*[probability] * len(tokens))
-    return Candidates(draw(uint32), draw(uint32), draw(uint32), tokens, draw(confidences))
+    proposals = st.just(()) | st.tuples(*[proposal] * len(tokens))
+    return Candidates(draw(uint32), draw(uint32), draw(uint32), tokens, draw(confidences), draw(proposals))
 
 
 @st.composite
@@ -93,6 +118,9 @@ def commits(draw: st.DrawFn) -> Commit:
         margins=draw(per_token),
         candidates_received=draw(uint32),
         is_final=draw(st.booleans()),
+        is_recalled=draw(st.booleans()),
+        outcome=draw(st.sampled_from(Outcome)),
+        words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),
         no_speech_prob=draw(maybe(probability)),
         language_probs=draw(st.dictionaries(text, probability, max_size=2)),
         timing=Timing(draw(uint64), draw(uint64), draw(uint64), draw(uint32)),
@@ -116,10 +144,12 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
         begin_suppress=tuple(draw(st.lists(token, max_size=3))),
         max_initial_timestamp=draw(maybe(uint32)),
         max_length=draw(uint32),
+        start_of_prev=draw(maybe(token)),
+        no_speech=draw(maybe(token)),
     )
 
 
-resumes = st.builds(Resume, windows, ids, maybe(finite))
+resumes = st.builds(Resume, windows, ids, maybe(finite), st.lists(single, max_size=4).map(tuple), ids)
 openings = st.builds(WindowOpened, windows, maybe(finite))
 
 ROUND_TRIPS = {

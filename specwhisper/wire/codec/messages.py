@@ -11,16 +11,26 @@ from specwhisper.types import (
     AudioChunk,
     Candidates,
     Commit,
+    Outcome,
+    Proposal,
     Resume,
     Timing,
     Window,
     WindowOpened,
+    WordAlignment,
 )
 from specwhisper.wire import flac
 from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 BYTES_PER_SAMPLE = 2
+MAX_TOTAL_PROB = 1.001  # single precision does not sum to 1 exactly
+OUTCOMES = {
+    Outcome.KEPT: pb.OUTCOME_KEPT,
+    Outcome.RETRIED: pb.OUTCOME_RETRIED,
+    Outcome.SKIPPED: pb.OUTCOME_SKIPPED,
+}
+OUTCOME_OF_NUMBER = {int(number): outcome for outcome, number in OUTCOMES.items()}
 
 
 def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Audio:
@@ -57,6 +67,7 @@ def candidates_to_proto(candidates: Candidates) -> pb.Candidates:
         known_committed=candidates.known_committed,
         tokens=candidates.tokens,
         confidences=candidates.confidences,
+        proposals=[pb.Proposal(tokens=p.tokens, probs=p.probs) for p in candidates.proposals],
     )
 
 
@@ -79,7 +90,27 @@ def candidates_from_proto(
         )
     if not all(0 <= confidence <= 1 for confidence in confidences):  # NaN fails every comparison
         raise InvalidCandidates("A candidate block has a confidence outside 0..1.")
-    return Candidates(message.window_id, message.base, message.known_committed, tokens, confidences)
+    proposals = tuple(_proposal(proposal, vocabulary_size) for proposal in message.proposals)
+    if proposals and len(proposals) != len(tokens):
+        raise InvalidCandidates(
+            f"A candidate block has {len(tokens)} tokens and {len(proposals)} proposals; send as many."
+        )
+    return Candidates(
+        message.window_id, message.base, message.known_committed, tokens, confidences, proposals
+    )
+
+
+def _proposal(message: pb.Proposal, vocabulary_size: int | None) -> Proposal:
+    tokens, probs = tuple(message.tokens), tuple(message.probs)
+    if not tokens or len(tokens) != len(probs) or len(set(tokens)) != len(tokens):
+        raise InvalidCandidates("A proposal names each of its tokens once, with a probability for each.")
+    if vocabulary_size is not None and max(tokens) >= vocabulary_size:
+        raise InvalidCandidates(
+            f"Proposed token {max(tokens)} is out of range: the target has {vocabulary_size} tokens."
+        )
+    if not all(0 <= prob <= 1 for prob in probs) or sum(probs) > MAX_TOTAL_PROB:
+        raise InvalidCandidates("A proposal has probabilities outside 0..1, or more than 1 in all.")
+    return Proposal(tokens, probs)
 
 
 def window_to_proto(window: Window) -> pb.Window:
@@ -118,6 +149,8 @@ def resume_to_proto(resume: Resume) -> pb.Resume:
         window=window_to_proto(resume.window),
         committed=resume.committed,
         log_mel_ceiling=resume.log_mel_ceiling,
+        log_probs=resume.log_probs,
+        previous=resume.previous,
     )
 
 
@@ -130,9 +163,13 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
         raise InvalidRequest(
             f"Resume has {len(committed)} committed tokens; the window takes at most {window.max_new_tokens}."
         )
-    if vocabulary_size is not None and max(window.prompt + committed, default=0) >= vocabulary_size:
+    previous, log_probs = tuple(message.previous), tuple(message.log_probs)
+    tokens = window.prompt + committed + previous
+    if vocabulary_size is not None and max(tokens, default=0) >= vocabulary_size:
         raise InvalidRequest(f"Resume has a token out of range; the vocabulary has {vocabulary_size} tokens.")
-    return Resume(window, committed, _log_mel_ceiling(message))
+    if any(map(math.isnan, log_probs)):
+        raise InvalidRequest("Resume has log-probabilities that are not numbers.")
+    return Resume(window, committed, _log_mel_ceiling(message), log_probs, previous)
 
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
@@ -162,6 +199,17 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         held=commit.held,
         credit=commit.credit,
         is_final=commit.is_final,
+        outcome=OUTCOMES[commit.outcome],
+        is_recalled=commit.is_recalled,
+        words=[
+            pb.WordAlignment(
+                base=word.base,
+                num_tokens=word.num_tokens,
+                start_sample=word.start_sample,
+                end_sample=word.end_sample,
+            )
+            for word in commit.words
+        ],
         no_speech_prob=commit.no_speech_prob,
         language_probs=commit.language_probs,
         queue_ns=commit.timing.queue_ns,
@@ -192,6 +240,12 @@ def commit_from_proto(message: pb.Commit) -> Commit:
         held=message.held,
         credit=message.credit,
         is_final=message.is_final,
+        outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
+        is_recalled=message.is_recalled,
+        words=tuple(
+            WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
+            for word in message.words
+        ),
         no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
         language_probs=dict(message.language_probs),
         timing=Timing(message.queue_ns, message.forward_ns, message.encode_ns, message.batch_size),

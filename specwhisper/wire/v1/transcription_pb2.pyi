@@ -19,37 +19,24 @@ AUDIO_ENCODING_UNSPECIFIED: AudioEncoding
 AUDIO_ENCODING_LINEAR16: AudioEncoding
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "task", "disable_timestamps", "enable_word_time_offsets", "max_new_tokens", "mode", "gamma", "log_mel_max")
-    class LogMelMaxEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: float
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_CODE_FIELD_NUMBER: _ClassVar[int]
-    TASK_FIELD_NUMBER: _ClassVar[int]
-    DISABLE_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     ENABLE_WORD_TIME_OFFSETS_FIELD_NUMBER: _ClassVar[int]
-    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     GAMMA_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    DECODING_FIELD_NUMBER: _ClassVar[int]
     encoding: AudioEncoding
     sample_rate_hertz: int
     audio_channel_count: int
     language_code: str
-    task: _verification_pb2.Task
-    disable_timestamps: bool
     enable_word_time_offsets: bool
-    max_new_tokens: int
     mode: _verification_pb2.Mode
     gamma: int
-    log_mel_max: _containers.ScalarMap[int, float]
-    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., task: _Optional[_Union[_verification_pb2.Task, str]] = ..., disable_timestamps: bool = ..., enable_word_time_offsets: bool = ..., max_new_tokens: _Optional[int] = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ...) -> None: ...
+    decoding: _verification_pb2.DecodingOptions
+    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_verification_pb2.DecodingOptions, _Mapping]] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")
@@ -60,16 +47,25 @@ class RecognizeRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., audio: _Optional[bytes] = ...) -> None: ...
 
 class RecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_duration")
+    __slots__ = ("results", "model", "statistics", "audio_duration", "language_probs")
+    class LanguageProbsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
     AUDIO_DURATION_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
     audio_duration: _duration_pb2.Duration
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    language_probs: _containers.ScalarMap[str, float]
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language_probs: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class StreamingRecognizeRequest(_message.Message):
     __slots__ = ("streaming_config", "audio_content")
@@ -88,16 +84,25 @@ class StreamingRecognitionConfig(_message.Message):
     def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language_probs")
+    class LanguageProbsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
     AUDIO_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
     audio_received: _duration_pb2.Duration
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    language_probs: _containers.ScalarMap[str, float]
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language_probs: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class SpeechRecognitionResult(_message.Message):
     __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "channel_tag", "language_code")
@@ -118,16 +123,26 @@ class SpeechRecognitionResult(_message.Message):
     def __init__(self, alternatives: _Optional[_Iterable[_Union[SpeechRecognitionAlternative, _Mapping]]] = ..., is_final: bool = ..., stability: _Optional[float] = ..., start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., channel_tag: _Optional[int] = ..., language_code: _Optional[str] = ...) -> None: ...
 
 class SpeechRecognitionAlternative(_message.Message):
-    __slots__ = ("transcript", "confidence", "words", "tokens")
+    __slots__ = ("transcript", "confidence", "words", "tokens", "avg_logprob", "compression_ratio", "temperature", "no_speech_prob", "seek")
     TRANSCRIPT_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
+    AVG_LOGPROB_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_RATIO_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    NO_SPEECH_PROB_FIELD_NUMBER: _ClassVar[int]
+    SEEK_FIELD_NUMBER: _ClassVar[int]
     transcript: str
     confidence: float
     words: _containers.RepeatedCompositeFieldContainer[WordInfo]
     tokens: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, transcript: _Optional[str] = ..., confidence: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordInfo, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ...) -> None: ...
+    avg_logprob: float
+    compression_ratio: float
+    temperature: float
+    no_speech_prob: float
+    seek: int
+    def __init__(self, transcript: _Optional[str] = ..., confidence: _Optional[float] = ..., words: _Optional[_Iterable[_Union[WordInfo, _Mapping]]] = ..., tokens: _Optional[_Iterable[int]] = ..., avg_logprob: _Optional[float] = ..., compression_ratio: _Optional[float] = ..., temperature: _Optional[float] = ..., no_speech_prob: _Optional[float] = ..., seek: _Optional[int] = ...) -> None: ...
 
 class WordInfo(_message.Message):
     __slots__ = ("start_offset", "end_offset", "word", "confidence")
@@ -156,7 +171,7 @@ class ModelInfo(_message.Message):
     def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +186,9 @@ class SpeculationStatistics(_message.Message):
     ENCODE_NS_FIELD_NUMBER: _ClassVar[int]
     DRAFT_NS_FIELD_NUMBER: _ClassVar[int]
     MIN_ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
+    NUM_RECALLED_FIELD_NUMBER: _ClassVar[int]
+    NUM_RECALLED_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_RECALLED_PASSES_FIELD_NUMBER: _ClassVar[int]
     num_drafted: int
     num_verified: int
     num_accepted: int
@@ -185,7 +203,10 @@ class SpeculationStatistics(_message.Message):
     encode_ns: int
     draft_ns: int
     min_round_trip_ns: int
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ...) -> None: ...
+    num_recalled: int
+    num_recalled_accepted: int
+    num_recalled_passes: int
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

@@ -21,11 +21,30 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_TRANSCRIBE: _ClassVar[Task]
     TASK_TRANSLATE: _ClassVar[Task]
 
+class Acceptance(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACCEPTANCE_UNSPECIFIED: _ClassVar[Acceptance]
+    ACCEPTANCE_EXACT: _ClassVar[Acceptance]
+    ACCEPTANCE_CLASSICAL: _ClassVar[Acceptance]
+
+class CompressionRatio(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPRESSION_RATIO_UNSPECIFIED: _ClassVar[CompressionRatio]
+    COMPRESSION_RATIO_TOKENS: _ClassVar[CompressionRatio]
+    COMPRESSION_RATIO_TEXT: _ClassVar[CompressionRatio]
+
 class AudioCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     AUDIO_CODEC_UNSPECIFIED: _ClassVar[AudioCodec]
     AUDIO_CODEC_PCM_S16LE: _ClassVar[AudioCodec]
     AUDIO_CODEC_FLAC: _ClassVar[AudioCodec]
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_KEPT: _ClassVar[Outcome]
+    OUTCOME_RETRIED: _ClassVar[Outcome]
+    OUTCOME_SKIPPED: _ClassVar[Outcome]
 MODE_UNSPECIFIED: Mode
 MODE_TARGET_ONLY: Mode
 MODE_SYNC: Mode
@@ -34,9 +53,19 @@ MODE_FULL: Mode
 TASK_UNSPECIFIED: Task
 TASK_TRANSCRIBE: Task
 TASK_TRANSLATE: Task
+ACCEPTANCE_UNSPECIFIED: Acceptance
+ACCEPTANCE_EXACT: Acceptance
+ACCEPTANCE_CLASSICAL: Acceptance
+COMPRESSION_RATIO_UNSPECIFIED: CompressionRatio
+COMPRESSION_RATIO_TOKENS: CompressionRatio
+COMPRESSION_RATIO_TEXT: CompressionRatio
 AUDIO_CODEC_UNSPECIFIED: AudioCodec
 AUDIO_CODEC_PCM_S16LE: AudioCodec
 AUDIO_CODEC_FLAC: AudioCodec
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_KEPT: Outcome
+OUTCOME_RETRIED: Outcome
+OUTCOME_SKIPPED: Outcome
 
 class LocateRequest(_message.Message):
     __slots__ = ("model",)
@@ -83,7 +112,7 @@ class DescribeResponse(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., dtype: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Vocabulary(_message.Message):
-    __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length")
+    __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length", "start_of_prev", "no_speech")
     class LanguagesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +138,8 @@ class Vocabulary(_message.Message):
     BEGIN_SUPPRESS_FIELD_NUMBER: _ClassVar[int]
     MAX_INITIAL_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    START_OF_PREV_FIELD_NUMBER: _ClassVar[int]
+    NO_SPEECH_FIELD_NUMBER: _ClassVar[int]
     tokens: _containers.RepeatedScalarFieldContainer[str]
     end_of_text: int
     start_of_transcript: int
@@ -120,7 +151,9 @@ class Vocabulary(_message.Message):
     begin_suppress: _containers.RepeatedScalarFieldContainer[int]
     max_initial_timestamp: int
     max_length: int
-    def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ...) -> None: ...
+    start_of_prev: int
+    no_speech: int
+    def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ..., start_of_prev: _Optional[int] = ..., no_speech: _Optional[int] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions")
@@ -137,7 +170,7 @@ class Limits(_message.Message):
     def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "task", "timestamps", "max_new_tokens", "log_mel_max")
+    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -147,15 +180,47 @@ class DecodingOptions(_message.Message):
         def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
-    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
     MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
+    WORD_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    MAX_INITIAL_TIMESTAMP_S_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURES_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    TOP_P_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTANCE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTANCE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_RATIO_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSION_RATIO_OF_FIELD_NUMBER: _ClassVar[int]
+    LOGPROB_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    NO_SPEECH_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_ON_PREVIOUS_TEXT_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    CARRY_INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
+    HOTWORDS_FIELD_NUMBER: _ClassVar[int]
     language: str
     task: Task
-    timestamps: bool
+    without_timestamps: bool
     max_new_tokens: int
     log_mel_max: _containers.ScalarMap[int, float]
-    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ...) -> None: ...
+    word_timestamps: bool
+    max_initial_timestamp_s: float
+    temperatures: _containers.RepeatedScalarFieldContainer[float]
+    top_k: int
+    top_p: float
+    seed: int
+    acceptance: Acceptance
+    acceptance_threshold: float
+    compression_ratio_threshold: float
+    compression_ratio_of: CompressionRatio
+    logprob_threshold: float
+    no_speech_threshold: float
+    condition_on_previous_text: bool
+    initial_prompt: str
+    carry_initial_prompt: bool
+    hotwords: str
+    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ...) -> None: ...
 
 class VerifyRequest(_message.Message):
     __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat")
@@ -208,28 +273,42 @@ class Audio(_message.Message):
     def __init__(self, start_sample: _Optional[int] = ..., codec: _Optional[_Union[AudioCodec, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
 
 class Candidates(_message.Message):
-    __slots__ = ("window_id", "base", "known_committed", "tokens", "confidences")
+    __slots__ = ("window_id", "base", "known_committed", "tokens", "confidences", "proposals")
     WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     CONFIDENCES_FIELD_NUMBER: _ClassVar[int]
+    PROPOSALS_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     known_committed: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
     confidences: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., confidences: _Optional[_Iterable[float]] = ...) -> None: ...
+    proposals: _containers.RepeatedCompositeFieldContainer[Proposal]
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., confidences: _Optional[_Iterable[float]] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ...) -> None: ...
+
+class Proposal(_message.Message):
+    __slots__ = ("tokens", "probs")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROBS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    probs: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, tokens: _Optional[_Iterable[int]] = ..., probs: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("window", "committed", "log_mel_ceiling")
+    __slots__ = ("window", "committed", "log_mel_ceiling", "log_probs", "previous")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
+    LOG_PROBS_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
     committed: _containers.RepeatedScalarFieldContainer[int]
     log_mel_ceiling: float
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_mel_ceiling: _Optional[float] = ...) -> None: ...
+    log_probs: _containers.RepeatedScalarFieldContainer[float]
+    previous: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., committed: _Optional[_Iterable[int]] = ..., log_mel_ceiling: _Optional[float] = ..., log_probs: _Optional[_Iterable[float]] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("sent_ns", "echo_ns")
@@ -294,7 +373,7 @@ class WindowOpened(_message.Message):
     def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held")
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "outcome", "is_recalled")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -321,6 +400,8 @@ class Commit(_message.Message):
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    IS_RECALLED_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
@@ -340,7 +421,9 @@ class Commit(_message.Message):
     batch_size: int
     words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
     held: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ...) -> None: ...
+    outcome: Outcome
+    is_recalled: bool
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., is_recalled: bool = ...) -> None: ...
 
 class WordAlignment(_message.Message):
     __slots__ = ("base", "num_tokens", "start_sample", "end_sample")

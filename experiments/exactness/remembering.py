@@ -21,6 +21,7 @@ class Remembering(nn.Module):
         self._heard: dict[bytes, Any] = {}
 
     def forward(self, features: torch.Tensor) -> Any:
+        """Encode features, or remember."""
         key = hashlib.blake2b(features.numpy()).digest()
         if key not in self._heard:
             self._heard[key] = self._encoder(features)

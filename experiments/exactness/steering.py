@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from experiments.exactness.oracle import OracleText
 from specwhisper.audio.recording import Recording
-from specwhisper.whisper.model import Model, Row, Scores
-from tests.oracle import OracleText
+from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.whisper.model import Model
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
 
@@ -27,6 +28,7 @@ class Steered:
         self.vocabulary, self.num_slots = model.vocabulary, model.num_slots
         self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
         self.rollback, self.length = model.rollback, model.length
+        self.tokenize, self.align, self.has_word_times = model.tokenize, model.align, model.has_word_times
         self.num_steered = 0
         self._model = model
         self._places: list[tuple[int, int]] = [(0, 0)] * model.num_slots
@@ -38,10 +40,12 @@ class Steered:
         }
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode, and note where the slot is."""
         self._places[slot] = (recording.received_samples, start_frame)
         self._model.encode(slot, recording, start_frame)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Choose as the model does, at ties as the oracle did."""
         scores = self._model.score(rows)
         for row, score in zip(rows, scores, strict=True):
             candidates = row.tokens[len(row.tokens) - row.num_candidates :]

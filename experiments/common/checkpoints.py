@@ -57,7 +57,7 @@ def special_tokens(shape: Shape) -> list[str]:
 
 
 def build_tokenizer(shape: Shape) -> WhisperTokenizer:
-    """A byte-level tokenizer with Whisper's special tokens behind its text tokens."""
+    """Build a byte-level tokenizer with Whisper's special tokens behind its text tokens."""
     vocab, merges = _bpe()
     specials = special_tokens(shape)
     tokenizer = WhisperTokenizer(vocab=vocab, merges=merges)
@@ -69,7 +69,7 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
 
 
 def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
-    """A model with random weights and its token strings."""
+    """Build a model with random weights; give it and its token strings."""
     specials = special_tokens(shape)
     end = len(_bpe()[0])
     ids = {token: end + i for i, token in enumerate(specials)}
@@ -124,6 +124,9 @@ def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> Generatio
         prev_sot_token_id=ids["<|startofprev|>"],
         max_initial_timestamp_index=shape.max_initial_timestamp,
         return_timestamps=False,
+        alignment_heads=[
+            [layer, head] for layer in range(shape.decoder_layers) for head in range(shape.heads)
+        ],
         **({"is_multilingual": False} if shape.english_only else multilingual),
     )
 
@@ -149,8 +152,13 @@ def perturbed(
     model: WhisperForConditionalGeneration, tokens: Sequence[str], *, noise: float, name: str = "noisy"
 ) -> Checkpoint:
     """Give the same model with noise on its weights: a draft that is mostly right."""
+    return checkpoint_from_model(with_noise(model, noise), list(tokens), name=name)
+
+
+def with_noise(model: WhisperForConditionalGeneration, noise: float) -> WhisperForConditionalGeneration:
+    """Copy a model and add noise to its weights."""
     noisy = copy.deepcopy(model)
     torch.manual_seed(1)
     for parameter in noisy.parameters():
         parameter.data += torch.randn_like(parameter) * noise
-    return checkpoint_from_model(noisy, list(tokens), name=name)
+    return noisy

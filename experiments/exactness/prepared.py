@@ -1,4 +1,4 @@
-"""What the identity promise is proved on: random checkpoints, recordings, and drafts of every quality."""
+"""A case with its models in memory: target, drafts of every quality, and what transformers writes."""
 
 from __future__ import annotations
 
@@ -11,124 +11,28 @@ import torch
 from torch import nn
 from transformers import WhisperForConditionalGeneration
 
+from experiments.common.checkpoints import Shape, build_model, build_tokenizer, perturbed, with_noise
+from experiments.exactness.cases import Case
+from experiments.exactness.oracle import OracleText, transcribe
+from experiments.exactness.remembering import heard_once
+from experiments.exactness.steering import Steered
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.types import WINDOW_SAMPLES, DecodingOptions, Task
+from specwhisper.options import DecodingOptions
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.pairing import draft_ids
-from tests import oracle
-from tests.checkpoints import Shape, build_model, perturbed
-from tests.identity.remembering import heard_once
 
-SAMPLES_PER_S = 16_000
-
-
-@dataclass(frozen=True)
-class Case:
-    """One checkpoint under one set of options, and the lengths of the recordings it transcribes.
-
-    ``end_logit`` is added to the logit of end-of-text and ``time_logit`` to those of timestamps: random
-    weights alone would hardly ever end a window.
-    """
-
-    name: str
-    shape: Shape
-    lengths_s: tuple[float, ...]
-    timestamps: bool = True
-    max_new_tokens: int | None = 40
-    end_logit: float = 3.0
-    time_logit: float = -1.5
-    language: str = "en"
-    task: Task = Task.TRANSCRIBE
-
-
-CASES = (
-    Case("tiny-like", Shape(seed=11), (0.5, 29.99, 65.0)),
-    Case(
-        "large-v3-like",
-        Shape(
-            num_mel_bins=128, cantonese=True, d_model=96, heads=3, encoder_layers=2, decoder_layers=3, seed=13
-        ),
-        (3.0, 65.0),
-        end_logit=3.0,
-    ),
-    Case(
-        "any-first-time",
-        Shape(max_initial_timestamp=None, heads=4, encoder_layers=3, seed=14),
-        (3.0, 30.0, 65.0),
-        end_logit=3.0,
-        language="de",
-        task=Task.TRANSLATE,
-    ),
-    Case(
-        "mostly-timestamps",
-        Shape(max_initial_timestamp=None, d_model=48, heads=3, seed=20),
-        (0.5, 29.99, 65.0),
-        time_logit=1.0,
-    ),
-    Case(
-        "english-only",
-        Shape(english_only=True, d_model=48, heads=4, decoder_layers=1, seed=15),
-        (0.5, 3.0, 31.0, 65.0),
-        end_logit=2.0,
-    ),
-    Case(
-        "short-context",
-        Shape(max_target_positions=30, seed=17),
-        (3.0, 30.0, 65.0),
-        max_new_tokens=None,
-        end_logit=0.0,
-    ),
-    Case(
-        "shortest-context",
-        Shape(
-            num_mel_bins=128, cantonese=True, max_target_positions=12, decoder_layers=4, d_model=32, seed=18
-        ),
-        (0.5, 31.0, 65.0),
-        max_new_tokens=None,
-        end_logit=2.0,
-    ),
-    Case(
-        "two-tokens",
-        Shape(seed=21, cantonese=True, encoder_layers=2),
-        (3.0, 31.0),
-        max_new_tokens=2,
-        end_logit=-5.0,
-    ),
-    Case(
-        "no-timestamps",
-        Shape(128, cantonese=True, d_model=128, heads=2, seed=12),
-        (0.5, 3.0, 29.99, 30.0),
-        timestamps=False,
-        end_logit=2.5,
-        time_logit=-6.0,
-    ),
-    Case(
-        "english-only-no-timestamps",
-        Shape(english_only=True, d_model=32, heads=1, decoder_layers=3, seed=16),
-        (0.5, 3.0, 29.99, 30.0),
-        timestamps=False,
-    ),
-    Case(
-        "stray-timestamps",  # written although none were asked for: transformers cuts the window by them
-        Shape(max_target_positions=24, heads=8, seed=19),
-        (0.5, 3.0, 30.0),
-        timestamps=False,
-        max_new_tokens=None,
-        end_logit=1.0,
-        time_logit=0.0,
-    ),
-)
 DRAFTS = ("itself", "noisy", "older", "shorter", "stranger")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Recordings that one call transcribes side by side, and what transformers makes of each."""
+    """Recordings transcribed side by side, the options of each, and what transformers writes."""
 
     pcms: tuple[bytes, ...]
-    options: DecodingOptions
-    oracles: tuple[oracle.OracleText, ...]
+    options: tuple[DecodingOptions, ...]
+    oracles: tuple[OracleText, ...]
 
 
 class Prepared:
@@ -138,56 +42,62 @@ class Prepared:
         self.case = case
         self.model, self.tokens = build_model(case.shape)
         _tilt(self.model, end_logit=case.end_logit, time_logit=case.time_logit)
-        self.options = DecodingOptions(
-            language=case.language,
-            task=case.task,
-            timestamps=case.timestamps,
-            max_new_tokens=case.max_new_tokens,
-        )
+        self.tokenizer = build_tokenizer(case.shape)
+        self.options = case.options
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
         self._suppress_what_it_likes()
-        self.checkpoint = heard_once(checkpoint_from_model(self.model, self.tokens, name=case.name))
+        self.checkpoint = heard_once(
+            checkpoint_from_model(self.model, self.tokens, name=case.name, tokenizer=self.tokenizer)
+        )
         self._drafts: dict[str, Checkpoint] = {"itself": self.checkpoint}
 
     @cached_property
-    def batches(self) -> list[Batch]:
-        """Short recordings together, each long one alone: only there is the loudest moment an option."""
-        short = tuple(pcm for pcm in self.pcms if not is_long(pcm))
-        groups = [(short, self.options)] if short else []
-        groups += [
-            ((pcm,), replace(self.options, log_mel_max=log_mel_max([pcm])))
+    def batch(self) -> Batch:
+        """All recordings; of long ones the loudest moment is an option."""
+        options = tuple(
+            replace(self.options, log_mel_max=log_mel_max([pcm])) if is_long(pcm) else self.options
             for pcm in self.pcms
-            if is_long(pcm)
-        ]
-        return [
-            Batch(pcms, options, tuple(oracle.transcribe(self.model, pcm, options) for pcm in pcms))
-            for pcms, options in groups
-        ]
+        )
+        oracles = tuple(map(self.oracle, self.pcms, options))
+        return Batch(self.pcms, options, oracles)
+
+    def steered(self, num_slots: int) -> Steered:
+        """Give the target, which continues from the oracle's token at the oracle's ties."""
+        lengths = [len(pcm) // 2 for pcm in self.batch.pcms]
+        return Steered(self.target(num_slots), dict(zip(lengths, self.batch.oracles, strict=True)))
 
     @cached_property
-    def oracles(self) -> list[oracle.OracleText]:
-        """All oracle texts."""
-        return [text for batch in self.batches for text in batch.oracles]
+    def assistant(self) -> WhisperForConditionalGeneration:
+        """A draft for transformers' own assisted generation: the target with noise on its weights."""
+        return with_noise(self.model, 0.01)
+
+    def oracle(
+        self, pcm: bytes, options: DecodingOptions, assistant: WhisperForConditionalGeneration | None = None
+    ) -> OracleText:
+        """Say what transformers writes, plainly or with an assistant."""
+        helped = {"assistant_model": assistant} if assistant is not None else {}
+        return transcribe(self.model, pcm, options, tokenizer=self.tokenizer, **helped)
 
     def _suppress_what_it_likes(self) -> None:
         """Forbid what the model says first, then what it says most, so that both lists bind."""
         generation = self.model.generation_config
         end = generation.eos_token_id
-        first = self._said()[0]
+        first = next(iter(self._said()), end)
         generation.begin_suppress_tokens = [*generation.begin_suppress_tokens, first]
         text = [token for token in self._said() if token < end and token != first]
-        generation.suppress_tokens = sorted({*generation.suppress_tokens, max(text, key=text.count)})
+        often = {max(text, key=text.count)} if text else set()
+        generation.suppress_tokens = sorted({*generation.suppress_tokens, *often})
 
     def _said(self) -> list[int]:
-        windows = oracle.transcribe(self.model, self.pcms[-1], self.options).windows
+        windows = self.oracle(self.pcms[-1], self.options).windows
         return [token for window in windows for token in window.tokens]
 
     def target(self, num_slots: int) -> WhisperModel:
-        """The target as we run it."""
+        """Give the target as we run it."""
         return WhisperModel(self.checkpoint, num_slots)
 
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
-        """A draft of one of the :data:`DRAFTS`, speaking the target's vocabulary."""
+        """Give a draft of one of the :data:`DRAFTS`, speaking the target's vocabulary."""
         if kind not in self._drafts:
             self._drafts[kind] = heard_once(getattr(self, f"_{kind}")())
         draft, target = self._drafts[kind], self.checkpoint
@@ -198,7 +108,7 @@ class Prepared:
         return perturbed(self.model, self.tokens, noise=0.01)
 
     def _older(self) -> Checkpoint:
-        """The same weights in the other mel count and the other vocabulary, as tiny is to large-v3."""
+        """Give the same weights in the other mel count and the other vocabulary, as tiny is to large-v3."""
         model, tokens = build_model(self._other_shape)
         theirs = {token: i for i, token in enumerate(self.tokens)}
         state = self.model.state_dict()
@@ -251,8 +161,8 @@ def recording(seed: int, length_s: float) -> bytes:
     Every window sounds different, and what the silence in it counts as depends on the loudest moment of all.
     """
     random = np.random.default_rng(seed)
-    num_samples = int(length_s * SAMPLES_PER_S)
-    time_s = np.arange(num_samples) / SAMPLES_PER_S
+    num_samples = int(length_s * SAMPLE_RATE)
+    time_s = np.arange(num_samples) / SAMPLE_RATE
     pitch_hz = random.integers(100, 2_000, int(length_s) + 1)[time_s.astype(int)]
     samples = random.normal(0, 0.1, num_samples) + 0.5 * np.sin(2 * np.pi * pitch_hz * time_s)
     samples *= np.linspace(0.05, 1, num_samples)

@@ -1,0 +1,58 @@
+"""The engines themselves: a target that verifies, a draft that proposes, and you as the network between them.
+
+python examples/low_level.py
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from specwhisper import DecodingOptions
+from specwhisper.audio.decode import decode_file
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import AudioChunk, Commit, Finished, Mode
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import InlineExecutor
+from specwhisper.whisper.pairing import draft_ids
+from specwhisper.whisper.verifier import Verifier
+
+
+def main() -> None:
+    """Show every block and what the target makes of it."""
+    target, draft = load_checkpoint("demo-target"), load_checkpoint("demo-draft-tiny")
+    # The draft gets the target's vocabulary: its embedding is reordered once, nothing is translated later.
+    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="draft", target_name="target")
+    verifier = Verifier(WhisperModel(target, num_slots=1), executor=InlineExecutor())
+    drafter = Drafter(
+        WhisperModel(draft, num_slots=1, vocabulary=target.vocabulary, ids=ids), executor=InlineExecutor()
+    )
+
+    options = DecodingOptions()
+    verifier.open("session", Mode.SYNC, options)
+    drafter.open("session", DraftLength(Mode.SYNC, gamma=6), options, max_ahead_tokens=256)
+    sample = Path(str(files("specwhisper"))) / "demo" / "samples" / "01_phone_call.flac"
+    audio = AudioChunk(0, b"".join(decode_file(sample)), is_last=True)
+    verifier.submit("session", audio)
+    drafter.submit("session", audio)
+
+    text = target.vocabulary.decode
+    while True:
+        while drafter.has_work:
+            for _, drafted in drafter.step():
+                block = drafted.candidates
+                print(f"draft  @{block.base:3}: {text(block.tokens)!r}")
+                verifier.submit("session", block)
+        for _, event in verifier.step():
+            if isinstance(event, Finished):
+                return
+            if isinstance(event, Commit) and event.tokens:
+                kept = f"kept {event.num_accepted} of {event.num_verified}"
+                print(f"target @{event.base:3}: {text(event.tokens)!r} ({kept})")
+            drafter.submit("session", event)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Is it exact? Every option, with speculation and without, against plain transformers."""

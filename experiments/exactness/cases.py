@@ -1,0 +1,180 @@
+"""What the identity promise is proved on: checkpoints under every option, each where it binds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from experiments.common.checkpoints import Shape
+from specwhisper.options import CompressionRatio, DecodingOptions, Task
+
+PROMPT = "she sells the lazy wood"
+EN40 = DecodingOptions(language="en", max_new_tokens=40)
+FALLBACK = replace(EN40, temperatures=(0.0, 0.4, 0.8))
+
+
+@dataclass(frozen=True, eq=False)  # options hold a mapping, which has no hash
+class Case:
+    """One checkpoint under one set of options, and the lengths of the recordings it transcribes.
+
+    ``end_logit`` is added to the logit of end-of-text and ``time_logit`` to those of timestamps: random
+    weights alone would hardly ever end a window.
+    """
+
+    name: str
+    shape: Shape
+    lengths_s: tuple[float, ...]
+    options: DecodingOptions = EN40
+    end_logit: float = 3.0
+    time_logit: float = -1.5
+
+
+SHAPES = (
+    Case("tiny-like", Shape(seed=11), (0.5, 29.99, 65.0)),
+    Case(
+        "large-v3-like",
+        Shape(
+            num_mel_bins=128, cantonese=True, d_model=96, heads=3, encoder_layers=2, decoder_layers=3, seed=13
+        ),
+        (3.0, 65.0),
+    ),
+    Case(
+        "any-first-time",
+        Shape(max_initial_timestamp=None, heads=4, encoder_layers=3, seed=14),
+        (3.0, 30.0, 65.0),
+        DecodingOptions(language="de", task=Task.TRANSLATE, max_new_tokens=40),
+    ),
+    Case(
+        "mostly-timestamps",
+        Shape(max_initial_timestamp=None, d_model=48, heads=3, seed=20),
+        (0.5, 29.99, 65.0),
+        time_logit=1.0,
+    ),
+    Case(
+        "english-only",
+        Shape(english_only=True, d_model=48, heads=4, decoder_layers=1, seed=15),
+        (0.5, 3.0, 31.0, 65.0),
+        end_logit=2.0,
+    ),
+    Case(
+        "short-context",
+        Shape(max_target_positions=30, seed=17),
+        (3.0, 30.0, 65.0),
+        DecodingOptions(language="en"),
+        end_logit=0.0,
+    ),
+    Case(
+        "shortest-context",
+        Shape(
+            num_mel_bins=128, cantonese=True, max_target_positions=12, decoder_layers=4, d_model=32, seed=18
+        ),
+        (0.5, 31.0, 65.0),
+        DecodingOptions(language="en"),
+        end_logit=2.0,
+    ),
+    Case(
+        "two-tokens",
+        Shape(seed=21, cantonese=True, encoder_layers=2),
+        (3.0, 31.0),
+        DecodingOptions(language="en", max_new_tokens=2),
+        end_logit=-5.0,
+    ),
+    Case(
+        "no-timestamps",
+        Shape(128, cantonese=True, d_model=128, heads=2, seed=12),
+        (0.5, 3.0, 29.99, 30.0),
+        replace(EN40, timestamps=False),
+        end_logit=2.5,
+        time_logit=-6.0,
+    ),
+    Case(
+        "english-only-no-timestamps",
+        Shape(english_only=True, d_model=32, heads=1, decoder_layers=3, seed=16),
+        (0.5, 3.0, 29.99, 30.0),
+        replace(EN40, timestamps=False),
+    ),
+    Case(
+        "stray-timestamps",  # written although none were asked for: transformers cuts the window by them
+        Shape(max_target_positions=24, heads=8, seed=19),
+        (0.5, 3.0, 30.0),
+        DecodingOptions(language="en", timestamps=False),
+        end_logit=1.0,
+        time_logit=0.0,
+    ),
+)
+# One option after the other, each where it binds, on one checkpoint.
+SHAPE = Shape(seed=31, decoder_layers=3)
+OPTIONS = (
+    Case("previous-text", SHAPE, (3.0, 95.0), replace(EN40, condition_on_previous_text=True)),
+    Case("prompt", SHAPE, (3.0, 95.0), replace(EN40, initial_prompt=PROMPT)),
+    Case(
+        "prompt-then-previous-text",
+        SHAPE,
+        (3.0, 95.0),
+        replace(EN40, initial_prompt=PROMPT, condition_on_previous_text=True),
+    ),
+    Case(
+        "carried-prompt",
+        SHAPE,
+        (95.0,),
+        replace(EN40, initial_prompt=PROMPT, condition_on_previous_text=True, carry_initial_prompt=True),
+    ),
+    Case("hotwords", SHAPE, (95.0,), replace(EN40, hotwords="fox dog", condition_on_previous_text=True)),
+    Case(
+        "previous-text-in-a-short-context",
+        Shape(max_target_positions=40, seed=32),
+        (95.0,),
+        DecodingOptions(language="en", condition_on_previous_text=True),
+        end_logit=1.0,
+    ),
+    Case("fallback-by-log-prob", SHAPE, (3.0, 65.0), replace(FALLBACK, logprob_threshold=-1.6)),
+    Case(
+        "fallback-by-compression",
+        SHAPE,
+        (3.0, 65.0),
+        replace(FALLBACK, compression_ratio_threshold=1.1),
+        end_logit=1.0,
+    ),
+    Case(
+        "fallback-by-compression-of-text",
+        SHAPE,
+        (3.0, 65.0),
+        replace(FALLBACK, compression_ratio_threshold=0.9, compression_ratio_of=CompressionRatio.TEXT),
+        end_logit=1.0,
+    ),
+    Case(
+        "fallback-with-previous-text",
+        SHAPE,
+        (95.0,),
+        replace(FALLBACK, logprob_threshold=-1.6, condition_on_previous_text=True),
+    ),
+    Case(
+        "no-speech",
+        SHAPE,
+        (3.0, 95.0),
+        replace(FALLBACK, logprob_threshold=-1.6, no_speech_threshold=0.012),
+    ),
+    Case("language-detection", SHAPE, (3.0, 65.0), replace(EN40, language=None)),
+    Case("first-time", SHAPE, (3.0, 65.0), replace(EN40, max_initial_timestamp_s=0.1)),
+    *(
+        Case(
+            f"sampling-seed-{seed}",
+            SHAPE,
+            (3.0, 65.0),
+            replace(EN40, temperatures=(temperature,), seed=seed, top_k=top_k, top_p=top_p),
+        )
+        for seed, temperature, top_k, top_p in ((1, 1.0, 0, 1.0), (2, 0.7, 20, 1.0), (3, 1.3, 0, 0.9))
+    ),
+    Case("word-times", SHAPE, (3.0, 12.0, 65.0), replace(EN40, word_timestamps=True)),
+    Case(
+        "word-times-without-timestamps",
+        SHAPE,
+        (3.0, 30.0),
+        replace(EN40, word_timestamps=True, timestamps=False),
+        end_logit=0.0,
+        time_logit=-6.0,
+    ),
+)
+CASES = (*SHAPES, *OPTIONS)
+# Recordings of every length side by side: eight at a time, four, one.
+MANY_LENGTHS_S = (0.5, 3.0, 31.0, 12.0, 65.0, 7.0, 29.99, 20.0)
+BATCHES = (Case("eight-recordings", Shape(seed=33, decoder_layers=2), MANY_LENGTHS_S, replace(EN40, seed=1)),)

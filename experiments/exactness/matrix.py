@@ -1,0 +1,111 @@
+"""One row of the matrix: a case decoded by the target alone, by the pair, and by transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.exactness.oracle import OracleText, differences
+from experiments.exactness.prepared import Prepared
+from specwhisper.transcription.transcript import Transcript
+from specwhisper.types import Mode
+from specwhisper.whisper.one_process import OneProcess
+
+# How the pair works in each row: every mode, good drafts and bad ones.
+SPLITS = (
+    (Mode.FULL, 4, "noisy"),
+    (Mode.ONE_PROCESS, 7, "older"),
+    (Mode.PIPELINED, 3, "shorter"),
+    (Mode.SYNC, 9, "stranger"),
+)
+
+
+@dataclass
+class Result:
+    """What came of a row.
+
+    Attributes
+    ----------
+    windows, skipped, attempts : of the reference: kept, skipped as silent, and decodings in all.
+    ties : tokens at which the reference itself was undecided; ours goes on from its choice.
+    split_differences : of the pair from the target alone; ``oracle_differences``, of both from transformers.
+    assisted : "same", "differs", or what transformers' assisted generation raises.
+    margins : of the tokens at which a reduced precision made the pair leave the target's text.
+    """
+
+    name: str
+    windows: int = 0
+    skipped: int = 0
+    attempts: int = 0
+    tokens: int = 0
+    ties: int = 0
+    acceptance_rate: float = 0.0
+    num_recalled: int = 0
+    split_differences: list[str] = field(default_factory=list)
+    oracle_differences: list[str] = field(default_factory=list)
+    assisted: str = "not run"
+    margins: list[float] = field(default_factory=list)
+
+
+def run_row(name: str, made: Prepared, num_slots: int) -> Result:
+    """Decode a case in every way and compare."""
+    batch = made.batch
+    result = Result(name)
+    for text in batch.oracles:
+        result.windows += len(text.windows)
+        result.skipped += text.num_skipped
+        result.attempts += text.num_attempts
+        result.tokens += sum(len(window.tokens) for window in text.windows)
+        result.ties += sum(len(window.ties) for window in text.windows)
+    alone = OneProcess(made.steered(num_slots)).transcribe(batch.pcms, batch.options)
+    result.oracle_differences += differences(alone, batch.oracles, made.tokenizer)
+    verified = accepted = 0
+    for mode, gamma, draft in SPLITS:
+        engine = OneProcess(made.steered(num_slots), made.draft(draft, num_slots), mode=mode, gamma=gamma)
+        texts = engine.transcribe(batch.pcms, batch.options)
+        result.split_differences += [f"{mode} with {draft}: {line}" for line in unlike(texts, alone)]
+        result.oracle_differences += differences(texts, batch.oracles, made.tokenizer)
+        if draft == "noisy":
+            verified = sum(text.statistics.num_verified for text in texts)
+            accepted = sum(text.statistics.num_accepted for text in texts)
+            result.num_recalled = sum(text.statistics.num_recalled for text in texts)
+    result.acceptance_rate = accepted / verified if verified else 0.0
+    result.assisted = run_assisted(made, batch.oracles)
+    return result
+
+
+def unlike(texts: Sequence[Transcript], expected: Sequence[Transcript]) -> list[str]:
+    """Say where two decodings of the same recordings part, words and their times included."""
+    found = []
+    for i, (ours, theirs) in enumerate(zip(texts, expected, strict=True)):
+        if ours.window_tokens != theirs.window_tokens:
+            found.append(f"recording {i} has other tokens")
+        elif _without_probabilities(ours) != _without_probabilities(theirs):
+            found.append(f"recording {i} has other segments")
+    return found
+
+
+def run_assisted(made: Prepared, oracles: Sequence[OracleText]) -> str:
+    """Let transformers' own assisted generation do the same."""
+    try:
+        texts = [
+            made.oracle(pcm, options, made.assistant)
+            for pcm, options in zip(made.batch.pcms, made.batch.options, strict=True)
+        ]
+    except Exception as error:  # whatever it raises is the result
+        return f"raises {type(error).__name__}"
+    same = [text.window_tokens for text in texts] == [text.window_tokens for text in oracles]
+    return "same" if same else "differs"
+
+
+def facts(result: Result) -> dict[str, Any]:
+    """Lay a row out for the JSON."""
+    return {**result.__dict__}
+
+
+def _without_probabilities(text: Transcript) -> list[tuple[Any, ...]]:
+    """Leave out what a wider pass may round differently in its last digits."""
+    return [
+        (s.start_s, s.end_s, s.tokens, [(w.start_s, w.end_s, w.text) for w in s.words]) for s in text.segments
+    ]

@@ -1,0 +1,292 @@
+"""What plain ``transformers`` writes: the reference that every mode of ours must equal, token for token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from transformers import (
+    LogitsProcessor,
+    LogitsProcessorList,
+    WhisperForConditionalGeneration,
+    WhisperTokenizer,
+)
+from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
+
+from specwhisper.options import CompressionRatio, DecodingOptions
+from specwhisper.speculation.noise import position_key, window_key
+from specwhisper.transcription.fallback import text_compression_ratio
+from specwhisper.transcription.transcript import Transcript
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
+from specwhisper.whisper.sampling import gumbel
+
+TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
+TIME_STEP_S = 0.02
+HALF_STEP_S = 0.0051  # ours are rounded to 10 ms
+
+
+@dataclass(frozen=True)
+class OracleWindow:
+    """One decoding of a window that was kept.
+
+    Attributes
+    ----------
+    tokens, margins : as generated, end-of-text included.
+    attempt : how many temperatures had failed before.
+    """
+
+    start_frame: int
+    tokens: tuple[int, ...]
+    margins: tuple[float, ...]
+    attempt: int = 0
+
+    @property
+    def ties(self) -> list[int]:
+        """Positions at which the oracle itself was undecided."""
+        return [position for position, margin in enumerate(self.margins) if margin < TIE_MARGIN]
+
+
+@dataclass(frozen=True)
+class OracleSegment:
+    """A segment; ``ends_s`` tells when each token ends in the recording, where word times were asked for."""
+
+    start_s: float
+    end_s: float
+    tokens: tuple[int, ...]
+    ends_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class OracleText:
+    """What transformers makes of a recording.
+
+    Attributes
+    ----------
+    num_skipped : windows in which it heard nothing.
+    num_attempts : decodings in all, failed ones included.
+    """
+
+    windows: list[OracleWindow] = field(default_factory=list)
+    segments: list[OracleSegment] = field(default_factory=list)
+    num_skipped: int = 0
+    num_attempts: int = 0
+
+    @property
+    def window_tokens(self) -> list[tuple[int, ...]]:
+        """Each window's tokens, as ``Transcript.window_tokens`` has them."""
+        return [window.tokens for window in self.windows]
+
+
+class _Watch(LogitsProcessor):
+    """Stands behind Whisper's own processors and notes how clear each choice is; changes nothing.
+
+    ``attempts`` are those of the open window, each a list of margins.
+    """
+
+    def __init__(self, max_windows: int) -> None:
+        self.attempts: list[list[float]] = []
+        self.windows: list[tuple[int, tuple[int, ...] | None, list[list[float]]]] = []
+        self.start_frame = 0
+        self._max_windows = max_windows
+        self._last_length = 0
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        length = input_ids.shape[1]
+        if not self.attempts or length <= self._last_length:
+            self.attempts.append([])
+        self._last_length = length
+        best, second = scores[0].topk(2).values.tolist()
+        self.attempts[-1].append(best - second)
+        return scores
+
+    @contextmanager
+    def windows_of(self, model: WhisperForConditionalGeneration) -> Iterator[None]:
+        """Note where each window begins, and what came of it."""
+        original = model.generate_with_fallback
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            if len(self.windows) == self._max_windows:
+                raise RuntimeError(f"This recording takes more than {self._max_windows} windows.")
+            self.start_frame, self.attempts = int(kwargs["seek"][0]), []
+            answer = original(*args, **kwargs)
+            output, is_skipped = answer[1][0], answer[2][0]
+            sequence = output if isinstance(output, torch.Tensor) else output["sequences"]
+            tokens = tuple(sequence[kwargs["decoder_input_ids"].shape[-1] :].tolist())
+            self.windows.append((self.start_frame, None if is_skipped else tokens, self.attempts))
+            return answer
+
+        with patch.object(model, "generate_with_fallback", noted):
+            yield
+
+    def draw(self, seed: int, probs: torch.Tensor) -> torch.Tensor:
+        """Stand in for ``torch.multinomial``: draw with our noise, and tell how clear that was."""
+        attempt, position = len(self.attempts) - 1, len(self.attempts[-1]) - 1
+        window = window_key(seed, self.start_frame * HOP_SAMPLES, attempt)
+        noise = gumbel([position_key(window, position)], probs.shape[-1])
+        best = (probs.log() + noise).topk(2, dim=-1)
+        self.attempts[-1][-1] = float(best.values[0, 0] - best.values[0, 1])
+        return best.indices[:, :1]
+
+
+def transcribe(
+    model: WhisperForConditionalGeneration,
+    pcm: bytes,
+    options: DecodingOptions,
+    *,
+    tokenizer: WhisperTokenizer | None = None,
+    max_windows: int = 40,
+    **arguments: Any,
+) -> OracleText:
+    """Transcribe canonical PCM by ``model.generate``, one beam.
+
+    Parameters
+    ----------
+    tokenizer : needed for prompts, word times, and the compression ratio of text.
+    arguments : further ones for ``generate``, such as ``assistant_model``.
+    """
+    features, mask = _features(pcm, model.config.num_mel_bins)
+    multilingual = getattr(model.generation_config, "is_multilingual", False)
+    watch = _Watch(max_windows)
+    with torch.inference_mode(), ExitStack() as patches:
+        patches.enter_context(watch.windows_of(model))
+        patches.enter_context(
+            patch("torch.multinomial", lambda probs, num_samples: watch.draw(options.seed, probs))
+        )
+        if options.compression_ratio_of is CompressionRatio.TEXT and tokenizer is not None:
+            patches.enter_context(_ratio_of_text(model, tokenizer))
+        if options.max_initial_timestamp_s is not None:
+            index = round(options.max_initial_timestamp_s / TIME_STEP_S)
+            patches.enter_context(patch.object(model.generation_config, "max_initial_timestamp_index", index))
+        output = model.generate(
+            features.to(model.dtype),
+            attention_mask=mask if options.word_timestamps else None,
+            num_beams=1,
+            temperature=options.temperatures,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            return_timestamps=options.timestamps,
+            return_segments=True,
+            return_token_timestamps=options.word_timestamps or None,
+            max_new_tokens=options.max_new_tokens,
+            compression_ratio_threshold=options.compression_ratio_threshold,
+            logprob_threshold=options.logprob_threshold,
+            no_speech_threshold=options.no_speech_threshold,
+            condition_on_prev_tokens=options.condition_on_previous_text,
+            logits_processor=LogitsProcessorList([watch]),
+            **_prompt(options, tokenizer),
+            **({"language": options.language, "task": str(options.task)} if multilingual else {}),
+            **arguments,
+        )
+    return OracleText(
+        windows=[
+            OracleWindow(frame, tokens, tuple(attempts[-1]), len(attempts) - 1)
+            for frame, tokens, attempts in watch.windows
+            if tokens is not None
+        ],
+        segments=[
+            OracleSegment(
+                float(segment["start"]),
+                float(segment["end"]),
+                tuple(segment["tokens"].tolist()),
+                tuple(segment["token_timestamps"].tolist()) if options.word_timestamps else (),
+            )
+            for segment in output["segments"][0]
+        ],
+        num_skipped=sum(tokens is None for _, tokens, _ in watch.windows),
+        num_attempts=sum(len(attempts) for _, _, attempts in watch.windows),
+    )
+
+
+def differences(
+    texts: Sequence[Transcript],
+    oracles: Sequence[OracleText],
+    tokenizer: WhisperTokenizer | None = None,
+) -> list[str]:
+    """Compare tokens exactly, times of segments to 10 ms, those of words to 20 ms; say what differs."""
+    found = []
+    for text, expected in zip(texts, oracles, strict=True):
+        if text.window_tokens != expected.window_tokens:
+            found.append(f"windows {text.window_tokens} instead of {expected.window_tokens}")
+            continue
+        spoken = [segment for segment in expected.segments if segment.tokens]
+        if [segment.tokens for segment in text.segments] != [segment.tokens for segment in spoken]:
+            found.append("the same windows, but other segments")
+            continue
+        for ours, theirs in zip(text.segments, spoken, strict=True):
+            if max(abs(ours.start_s - theirs.start_s), abs(ours.end_s - theirs.end_s)) > HALF_STEP_S:
+                found.append(f"segment at {ours.start_s} to {ours.end_s} s instead of {theirs}")
+            if tokenizer is not None and theirs.ends_s:
+                found += _word_differences(ours, theirs, tokenizer)
+    return found
+
+
+def _word_differences(ours: Segment, theirs: OracleSegment, tokenizer: WhisperTokenizer) -> list[str]:
+    """Words begin where the token before them ends, and end with their last one."""
+    end_of_text = tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    spoken = [i for i, token in enumerate(theirs.tokens) if token < end_of_text]
+    found, at = [], 0
+    for word in ours.words:
+        start = at
+        while at < len(spoken) and word.text != _said(tokenizer, theirs, spoken[start:at]):
+            at += 1
+        if word.text != _said(tokenizer, theirs, spoken[start:at]):
+            return [f"word {word.text!r} is not in {theirs}"]
+        first, last = spoken[start], spoken[at - 1]
+        start_s = theirs.ends_s[first - 1] if first else theirs.start_s
+        if max(abs(word.start_s - start_s), abs(word.end_s - theirs.ends_s[last])) > TIME_STEP_S + 1e-6:
+            found.append(f"{word} instead of {start_s} to {theirs.ends_s[last]} s")
+    if at < len(spoken):
+        found.append(f"words end before {theirs} does")
+    return found
+
+
+def _said(tokenizer: WhisperTokenizer, segment: OracleSegment, places: Sequence[int]) -> str:
+    ids = [segment.tokens[i] for i in places]
+    return str(tokenizer.decode(ids, clean_up_tokenization_spaces=False)) if ids else ""
+
+
+def assert_equal(
+    texts: Sequence[Transcript],
+    oracles: Sequence[OracleText],
+    tokenizer: WhisperTokenizer | None = None,
+) -> None:
+    """Fail where anything differs."""
+    assert differences(texts, oracles, tokenizer) == []
+
+
+def _features(pcm: bytes, num_mel_bins: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Give what transformers hears, and which of its frames hold audio."""
+    samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
+    is_long = len(samples) > WINDOW_SAMPLES
+    extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)
+    padding = {"truncation": False, "padding": "longest"} if is_long else {}
+    made = extractor(
+        samples, sampling_rate=SAMPLE_RATE, return_tensors="pt", return_attention_mask=True, **padding
+    )
+    return made.input_features, made.attention_mask
+
+
+def _prompt(options: DecodingOptions, tokenizer: WhisperTokenizer | None) -> dict[str, Any]:
+    """Say a prompt as transformers takes it; hotwords are one that is carried."""
+    text = options.initial_prompt or options.hotwords
+    if not text or tokenizer is None:
+        return {}
+    is_carried = bool(options.hotwords) or options.carry_initial_prompt
+    carries = is_carried and options.condition_on_previous_text
+    return {
+        "prompt_ids": torch.tensor(tokenizer.get_prompt_ids(text)),
+        "prompt_condition_type": "all-segments" if carries else "first-segment",
+    }
+
+
+def _ratio_of_text(model: WhisperForConditionalGeneration, tokenizer: WhisperTokenizer) -> Any:
+    def ratio(tokens: torch.Tensor, vocab_size: int) -> float:
+        text = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text_compression_ratio(text)
+
+    return patch.object(type(model), "_retrieve_compression_ratio", staticmethod(ratio))

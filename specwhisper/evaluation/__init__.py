@@ -1,0 +1,1 @@
+"""How good and how fast: word error rates of the target alone against the pair, side by side."""

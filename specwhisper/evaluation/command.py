@@ -1,0 +1,154 @@
+"""The command line: ``specwhisper evaluate --folder FOLDER`` or ``--dataset NAME``."""
+
+from __future__ import annotations
+
+import json as json_module
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from transformers.utils import logging
+
+from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.evaluation.references import Reference, from_dataset, from_folder
+from specwhisper.evaluation.side_by_side import Arm, Comparison, compare
+from specwhisper.whisper.speculative import SpeculativeConfig, SpeculativeWhisper
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Recordings with their texts beside them.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="A dataset of the Hugging Face hub.")] = None,
+    config: Annotated[str | None, typer.Option(help="Its configuration, e.g. a language.")] = None,
+    split: Annotated[str, typer.Option(help="Its split.")] = "test",
+    limit: Annotated[int | None, typer.Option(min=1, help="Take only the first recordings.")] = None,
+    final_model: Annotated[str, typer.Option(help="The model whose text it is.")] = "large-v3",
+    draft_model: Annotated[str, typer.Option(help="The model that drafts.")] = "tiny",
+    device: Annotated[str | None, typer.Option(help="As torch names it; a GPU where there is one.")] = None,
+    dtype: Annotated[str, typer.Option(help=f"One of {', '.join(DTYPES)}.")] = "float32",
+    gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 5,
+    adaptive_gamma: Annotated[
+        bool, typer.Option("--adaptive-gamma", help="Go on with what is fastest.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Recordings transcribed side by side.")] = 1,
+    language: Annotated[str | None, typer.Option(help="Code or name; by default it is detected.")] = None,
+    timestamps: Annotated[bool, typer.Option(help="Decode with timestamps.")] = True,
+    json: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write every text and figure here.")
+    ] = None,
+) -> None:
+    """Word error rate, time and acceptance of the final model alone and of the pair, side by side."""
+    logging.set_verbosity_error()
+    errors = Console(stderr=True)
+    try:
+        if dtype not in DTYPES:
+            raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
+        references = _references(folder, dataset, config, split, limit)
+        pair = SpeculativeWhisper(
+            draft_model,
+            final_model,
+            device,
+            SpeculativeConfig(gamma=gamma, use_adaptive_gamma=adaptive_gamma),
+            dtype=DTYPES[dtype],
+            batch_size=batch_size,
+        )
+        with _progress(errors) as show:
+            comparison = compare(
+                pair,
+                references,
+                batch_size=batch_size,
+                on_progress=show,
+                language=language,
+                timestamps=timestamps,
+            )
+    except SpecWhisperError as error:
+        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    Console().print(table_of(comparison, final_model, draft_model))
+    if json is not None:
+        json.write_text(json_module.dumps(facts(comparison), ensure_ascii=False, indent=1) + "\n")
+
+
+def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Table:
+    """Draw both arms."""
+    count = len(comparison.references)
+    table = Table(
+        "",
+        "WER",
+        "CER",
+        "time",
+        "real-time factor",
+        "accepted",
+        "tokens per pass",
+        title=f"{final_model} with {draft_model}: {count} recordings, {comparison.duration_s:.0f} s",
+        caption=f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical",
+    )
+    for arm in (comparison.standard, comparison.speculative):
+        rates = comparison.rates(arm)
+        table.add_row(
+            arm.name,
+            f"{rates.wer:.2%}",
+            f"{rates.cer:.2%}",
+            f"{arm.elapsed_s:.1f} s",
+            f"{arm.elapsed_s / comparison.duration_s:.3f}",
+            f"{arm.acceptance_rate:.1%}" if arm.num_verified else "",
+            f"{arm.tokens_per_pass:.2f}",
+        )
+    return table
+
+
+def facts(comparison: Comparison) -> dict[str, object]:
+    """Lay everything out for machines."""
+
+    def arm_facts(arm: Arm) -> dict[str, object]:
+        rates = comparison.rates(arm)
+        return {
+            "wer": rates.wer,
+            "cer": rates.cer,
+            "elapsed_s": arm.elapsed_s,
+            "acceptance_rate": arm.acceptance_rate,
+            "tokens_per_pass": arm.tokens_per_pass,
+            "batch_seconds": arm.seconds,
+            "texts": arm.texts,
+        }
+
+    return {
+        "language": comparison.language,
+        "duration_s": comparison.duration_s,
+        "speed_up": comparison.speed_up,
+        "num_identical": comparison.num_identical,
+        "references": comparison.references,
+        "standard": arm_facts(comparison.standard),
+        "speculative": arm_facts(comparison.speculative),
+    }
+
+
+def _references(
+    folder: Path | None, dataset: str | None, config: str | None, split: str, limit: int | None
+) -> Iterator[Reference]:
+    if (folder is None) == (dataset is None):
+        raise InvalidRequest("Name either a folder or a dataset: --folder FOLDER or --dataset NAME.")
+    if folder is not None:
+        return islice(from_folder(folder), limit)
+    return from_dataset(str(dataset), config, split, limit)
+
+
+@contextmanager
+def _progress(errors: Console) -> Iterator[Callable[[int], None]]:
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as progress:
+        task = progress.add_task("transcribing")
+        yield lambda done: progress.update(task, description=f"{done} recordings")

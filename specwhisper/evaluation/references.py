@@ -1,0 +1,91 @@
+"""Recordings with what is said in them: from a folder, or from a dataset of the Hugging Face hub."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from specwhisper.errors import InvalidRequest
+
+AUDIO_SUFFIXES = frozenset(".aac .flac .m4a .mp3 .mp4 .ogg .opus .wav .webm".split())
+TEXT_COLUMNS = ("text", "transcription", "sentence", "normalized_text", "raw_text")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A recording, as a file or as the bytes of one, and its text."""
+
+    name: str
+    audio: Path | BinaryIO
+    text: str
+
+
+def from_folder(folder: Path) -> Iterator[Reference]:
+    """Find recordings with their texts in any of the usual layouts.
+
+    These are ``NAME.txt`` beside ``NAME.flac``; LibriSpeech's ``*.trans.txt``; and ``metadata.csv`` or
+    ``metadata.jsonl`` with the columns ``file_name`` and ``text``.
+    """
+    if not folder.is_dir():
+        raise InvalidRequest(f"The folder {folder} does not exist.")
+    texts = dict(_texts(folder))
+    found = 0
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in AUDIO_SUFFIXES and (text := texts.get(path.with_suffix(""))) is not None:
+            found += 1
+            yield Reference(str(path.relative_to(folder)), path, text)
+    if not found:
+        raise InvalidRequest(
+            f"The folder {folder} has no recording with a text: put NAME.txt beside NAME.wav, or name them "
+            "in metadata.csv with the columns file_name and text."
+        )
+
+
+def from_dataset(name: str, config: str | None, split: str, limit: int | None) -> Iterator[Reference]:
+    """Stream a dataset of the hub; the audio is decoded by this project, as any file is."""
+    try:
+        from datasets import Audio, load_dataset
+    except ModuleNotFoundError as error:
+        raise InvalidRequest("Datasets of the hub need another package: pip install datasets.") from error
+    try:
+        rows = load_dataset(name, config, split=split, streaming=True).cast_column(
+            "audio", Audio(decode=False)
+        )
+    except Exception as error:  # the hub's errors are of many kinds
+        reason = str(error).strip().splitlines()[0].removesuffix(".")
+        raise InvalidRequest(
+            f"Dataset '{name}' cannot be loaded ({reason}): check name and connection, or name a folder."
+        ) from error
+    for number, row in enumerate(islice(rows, limit)):
+        yield Reference(str(row.get("id", number)), BytesIO(row["audio"]["bytes"]), _text_of(row))
+
+
+def _text_of(row: dict[str, Any]) -> str:
+    for column in TEXT_COLUMNS:
+        if column in row:
+            return str(row[column])
+    raise InvalidRequest(f"The dataset has no text: none of the columns {', '.join(TEXT_COLUMNS)}.")
+
+
+def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Give recordings without their suffix, and what is said in them."""
+    for path in sorted(folder.rglob("*.txt")):
+        if path.name.endswith(".trans.txt"):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                name, _, text = line.partition(" ")
+                yield path.parent / name, text
+        else:
+            yield path.with_suffix(""), path.read_text(encoding="utf-8").strip()
+    for path in sorted([*folder.rglob("metadata.csv"), *folder.rglob("metadata.jsonl")]):
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file)
+            for row in rows:
+                if "file_name" not in row or "text" not in row:
+                    raise InvalidRequest(f"{path} lacks the columns file_name and text.")
+                yield (path.parent / row["file_name"]).with_suffix(""), row["text"]

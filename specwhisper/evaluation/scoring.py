@@ -1,0 +1,29 @@
+"""Error rates after Whisper's public normaliser, as the papers and leaderboards report them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jiwer
+from whisper_normalizer.basic import BasicTextNormalizer
+from whisper_normalizer.english import EnglishTextNormalizer
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRates:
+    """Errors per word and per character of the references."""
+
+    wer: float
+    cer: float
+
+
+def error_rates(references: Sequence[str], hypotheses: Sequence[str], language: str) -> ErrorRates:
+    """Compare texts; references that are empty once normalised are left out."""
+    normalise = EnglishTextNormalizer() if language == "en" else BasicTextNormalizer()
+    pairs = [(normalise(r), normalise(h)) for r, h in zip(references, hypotheses, strict=True)]
+    spoken = [(r, h) for r, h in pairs if r.strip()]
+    if not spoken:
+        return ErrorRates(0.0, 0.0)
+    truth, heard = [r for r, _ in spoken], [h for _, h in spoken]
+    return ErrorRates(float(jiwer.wer(truth, heard)), float(jiwer.cer(truth, heard)))

@@ -1,0 +1,116 @@
+"""Transcribe the same recordings with the target alone and with the pair, in turns, and compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specwhisper.evaluation.references import Reference
+from specwhisper.evaluation.scoring import ErrorRates, error_rates
+from specwhisper.whisper.speculative import SpeculativeWhisper, Transcription
+
+
+@dataclass(slots=True)
+class Arm:
+    """One way to transcribe; ``seconds`` of waiting, one entry a batch."""
+
+    name: str
+    texts: list[str] = field(default_factory=list)
+    tokens: list[tuple[int, ...]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    num_verified: int = 0
+    num_accepted: int = 0
+    num_committed: int = 0
+    num_passes: int = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it took in all."""
+        return sum(self.seconds)
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted per verified draft token."""
+        return self.num_accepted / self.num_verified if self.num_verified else 0.0
+
+    @property
+    def tokens_per_pass(self) -> float:
+        """Tokens written per forward pass of the target."""
+        return self.num_committed / self.num_passes if self.num_passes else 0.0
+
+    def take(self, results: Sequence[Transcription], elapsed_s: float) -> None:
+        """Note what a batch gave."""
+        self.seconds.append(elapsed_s)
+        for result in results:
+            self.texts.append(result.text)
+            self.tokens.append(tuple(token for segment in result.segments for token in segment.tokens))
+            if result.stats is not None:
+                counts = result.stats.counts
+                self.num_verified += counts.num_verified
+                self.num_accepted += counts.num_accepted
+                self.num_committed += counts.num_committed
+                self.num_passes += counts.num_passes
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of both arms."""
+
+    references: list[str]
+    duration_s: float
+    standard: Arm
+    speculative: Arm
+    language: str
+
+    @property
+    def speed_up(self) -> float:
+        """Time of the target alone over time of the pair."""
+        return self.standard.elapsed_s / self.speculative.elapsed_s if self.speculative.elapsed_s else 0.0
+
+    @property
+    def num_identical(self) -> int:
+        """Recordings of which both wrote the same tokens."""
+        return sum(a == b for a, b in zip(self.standard.tokens, self.speculative.tokens, strict=True))
+
+    def rates(self, arm: Arm) -> ErrorRates:
+        """Give the error rates of an arm."""
+        return error_rates(self.references, arm.texts, self.language)
+
+
+def compare(
+    pair: SpeculativeWhisper,
+    references: Iterable[Reference],
+    *,
+    batch_size: int = 1,
+    on_progress: Callable[[int], None] = lambda done: None,
+    **options: Any,
+) -> Comparison:
+    """Transcribe batch after batch in both ways; which one goes first alternates."""
+    alone = pair.without_draft()
+    standard, speculative = Arm("target alone"), Arm("speculative")
+    texts: list[str] = []
+    duration_s, language = 0.0, options.get("language") or ""
+    for number, batch in enumerate(_batches(references, batch_size)):
+        ways = [(alone, standard), (pair, speculative)]
+        for model, arm in ways if number % 2 == 0 else reversed(ways):
+            started_s = time.perf_counter()
+            results = model.transcribe([reference.audio for reference in batch], **options)
+            arm.take(results, time.perf_counter() - started_s)
+        duration_s += sum(result.duration_s for result in results)
+        language = language or results[0].language
+        texts += [reference.text for reference in batch]
+        on_progress(len(texts))
+    return Comparison(texts, duration_s, standard, speculative, language)
+
+
+def _batches(references: Iterable[Reference], size: int) -> Iterable[list[Reference]]:
+    batch: list[Reference] = []
+    for reference in references:
+        batch.append(reference)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,155 @@
+"""Draft and target text models in one process: ``SpeculativeLM(draft, final).generate(prompt)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, overload
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
+from specwhisper.options import DecodingOptions
+from specwhisper.text.model import TextModel
+from specwhisper.transcription.windows import ClosedWindow
+from specwhisper.types import Outcome, Window
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.speculative import SpeculativeConfig, Stats
+
+NOTHING = bytes(2)  # one sample of silence: the engines want audio before they begin
+
+
+class PromptWindow:
+    """The one window of a text: its prompt and what follows; see ``SequentialWindows``."""
+
+    previous: tuple[int, ...] = ()
+
+    def __init__(self, prompt: tuple[int, ...], options: DecodingOptions, max_length: int) -> None:
+        room = max_length - len(prompt)
+        if not prompt or room < 1:
+            raise InvalidRequest(
+                f"The prompt has {len(prompt)} tokens; this model takes between 1 and {max_length - 1}."
+            )
+        self._prompt = prompt
+        self._options = options
+        self._max_new_tokens = min(options.max_new_tokens or room, room)
+        self.next_frame = 0
+        self.language: str | None = "en"
+
+    def open(self, num_frames: int) -> Window:
+        """Open it."""
+        temperature = self._options.temperatures[0]
+        return Window(0, 0, num_frames, self._prompt, self._max_new_tokens, temperature)
+
+    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
+        """Refuse: a text is not moved elsewhere."""
+        raise InvalidRequest("A text cannot be resumed.")
+
+    def close(
+        self,
+        window: Window,
+        tokens: Sequence[int],
+        log_probs: Sequence[float] = (),
+        no_speech_prob: float | None = None,
+    ) -> ClosedWindow:
+        """Keep it; none follows."""
+        self.next_frame = window.num_frames
+        return ClosedWindow(Outcome.KEPT, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a model wrote behind a prompt; it prints as its text.
+
+    ``tokens`` end with end-of-text where the model ended.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    stats: Stats
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class SpeculativeLM:
+    """Continues prompts with a large model at the speed of a pair; the text is the large model's own.
+
+    Parameters
+    ----------
+    draft_model, final_model : hub ids or folders of causal language models with one tokenizer, such as
+        TinyLlama and Llama 2.
+    device, dtype : of both, as torch names them.
+    batch_size : prompts that are continued side by side.
+    """
+
+    def __init__(
+        self,
+        draft_model: str | None,
+        final_model: str,
+        device: str | None = None,
+        config: SpeculativeConfig | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        batch_size: int = 8,
+    ) -> None:
+        self.config = config or SpeculativeConfig()
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        load = partial(_load, dtype=dtype, device=device)
+        target, tokenizer = load(final_model)
+        self._tokenizer = tokenizer
+        size = target.config.vocab_size
+        draft = None
+        if draft_model is not None:
+            draft, draft_tokenizer = load(draft_model)
+            if draft_tokenizer.get_vocab() != tokenizer.get_vocab():
+                raise PairMismatch(
+                    f"Draft '{draft_model}' cannot work with '{final_model}': they have different tokenizers."
+                )
+            size = min(size, draft.config.vocab_size)
+        self._target = TextModel(target, tokenizer, batch_size, size)
+        self._draft = None if draft is None else TextModel(draft, tokenizer, batch_size, size)
+
+    @overload
+    def generate(self, prompt: str, **arguments: Any) -> Completion: ...
+    @overload
+    def generate(self, prompt: Sequence[str], **arguments: Any) -> list[Completion]: ...
+    def generate(
+        self, prompt: str | Sequence[str], *, max_new_tokens: int = 256, **options: Any
+    ) -> Completion | list[Completion]:
+        """Continue a prompt, or several; ``options`` such as ``top_k`` or ``seed`` go before the config."""
+        wanted = self.config.decoding | options | {"max_new_tokens": max_new_tokens, "timestamps": False}
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        engine = OneProcess(
+            self._target,
+            self._draft,
+            gamma=self.config.gamma,
+            is_adaptive=self.config.use_adaptive_gamma,
+            plan=self._plan,
+        )
+        written = engine.transcribe(
+            [NOTHING] * len(prompts), [DecodingOptions(**wanted, initial_prompt=text) for text in prompts]
+        )
+        completions = []
+        for transcript in written:
+            (tokens,) = transcript.window_tokens
+            text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+            completions.append(Completion(text, tokens, Stats(transcript.statistics)))
+        return completions[0] if isinstance(prompt, str) else completions
+
+    def _plan(self, options: DecodingOptions) -> PromptWindow:
+        prompt = self._target.tokenize(options.initial_prompt)
+        return PromptWindow(prompt, options, self._target.max_positions)
+
+
+def _load(name: str, *, dtype: torch.dtype, device: str) -> tuple[Any, Any]:
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
+        return model.to(device), AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].removesuffix(".")
+        raise CheckpointError(
+            f"Text model '{name}' cannot be loaded ({reason}): check name and connection, or name a folder."
+        ) from error

@@ -1,0 +1,47 @@
+"""One encoder for two models: a distilled draft keeps its teacher's, so that a window is encoded once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from specwhisper.whisper.checkpoint import Checkpoint
+
+
+class SharedEncoder(nn.Module):
+    """Gives what it gave when it heard the same features, as far as it remembers.
+
+    Parameters
+    ----------
+    num_windows : windows it remembers: one for each session that may be open.
+    """
+
+    def __init__(self, encoder: nn.Module, num_windows: int) -> None:
+        super().__init__()
+        self._encoder = encoder
+        self._num_windows = num_windows
+        self._heard: OrderedDict[bytes, Any] = OrderedDict()
+
+    def forward(self, features: Tensor) -> Any:
+        """Encode features, batch x mel bins x frames."""
+        key = hashlib.blake2b(features.float().cpu().numpy().tobytes()).digest()
+        if key not in self._heard:
+            self._heard[key] = self._encoder(features)
+            if len(self._heard) > self._num_windows:
+                self._heard.popitem(last=False)
+        return self._heard[key]
+
+
+def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tuple[Checkpoint, Checkpoint]:
+    """Let both models use the target's encoder if the draft's is the same; else give them as they are."""
+    own, theirs = draft.encoder.state_dict(), target.encoder.state_dict()
+    is_same = own.keys() == theirs.keys() and all(torch.equal(own[name], theirs[name]) for name in own)
+    if not is_same:
+        return draft, target
+    shared = SharedEncoder(target.encoder, num_windows)
+    return replace(draft, encoder=shared), replace(target, encoder=shared)

@@ -1,0 +1,273 @@
+"""Draft and target in one process, as a Python API: ``SpeculativeWhisper("tiny", "large-v3")``."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, BinaryIO, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Segment, Word
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.pairing import draft_ids
+from specwhisper.whisper.sharing import share_encoder
+
+Audio = str | os.PathLike[str] | BinaryIO | NDArray[np.float32] | NDArray[np.int16]
+OPTION_NAMES = frozenset(option.name for option in fields(DecodingOptions))
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """How to speculate, and how to choose tokens.
+
+    Attributes
+    ----------
+    gamma : draft tokens per block.
+    use_adaptive_gamma : begin with ``gamma`` and go on with what is fastest.
+    temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
+        :class:`DecodingOptions`.
+    top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
+        text may differ from the target's own, and results say so.
+    """
+
+    gamma: int = 5
+    use_adaptive_gamma: bool = False
+    temperature: float | Sequence[float] = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    acceptance: Acceptance = Acceptance.EXACT
+    acceptance_threshold: float | None = None
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """The decoding options among them."""
+        temperature = self.temperature
+        is_one = isinstance(temperature, int | float)
+        return {
+            "temperatures": (float(temperature),) if is_one else tuple(temperature),  # type: ignore[arg-type]
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "acceptance": Acceptance(self.acceptance),
+            "acceptance_threshold": self.acceptance_threshold,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How the draft did; ``counts`` has everything that was counted."""
+
+    counts: SpeculationStatistics
+
+    @property
+    def overall_acceptance_rate(self) -> float:
+        """Accepted per verified draft token."""
+        return self.counts.acceptance_rate
+
+    @property
+    def avg_tokens_per_iteration(self) -> float:
+        """Tokens written per forward pass of the target."""
+        return self.counts.tokens_per_pass
+
+    @property
+    def acceptance_histogram(self) -> list[int]:
+        """Entry n counts the passes that kept n draft tokens."""
+        return self.counts.acceptance_histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Transcription:
+    """A transcribed recording; it prints as its text.
+
+    Attributes
+    ----------
+    language_probs : by code, where the language was detected.
+    is_lossy : whether the text may differ from what the target alone would have written.
+    stats : ``None`` unless asked for.
+    """
+
+    segments: tuple[Segment, ...]
+    language: str
+    duration_s: float
+    language_probs: Mapping[str, float] = field(default_factory=dict)
+    is_lossy: bool = False
+    stats: Stats | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(segment.text for segment in self.segments).strip()
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words, with ``word_timestamps=True``."""
+        return tuple(word for segment in self.segments for word in segment.words)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class SpeculativeWhisper:
+    """Transcribes with a large model at the speed of a pair; the text is the large model's own.
+
+    Parameters
+    ----------
+    draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
+        a draft the final model works alone.
+    device, dtype : of both, as torch names them; the device defaults to a GPU where there is one.
+    batch_size : recordings that are transcribed side by side.
+    """
+
+    def __init__(
+        self,
+        draft_model: str | None = "tiny",
+        final_model: str = "large-v3",
+        device: str | None = None,
+        config: SpeculativeConfig | None = None,
+        *,
+        dtype: torch.dtype = torch.float32,
+        batch_size: int = 8,
+    ) -> None:
+        if batch_size < 1:
+            raise InvalidRequest(f"batch_size is {batch_size}: it must be at least 1.")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.config = config or SpeculativeConfig()
+        self.batch_size = batch_size
+        load = partial(load_checkpoint, dtype=dtype, device=device)
+        target, draft = load(final_model), load(draft_model) if draft_model else None
+        ids = None
+        self.shares_encoder = False
+        if draft is not None:
+            names = {"draft_name": draft.name, "target_name": target.name}
+            ids = draft_ids(draft.vocabulary, target.vocabulary, **names)
+            draft, target = share_encoder(draft, target, batch_size)
+            self.shares_encoder = draft.encoder is target.encoder
+        self._max_new_tokens = target.max_new_tokens
+        self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
+        self.final_model = WhisperModel(target, batch_size)
+        self.draft_model: WhisperModel | None = None
+        if draft is not None:
+            self.draft_model = WhisperModel(draft, batch_size, vocabulary=target.vocabulary, ids=ids)
+
+    def without_draft(self) -> SpeculativeWhisper:
+        """Give the final model alone, without loading it again."""
+        alone = copy.copy(self)
+        alone.draft_model = None
+        return alone
+
+    @overload
+    def transcribe(self, audio: Audio, **arguments: Any) -> Transcription: ...
+    @overload
+    def transcribe(self, audio: Sequence[Audio], **arguments: Any) -> list[Transcription]: ...
+    def transcribe(
+        self,
+        audio: Audio | Sequence[Audio],
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        return_stats: bool = True,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+        **options: Any,
+    ) -> Transcription | list[Transcription]:
+        """Transcribe a recording, or several side by side.
+
+        Parameters
+        ----------
+        audio : files of any format, by name or open, or arrays of 16 kHz mono samples (float32 in -1..1, or
+            int16).
+        max_tokens : most tokens per window of 30 s.
+        batch_size : at most that of the constructor.
+        watch : called with a recording's place and transcript so far whenever that has changed.
+        options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
+            ``initial_prompt``; what the config says too goes before it.
+        """
+        if unknown := options.keys() - OPTION_NAMES:
+            raise InvalidRequest(
+                f"There is no option '{min(unknown)}'; there are {', '.join(sorted(OPTION_NAMES))}."
+            )
+        if max_tokens is not None:
+            options["max_new_tokens"] = max_tokens
+        wanted = DecodingOptions(**self.config.decoding | options)
+        is_one = isinstance(audio, str | os.PathLike | np.ndarray) or hasattr(audio, "read")
+        recordings: Sequence[Audio] = [audio] if is_one else audio  # type: ignore[list-item,assignment]
+        batch_size = min(batch_size or self.batch_size, self.batch_size)
+        engine = OneProcess(
+            self.final_model,
+            self.draft_model,
+            gamma=self.config.gamma,
+            is_adaptive=self.config.use_adaptive_gamma,
+            max_new_tokens=self._max_new_tokens,
+            max_sessions=batch_size,
+        )
+        sources = [_source(recording) for recording in recordings]
+        transcripts = engine.transcribe(
+            [source() for source in sources],
+            [self._for_recording(wanted, source) for source in sources],
+            watch=watch,
+        )
+        results = [self._result(transcript, wanted, return_stats) for transcript in transcripts]
+        return results[0] if is_one else results
+
+    def _for_recording(
+        self, options: DecodingOptions, source: Callable[[], Iterator[bytes]]
+    ) -> DecodingOptions:
+        """Add a long recording's loudest moment; the first window of a short one tells it."""
+        num_samples = 0
+        for pcm in source():
+            num_samples += len(pcm) // BYTES_PER_SAMPLE
+            if num_samples > WINDOW_SAMPLES:
+                return replace(options, log_mel_max=log_mel_max(source(), self._num_mel_bins))
+        return options
+
+    def _result(self, transcript: Transcript, options: DecodingOptions, return_stats: bool) -> Transcription:
+        return Transcription(
+            segments=tuple(transcript.segments),
+            language=transcript.language,
+            duration_s=transcript.num_samples / SAMPLE_RATE,
+            language_probs=transcript.language_probs,
+            is_lossy=options.is_lossy,
+            stats=Stats(transcript.statistics) if return_stats else None,
+        )
+
+
+def _source(recording: Audio) -> Callable[[], Iterator[bytes]]:
+    """Give what starts to decode a recording, from its beginning each time."""
+    if isinstance(recording, str | os.PathLike):
+        return partial(decode_file, recording)
+    if not isinstance(recording, np.ndarray):
+        return partial(_decode_again, recording)
+    if recording.ndim != 1:
+        raise InvalidAudio(
+            f"An array of shape {recording.shape} is no recording: give 16 kHz mono samples, or a file."
+        )
+    return partial(_array_pieces, recording)
+
+
+def _decode_again(file: BinaryIO) -> Iterator[bytes]:
+    file.seek(0)
+    yield from decode_file(file)
+
+
+def _array_pieces(samples: NDArray[np.float32] | NDArray[np.int16]) -> Iterator[bytes]:
+    if np.issubdtype(samples.dtype, np.floating):
+        samples = samples.astype(np.float32, copy=False)
+    stream = CanonicalStream(SAMPLE_RATE)
+    for start in range(0, len(samples), WINDOW_SAMPLES):
+        yield stream.push(samples[start : start + WINDOW_SAMPLES])
+    yield stream.finish()

@@ -1,0 +1,100 @@
+"""Every option of Whisper's decoding, where it binds, with speculation on: the text is transformers' own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.exactness import oracle
+from experiments.exactness.cases import EN40, OPTIONS, Case
+from experiments.exactness.prepared import Prepared, prepared
+from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.types import Mode
+from specwhisper.whisper.one_process import OneProcess
+from tests.interference import Interference
+
+CASES = {case.name: case for case in OPTIONS}
+RUNS = (
+    (Mode.FULL, 4, "noisy", "normal"),
+    (Mode.ONE_PROCESS, 7, "older", "normal"),
+    (Mode.PIPELINED, 3, "shorter", "shuffled"),
+    (Mode.SYNC, 9, "stranger", "garbage"),
+)
+
+
+def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> OneProcess:
+    return OneProcess(
+        made.steered(2),
+        made.draft(draft, 2),
+        mode=mode,
+        gamma=gamma,
+        edit_block=Interference(kind, gamma, vocabulary_size=len(made.tokens)),
+    )
+
+
+@pytest.mark.parametrize("case", OPTIONS, ids=lambda case: case.name)
+@pytest.mark.parametrize(("mode", "gamma", "draft", "kind"), RUNS, ids=[run[0] for run in RUNS])
+def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, draft: str, kind: str):
+    made = prepared(case)
+    batch = made.batch
+    texts = split(made, mode, gamma, draft, kind).transcribe(batch.pcms, batch.options)
+    oracle.assert_equal(texts, batch.oracles, made.tokenizer)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in CASES if not name.startswith("word-times")],  # they change no token
+)
+def test_every_option_binds(name: str):
+    made = prepared(CASES[name])
+    plain = replace(EN40, language="fr" if name == "language-detection" else "en")
+    for option in ("max_new_tokens", "timestamps"):
+        plain = replace(plain, **{option: getattr(made.options, option)})
+    without = OneProcess(made.target(2)).transcribe(
+        made.pcms, [replace(plain, log_mel_max=o.log_mel_max) for o in made.batch.options]
+    )
+    assert [t.window_tokens for t in without] != [o.window_tokens for o in made.batch.oracles]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("fallback")])
+def test_windows_are_tried_again(name: str):
+    oracles = prepared(CASES[name]).batch.oracles
+    assert sum(text.num_attempts for text in oracles) > sum(len(text.windows) for text in oracles)
+
+
+def test_windows_are_skipped():
+    oracles = prepared(CASES["no-speech"]).batch.oracles
+    assert 0 < sum(text.num_skipped for text in oracles)
+    assert 0 < sum(len(text.windows) for text in oracles)
+
+
+def test_words_are_found():
+    made = prepared(CASES["word-times"])
+    texts = OneProcess(made.target(2)).transcribe(made.pcms, made.options)
+    words = [word for text in texts for segment in text.segments for word in segment.words]
+    assert len(words) > 3
+    assert all(word.start_s <= word.end_s for word in words)
+
+
+def test_a_lossy_threshold_keeps_more_and_changes_the_text():
+    made = prepared(CASES["previous-text"])
+    texts = {}
+    for threshold in (None, 0.02):
+        options = replace(EN40, acceptance_threshold=threshold)
+        engine = OneProcess(made.target(2), made.draft("noisy", 2))
+        texts[threshold] = engine.transcribe(made.pcms, options)[0]
+    assert texts[0.02].statistics.acceptance_rate > texts[None].statistics.acceptance_rate
+    assert texts[0.02].window_tokens != texts[None].window_tokens
+
+
+def test_the_classical_rule_accepts_a_draft_of_the_same_weights_nearly_always():
+    """It draws from its likeliest tokens only, so that a few of the target's are out of its reach."""
+    made = prepared(CASES["previous-text"])
+    options = DecodingOptions(
+        language="en", max_new_tokens=40, temperatures=(0.5,), acceptance=Acceptance.CLASSICAL
+    )
+    engine = OneProcess(made.target(2), made.draft("itself", 2))
+    text = engine.transcribe(made.pcms[:1], options)[0]
+    assert text.statistics.acceptance_rate > 0.5
+    assert text.window_tokens == engine.transcribe(made.pcms[:1], options)[0].window_tokens

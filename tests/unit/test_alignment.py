@@ -1,0 +1,56 @@
+"""Token times are those of transformers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
+
+from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
+from specwhisper.whisper.words import _fit
+
+
+def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
+    scores = torch.randn(heads, tokens, positions, generator=torch.Generator().manual_seed(seed))
+    return (3 * scores).softmax(dim=-1)
+
+
+def found(made: torch.Tensor, median_width: int = 7) -> list[int]:
+    return token_positions(_fit(made, median_width).double().numpy()).tolist()
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 30), st.booleans())
+def test_the_path_is_that_of_transformers(seed: int, rows: int, columns: int, has_ties: bool):
+    random = np.random.default_rng(seed)
+    cost = random.integers(0, 3, (rows, columns)) if has_ties else random.normal(size=(rows, columns))
+    expected = _dynamic_time_warping(cost.astype(np.float64))
+    assert all(map(np.array_equal, dynamic_time_warping(cost.astype(np.float64)), expected))
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 3), st.integers(2, 9), st.integers(1, 40))
+def test_positions_are_those_of_transformers(seed: int, heads: int, tokens: int, positions: int):
+    made = weights(seed, heads, tokens, positions)
+    normal = (made - made.mean(-2, keepdim=True)) / made.std(-2, keepdim=True, unbiased=False)
+    if not normal.isfinite().all():  # one position: transformers divides by nothing
+        return
+    matrix = _median_filter(normal[None], 7).mean(dim=1)[0]
+    text, time = _dynamic_time_warping(-matrix.double().numpy())
+    jumps = np.pad(np.diff(text), (1, 0), constant_values=1).astype(bool)
+    assert found(made) == time[jumps].tolist()
+
+
+@pytest.mark.parametrize(("tokens", "positions"), [(0, 10), (3, 0), (1, 10), (3, 1)])
+def test_the_smallest_windows_have_positions_too(tokens: int, positions: int):
+    assert found(weights(0, 2, tokens, positions)) == [0] * tokens
+
+
+def test_a_clear_path_is_followed():
+    made = torch.zeros(1, 4, 20)
+    for token, position in enumerate((2, 7, 11, 16)):
+        made[0, token, position - 2 : position + 3] = 0.2
+    assert np.abs(np.array(found(made, 3)) - [0, 5, 9, 14]).max() <= 1

@@ -1,0 +1,64 @@
+"""Transcripts as people's tools want them."""
+
+from __future__ import annotations
+
+import pytest
+
+from specwhisper.options import Task
+from specwhisper.transcription.formats import clock, to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
+from specwhisper.types import Segment, Word
+
+SEGMENTS = (
+    Segment(0.0, 1.5, (1, 2), " Hello,\n <world> & all."),
+    Segment(1.5, 1.6, (), "  "),
+    Segment(3599.9996, 7261.25, (3,), " A --> B", words=(Word(3600.0, 3600.5, " A", 0.9),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("time_s", "expected"),
+    [(0, "00:00:00,000"), (59.9999, "00:01:00,000"), (3661.0014, "01:01:01,001"), (360_000, "100:00:00,000")],
+)
+def test_clock(time_s: float, expected: str):
+    assert clock(time_s, ",") == expected
+
+
+def test_txt():
+    assert to_txt(SEGMENTS) == "Hello, <world> & all.\nA --> B\n"
+
+
+def test_srt():
+    assert to_srt(SEGMENTS) == (
+        "1\n00:00:00,000 --> 00:00:01,500\nHello, <world> & all.\n\n"
+        "2\n01:00:00,000 --> 02:01:01,250\nA -> B\n"
+    )
+
+
+def test_vtt():
+    assert to_vtt(SEGMENTS) == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello, &lt;world> &amp; all.\n\n"
+        "01:00:00.000 --> 02:01:01.250\nA -> B\n"
+    )
+
+
+def test_tsv():
+    assert to_tsv(SEGMENTS) == "start\tend\ttext\n0\t1500\tHello, <world> & all.\n3600000\t7261250\tA -> B\n"
+
+
+def test_verbose_json_has_the_fields_of_openais():
+    document = to_verbose_json(SEGMENTS, language="de", duration_s=9.5, task=Task.TRANSLATE)
+    assert (document["task"], document["language"], document["duration"]) == ("translate", "de", 9.5)
+    assert set(document["segments"][0]) == {
+        "id",
+        "seek",
+        "start",
+        "end",
+        "text",
+        "tokens",
+        "temperature",
+        "avg_logprob",
+        "compression_ratio",
+        "no_speech_prob",
+    }
+    assert document["words"] == [{"word": "A", "start": 3600.0, "end": 3600.5, "probability": 0.9}]
+    assert "words" not in to_verbose_json(SEGMENTS[:1], language="de", duration_s=1.0)

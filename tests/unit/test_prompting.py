@@ -1,0 +1,100 @@
+"""What stands before a window: the caller's words and the text so far."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.prompting import PreviousText, PromptText
+from specwhisper.transcription.windows import SequentialWindows
+from tests.scripted import END, TIME, VOCABULARY
+
+PREV = VOCABULARY.start_of_prev
+START = VOCABULARY.start_of_transcript
+NOTHING = PromptText()
+WORDS = PromptText(initial=(1, 2))
+HOT = PromptText(initial=(1, 2), hotwords=(9,))
+
+
+def previous(words: PromptText = NOTHING, *, condition: bool = True) -> PreviousText:
+    return PreviousText(VOCABULARY, words, condition=condition)
+
+
+def test_nothing_stands_before_the_first_window():
+    assert previous().prefix() == previous(condition=False).prefix() == ()
+
+
+def test_text_is_remembered_with_its_times_but_once_where_they_are_doubled():
+    made = previous()
+    made.append([[TIME, 3, TIME + 5], [TIME + 5, 4, TIME + 9, TIME + 9]], 0.0)
+    assert made.prefix() == (PREV, TIME, 3, TIME + 5, TIME + 5, 4, TIME + 9)
+
+
+def test_only_as_much_as_fits_into_half_a_window():
+    made = previous(WORDS)
+    made.append([[3] * 100], 0.0)
+    assert made.prefix() == (PREV, *[3] * (VOCABULARY.max_length // 2 - 1))
+
+
+def test_what_was_sampled_hot_is_not_believed_but_remembered():
+    made = previous()
+    made.append([[3]], 0.6)
+    assert made.prefix() == ()
+    made.append([[4]], 0.4)
+    assert made.prefix() == (PREV, 3, 4)
+
+
+def test_a_window_that_was_empty_counts():
+    made = previous()
+    made.append([[]], 0.0)
+    assert made.prefix() == (PREV,)
+
+
+def test_a_prompt_begins_the_text_or_stands_before_every_window():
+    made = previous(WORDS)
+    assert made.prefix() == (PREV, 1, 2)
+    made.append([[3]], 0.0)
+    assert made.prefix() == (PREV, 1, 2, 3)
+    alone = previous(WORDS, condition=False)
+    alone.append([[3]], 0.0)
+    assert alone.prefix() == (PREV, 1, 2)
+
+
+def test_a_carried_prompt_and_hotwords_stay_in_front():
+    made = previous(replace(HOT, is_carried=True))
+    assert made.prefix() == (PREV, 9, 1, 2)
+    made.append([[3] * 100], 0.0)
+    assert made.prefix() == (PREV, 9, 1, 2, *[3] * 31)
+    assert previous(HOT).prefix() == (PREV, 9, 1, 2)
+
+
+def test_another_target_goes_on_with_what_was_remembered():
+    made, other = previous(WORDS), previous(WORDS)
+    made.append([[3, 4]], 0.0)
+    other.resume(made.tokens)
+    assert other.prefix() == made.prefix()
+
+
+def test_a_prompt_that_is_too_long_is_refused():
+    with pytest.raises(
+        UnsupportedOption, match="has 32 tokens, hotwords included; this model takes at most 31"
+    ):
+        previous(PromptText(initial=(1,) * 31, hotwords=(1,)))
+
+
+def test_a_model_that_takes_no_prompt_says_so():
+    with pytest.raises(UnsupportedOption, match="takes no prompt"):
+        PreviousText(replace(VOCABULARY, start_of_prev=None), WORDS, condition=False)
+
+
+def test_the_prompt_takes_room_from_the_window():
+    windows = SequentialWindows(VOCABULARY, DecodingOptions(condition_on_previous_text=True))
+    first = windows.open(3000)
+    assert (first.prompt, first.max_new_tokens) == ((START,), 63)
+    windows.close(first, [TIME, 3, END], [-0.1] * 3)
+    second = windows.open(3000)
+    assert second.prompt == (PREV, TIME, 3, START)
+    assert second.max_new_tokens == 60

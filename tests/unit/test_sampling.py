@@ -1,0 +1,152 @@
+"""Noise makes a sample: distributed as it should be, the same for whoever draws it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare, kstest
+from transformers import TopKLogitsWarper, TopPLogitsWarper
+
+from specwhisper.options import Acceptance
+from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
+from specwhisper.types import Proposal
+from specwhisper.whisper.choosing import Row, choose
+from specwhisper.whisper.classical import NUM_PROPOSED, keep_or_redraw, propose
+from specwhisper.whisper.sampling import Sampling, gumbel, restrict
+
+SIZE = 12
+ALMOST_NEVER = 1e-4  # of a true hypothesis; seeds are fixed, so a test passes always or never
+
+
+def logits(seed: int, size: int = SIZE) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 1.5
+
+
+def counts(tokens: list[int], size: int = SIZE) -> np.ndarray:
+    return np.bincount(tokens, minlength=size)
+
+
+def assert_distributed(tokens: list[int], probs: torch.Tensor) -> None:
+    expected = (probs.double() / probs.double().sum()).numpy() * len(tokens)
+    observed = counts(tokens, len(probs))
+    assert not observed[expected == 0].any()
+    is_possible = expected > 0
+    assert chisquare(observed[is_possible], expected[is_possible]).pvalue > ALMOST_NEVER
+
+
+def test_noise_is_the_published_generators():
+    """SplitMix64 of seed 1234567, as its authors' reference implementation prints it."""
+    state, values = 1234567, []
+    for _ in range(3):
+        state = (state + GOLDEN) & MASK
+        values.append(mix(state))
+    assert values == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_noise_is_gumbel():
+    noise = gumbel([position_key(3, position) for position in range(50)], 400).flatten()
+    assert kstest(noise.double().numpy(), "gumbel_r").pvalue > ALMOST_NEVER
+
+
+def test_noise_of_a_token_does_not_depend_on_the_size_of_the_vocabulary():
+    keys = [1, MASK, 2**63]
+    assert torch.equal(gumbel(keys, 30)[:, :20], gumbel(keys, 20))
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**40), st.integers(0, 15), st.integers(0, 447))
+def test_every_part_of_a_key_matters(seed: int, start: int, attempt: int, position: int):
+    key = position_key(window_key(seed, start, attempt), position)
+    others = {
+        position_key(window_key(seed ^ 1, start, attempt), position),
+        position_key(window_key(seed, start + 160, attempt), position),
+        position_key(window_key(seed, start, attempt + 1), position),
+        position_key(window_key(seed, start, attempt), position + 1),
+        *(position_key(window_key(seed, start, attempt, s), position) for s in list(Stream)[1:]),
+    }
+    assert len(others | {key}) == 8
+    assert 0 < uniform(key) < 1
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 1.7])
+def test_the_draw_is_distributed_as_the_softmax(temperature: float):
+    made = logits(1)
+    rows = [row(position, temperature) for position in range(4000)]
+    drawn = choose(rows, made.repeat(len(rows), 1))
+    assert_distributed([s.tokens[0] for s in drawn], (made / temperature).softmax(dim=-1))
+
+
+def row(position: int, temperature: float = 1.0, candidates: list[int] | None = None, **kwargs) -> Row:
+    sampling = Sampling(temperature, seed=5, start_sample=0)
+    candidates = candidates or []
+    return Row(0, [0, *candidates], len(candidates), [0] * position, False, sampling=sampling, **kwargs)
+
+
+@given(st.integers(0, 1000), st.integers(0, SIZE + 2), st.floats(0.05, 1.0), st.floats(0.2, 2.0))
+def test_restriction_is_that_of_transformers(seed: int, top_k: int, top_p: float, temperature: float):
+    made = logits(seed)
+    sampling = Sampling(temperature, 0, 0, top_k=top_k, top_p=top_p)
+    expected = (made / temperature)[None]
+    if top_k:
+        expected = TopKLogitsWarper(top_k)(None, expected)
+    if top_p < 1:
+        expected = TopPLogitsWarper(top_p)(None, expected)
+    assert torch.equal(restrict(made, sampling).isinf(), expected[0].isinf())
+
+
+@pytest.mark.parametrize("drafted", ["proposal", "point"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_classical_rule_writes_what_the_target_alone_would(drafted: str, seed: int):
+    """A draft draws from its own distribution; what is then written follows the target's."""
+    target, draft = logits(seed), logits(seed + 100)
+    sampling = Sampling(0.8, seed, 0)
+    written, num_kept = [], 0
+    for position in range(6000):
+        own = row(position, 0.8, acceptance=Acceptance.CLASSICAL)
+        said = choose([own], draft.clone()[None])[0]
+        candidate, proposal = said.tokens[0], said.proposals[0]
+        if drafted == "point":
+            proposal = None
+        written.append(keep_or_redraw(target, sampling, position, candidate, proposal))
+        num_kept += written[-1] == candidate
+    assert_distributed(written, (target / 0.8).softmax(dim=-1))
+    assert 0.01 < num_kept / len(written) < 0.95
+
+
+def test_the_classical_rule_obeys_the_rules():
+    target = logits(1)
+    target[3] = -torch.inf
+    for position in range(200):
+        written = keep_or_redraw(target, Sampling(1.0, 0, 0), position, 3, Proposal((3, 4), (0.5, 0.5)))
+        assert written != 3
+
+
+def test_a_proposal_is_the_likeliest_tokens_and_nothing_else_is_drawn():
+    made = logits(4, 40)
+    drawn_from = made.clone()
+    proposal = propose(drawn_from, Sampling(0.7, 0, 0))
+    assert len(proposal.tokens) == NUM_PROPOSED
+    assert sum(proposal.probs) == pytest.approx(1)
+    assert set(proposal.tokens) == set(made.topk(NUM_PROPOSED).indices.tolist())
+    assert drawn_from.isfinite().sum() == NUM_PROPOSED
+
+
+def test_equal_distributions_keep_every_candidate():
+    made = logits(2)
+    sampling = Sampling(1.0, 0, 0)
+    for position in range(300):
+        own = row(position, acceptance=Acceptance.CLASSICAL)
+        said = choose([own], made.clone()[None])[0]
+        assert keep_or_redraw(made, sampling, position, said.tokens[0], said.proposals[0]) == said.tokens[0]
+
+
+def test_a_threshold_keeps_what_is_likely_enough():
+    made = torch.tensor([0.5, 0.3, 0.2]).log()
+    kept = [
+        choose([Row(0, [0, candidate], 1, [], False, acceptance_threshold=0.25)], made.repeat(2, 1))[0]
+        for candidate in range(3)
+    ]
+    assert [scores.tokens[0] for scores in kept] == [0, 1, 0]
+    assert kept[1].log_probs[0] == pytest.approx(np.log(0.3))
