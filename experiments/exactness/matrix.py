@@ -31,7 +31,6 @@ class Result:
     ties : tokens at which the reference itself was undecided; ours goes on from its choice.
     split_differences : of the pair from the target alone; ``oracle_differences``, of both from transformers.
     assisted : "same", "differs", or what transformers' assisted generation raises.
-    margins : of the tokens at which a reduced precision made the pair leave the target's text.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Result:
     split_differences: list[str] = field(default_factory=list)
     oracle_differences: list[str] = field(default_factory=list)
     assisted: str = "not run"
-    margins: list[float] = field(default_factory=list)
 
 
 def run_row(name: str, made: Prepared, num_slots: int) -> Result:

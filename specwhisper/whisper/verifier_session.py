@@ -200,7 +200,8 @@ class VerifierSession:
             sampling=window_sampling(window, self.options),
             acceptance=self.options.acceptance,
             acceptance_threshold=self.options.acceptance_threshold,
-            proposals=self.proposals,
+            # What the target remembers was drawn from nothing, whatever was proposed for its place.
+            proposals=self.proposals if ledger.pending else {},
             probe=window.prompt.index(start) if begins else None,
         )
 
