@@ -19,11 +19,11 @@ def main() -> None:
     recording = sys.argv[1] if len(sys.argv) > 1 else str(samples / "02_tomato_soup.flac")
     pair = SpeculativeWhisper("demo-draft-tiny", "demo-target", device="cpu", batch_size=1)
     alone = pair.without_draft()
-    alone.transcribe(recording)  # warm up
+    alone.transcribe(recording, language="en")  # warm up
 
     def timed(model: SpeculativeWhisper) -> tuple[float, str, float]:
         started_s = time.perf_counter()
-        result = model.transcribe(recording)
+        result = model.transcribe(recording, language="en")
         return time.perf_counter() - started_s, result.text, result.stats.overall_acceptance_rate
 
     alone_s, expected, _ = timed(alone)

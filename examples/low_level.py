@@ -30,7 +30,7 @@ def main() -> None:
         WhisperModel(draft, num_slots=1, vocabulary=target.vocabulary, ids=ids), executor=InlineExecutor()
     )
 
-    options = DecodingOptions()
+    options = DecodingOptions(language="en")
     verifier.open("session", Mode.SYNC, options)
     drafter.open("session", DraftLength(Mode.SYNC, gamma=6), options, max_ahead_tokens=256)
     sample = Path(str(files("specwhisper"))) / "demo" / "samples" / "01_phone_call.flac"

@@ -22,14 +22,16 @@ def main() -> None:
         config=SpeculativeConfig(gamma=5, use_adaptive_gamma=True),
     )
 
-    result = whisper.transcribe(recordings[0])
+    result = whisper.transcribe(recordings[0], language="en")
     print(result)  # prints as its text
     print(f"accepted {result.stats.overall_acceptance_rate:.0%} of the draft's tokens,")
     print(f"{result.stats.avg_tokens_per_iteration:.2f} tokens per forward pass of the target")
     print(f"passes by how many draft tokens they kept: {result.stats.acceptance_histogram}")
 
     print("\nSide by side, with the times of segments and words:")
-    for name, result in zip(recordings, whisper.transcribe(recordings, word_timestamps=True), strict=True):
+    for name, result in zip(
+        recordings, whisper.transcribe(recordings, language="en", word_timestamps=True), strict=True
+    ):
         print(Path(name).name)
         for segment in result.segments:
             print(f"  {segment.start_s:6.2f} - {segment.end_s:6.2f} {segment.text}")

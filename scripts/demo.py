@@ -18,6 +18,7 @@ from typing import Any
 
 DEMO = Path(str(files("specwhisper"))) / "demo"
 START_TIMEOUT_S = 120
+LANGUAGE = ("--language", "en")  # the bundled pair was never taught to tell languages apart
 
 
 @contextmanager
@@ -54,6 +55,7 @@ def transcript(recording: Path, address: str, mode: str) -> Any:
         str(recording),
         "--server",
         address,
+        *LANGUAGE,
         "--mode",
         mode,
         "--output-format",
@@ -84,6 +86,7 @@ def main() -> None:
             flush=True,
         )
         command = [sys.executable, "-m", "client.cli", "transcribe", str(recording), "--server", draft]
+        command += LANGUAGE
         subprocess.run(command, check=True)
         split = transcript(recording, draft, "full")
         alone = transcript(recording, draft, "target-only")
