@@ -35,7 +35,17 @@ def transcripts(draft_address, tmp_path_factory) -> dict[str, dict[str, dict]]:
     found = {}
     for mode in ("target-only", "sync", "pipelined", "full"):
         folder = tmp_path_factory.mktemp(mode)
-        options = ["--mode", mode, "--output-format", "json", "--output-dir", str(folder), "--quiet"]
+        options = [
+            "--language",
+            "en",
+            "--mode",
+            mode,
+            "--output-format",
+            "json",
+            "--output-dir",
+            str(folder),
+            "--quiet",
+        ]
         status, _, err = run("client.cli", "transcribe", *recordings, "--server", draft_address, *options)
         assert (status, err) == (0, "")
         found[mode] = {
