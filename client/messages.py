@@ -80,6 +80,7 @@ def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
         target_weights_digest=message.target_weights_digest,
         mode=mode_from_proto(message.mode),
         gamma=message.gamma,
+        is_lossy=message.is_lossy,
     )
 
 

@@ -14,13 +14,17 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The pair that writes the text; ``draft`` is empty in target-only mode."""
+    """The pair that writes the text; ``draft`` is empty in target-only mode.
+
+    ``is_lossy`` tells that the text may differ from the target's own: a threshold was asked for.
+    """
 
     target: str
     draft: str
     target_weights_digest: str
     mode: Mode
     gamma: int
+    is_lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
                 wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
-            response = pb.RecognizeResponse(model=self._model_info(target, wanted.length))
+            response = pb.RecognizeResponse(
+                model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
+            )
             session = Session(wanted, self._transcriber, target, self._drafting)
             async with aclosing(session.run(source.pieces())) as updates:
                 async for segments in updates:
@@ -95,7 +97,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         with self._place_taken():
             target = await self._transcriber.describe()
             session = Session(wanted, self._transcriber, target, self._drafting)
-            yield pb.StreamingRecognizeResponse(model=self._model_info(target, wanted.length))
+            yield pb.StreamingRecognizeResponse(
+                model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
+            )
             async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
                 async for segments in updates:
                     results = [final_result(segment, session.builder.language) for segment in segments]
@@ -153,13 +157,16 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             max_pcm_bytes = int(self._config.max_audio_s * MAX_PCM_BYTES_PER_S)
             yield from decode_bytes(request.audio, self._config.max_audio_s, max_pcm_bytes)
 
-    def _model_info(self, target: TargetDescription, length: DraftLength) -> pb.ModelInfo:
+    def _model_info(
+        self, target: TargetDescription, length: DraftLength, *, is_lossy: bool = False
+    ) -> pb.ModelInfo:
         return pb.ModelInfo(
             target_model=target.model,
             draft_model=self._drafting.name if self._drafting and length.mode.drafts else "",
             target_weights_digest=target.weights_digest,
             mode=codec.mode_to_proto(length.mode),
             gamma=length.gamma,
+            is_lossy=is_lossy,
         )
 
     def _mel_bins(self, target: TargetDescription) -> set[int]:

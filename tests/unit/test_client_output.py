@@ -61,6 +61,7 @@ def test_json_has_everything():
             "target_weights_digest": "abc",
             "mode": "full",
             "gamma": 5,
+            "is_lossy": False,
         },
     }
 
