@@ -17,6 +17,7 @@ from transformers import (
     WhisperTokenizer,
 )
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
+from transformers.utils import logging
 
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.speculation.noise import position_key, window_key
@@ -28,6 +29,8 @@ from specwhisper.whisper.sampling import gumbel
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
 TIME_STEP_S = 0.02
 HALF_STEP_S = 0.0051  # ours are rounded to 10 ms
+
+logging.set_verbosity_error()  # generate warns of max_length once a window
 
 
 @dataclass(frozen=True)

@@ -97,15 +97,15 @@ def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Tabl
         caption=f"{comparison.speed_up:.2f} times as fast; {comparison.num_identical} of {count} identical",
     )
     for arm in (comparison.standard, comparison.speculative):
-        rates = comparison.rates(arm)
+        rates, counts = comparison.rates(arm), arm.statistics
         table.add_row(
             arm.name,
             f"{rates.wer:.2%}",
             f"{rates.cer:.2%}",
             f"{arm.elapsed_s:.1f} s",
             f"{arm.elapsed_s / comparison.duration_s:.3f}",
-            f"{arm.acceptance_rate:.1%}" if arm.num_verified else "",
-            f"{arm.tokens_per_pass:.2f}",
+            f"{counts.acceptance_rate:.1%}" if counts.num_verified else "",
+            f"{counts.tokens_per_pass:.2f}",
         )
     return table
 
@@ -119,8 +119,8 @@ def facts(comparison: Comparison) -> dict[str, object]:
             "wer": rates.wer,
             "cer": rates.cer,
             "elapsed_s": arm.elapsed_s,
-            "acceptance_rate": arm.acceptance_rate,
-            "tokens_per_pass": arm.tokens_per_pass,
+            "acceptance_rate": arm.statistics.acceptance_rate,
+            "tokens_per_pass": arm.statistics.tokens_per_pass,
             "batch_seconds": arm.seconds,
             "texts": arm.texts,
         }

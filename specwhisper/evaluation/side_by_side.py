@@ -9,6 +9,7 @@ from typing import Any
 
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.whisper.speculative import SpeculativeWhisper, Transcription
 
 
@@ -20,25 +21,12 @@ class Arm:
     texts: list[str] = field(default_factory=list)
     tokens: list[tuple[int, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    num_verified: int = 0
-    num_accepted: int = 0
-    num_committed: int = 0
-    num_passes: int = 0
+    statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
 
     @property
     def elapsed_s(self) -> float:
         """How long it took in all."""
         return sum(self.seconds)
-
-    @property
-    def acceptance_rate(self) -> float:
-        """Accepted per verified draft token."""
-        return self.num_accepted / self.num_verified if self.num_verified else 0.0
-
-    @property
-    def tokens_per_pass(self) -> float:
-        """Tokens written per forward pass of the target."""
-        return self.num_committed / self.num_passes if self.num_passes else 0.0
 
     def take(self, results: Sequence[Transcription], elapsed_s: float) -> None:
         """Note what a batch gave."""
@@ -47,11 +35,7 @@ class Arm:
             self.texts.append(result.text)
             self.tokens.append(tuple(token for segment in result.segments for token in segment.tokens))
             if result.stats is not None:
-                counts = result.stats.counts
-                self.num_verified += counts.num_verified
-                self.num_accepted += counts.num_accepted
-                self.num_committed += counts.num_committed
-                self.num_passes += counts.num_passes
+                self.statistics.add(result.stats.counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
 
 from specwhisper.types import Candidates, Commit, WindowOpened
 
@@ -61,6 +62,15 @@ class SpeculationStatistics:
             self.num_drafted += len(message.tokens)
         elif message.tokens:
             self._observe_pass(message)
+
+    def add(self, other: SpeculationStatistics) -> None:
+        """Count what another session counted; of the shortest round trips, keep the shorter."""
+        trips_ns = [ns for ns in (self.min_round_trip_ns, other.min_round_trip_ns) if ns]
+        pairs = zip_longest(self.acceptance_histogram, other.acceptance_histogram, fillvalue=0)
+        self.acceptance_histogram = [ours + theirs for ours, theirs in pairs]
+        for name in (each.name for each in fields(self) if each.name != "acceptance_histogram"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.min_round_trip_ns = min(trips_ns, default=0)
 
     def _observe_pass(self, commit: Commit) -> None:
         self.num_passes += 1

@@ -53,3 +53,15 @@ def test_windows_and_blocks_are_counted():
         WindowOpened(Window(0, 0, 3000, (1,), 10)), Candidates(0, 0, 0, (1, 2, 3)), Candidates(0, 3, 0, ())
     )
     assert (statistics.num_windows, statistics.num_blocks, statistics.num_drafted) == (1, 2, 3)
+
+
+def test_sessions_add_up():
+    one, other = observed(commit(5, verified=4, accepted=4)), observed(commit(2, verified=4, accepted=1))
+    one.min_round_trip_ns, other.min_round_trip_ns = 0, 7
+    one.add(other)
+    both = observed(commit(5, verified=4, accepted=4), commit(2, verified=4, accepted=1))
+    both.min_round_trip_ns = 7
+    assert one == both
+    fresh = SpeculationStatistics()
+    fresh.add(SpeculationStatistics())
+    assert fresh == SpeculationStatistics()
