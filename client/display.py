@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from client.transcript import Update
@@ -14,6 +15,7 @@ from specwhisper.transcription.formats import one_line
 from specwhisper.types import Segment
 
 REFRESHES_PER_SECOND = 12
+LONG_S = 60.0  # shorter recordings are done before a bar says much
 
 
 class Display(Protocol):
@@ -35,6 +37,7 @@ class LiveDisplay:
     def __init__(self, console: Console, *, timestamps: bool) -> None:
         self._console = console
         self._timestamps = timestamps
+        self._bar = _Bar(console)
         self._live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True)
 
     def __enter__(self) -> Self:
@@ -51,7 +54,63 @@ class LiveDisplay:
                 times = f"{span(segment)} " if self._timestamps else ""
                 self._console.print(Text.assemble((times, "cyan"), printable(text)))
         verified, draft = printable(update.verified_text), printable(update.draft_text)
-        self._live.update(Text.assemble(verified.lstrip(), (draft, "dim")))
+        open_window = Text.assemble(verified.lstrip(), (draft, "dim"))
+        below = [self._bar.progress] if self._bar.advance(update) else []
+        self._live.update(Group(open_window, *below))
+
+
+class WithProgress:
+    """Shows what another display shows, and on a terminal beside it how far a long recording has come."""
+
+    def __init__(self, display: Display, console: Console) -> None:
+        self._display = display
+        self._bar = _Bar(console)
+
+    def __enter__(self) -> Self:
+        self._display.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.progress.stop()
+        self._display.__exit__(kind, error, trace)
+
+    def show(self, update: Update) -> None:
+        """Pass the update on."""
+        self._display.show(update)
+        if self._bar.advance(update):
+            self._bar.progress.start()
+
+
+class _Bar:
+    """How much of a long recording is transcribed, how fast that goes, and how long it will take."""
+
+    def __init__(self, console: Console) -> None:
+        self.progress = Progress(
+            BarColumn(),
+            TextColumn("{task.fields[at]} of {task.fields[length]}, {task.fields[speed]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+
+    def advance(self, update: Update) -> bool:
+        """Move on to the last final segment; tell whether there is anything to show."""
+        if update.duration_s is None or update.duration_s < LONG_S:
+            return False
+        if self._task is None:
+            length = clock(update.duration_s)
+            self._task = self.progress.add_task(
+                "", total=update.duration_s, at=clock(0), length=length, speed=""
+            )
+        if update.segments:
+            at_s = update.segments[-1].end_s
+            elapsed_s = self.progress.tasks[0].elapsed
+            speed = f"{at_s / elapsed_s:.1f} times as fast as speech" if elapsed_s else ""
+            self.progress.update(self._task, completed=at_s, at=clock(at_s), speed=speed)
+        return True
 
 
 class PlainDisplay:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from client.api import TranscriptionClient
-from client.display import Display, LiveDisplay, NoDisplay, PlainDisplay
+from client.display import Display, LiveDisplay, NoDisplay, PlainDisplay, WithProgress
 from client.output import OutputFormat, prepare_outputs, render, write
 from client.tables import server_table, transcript_table
 from client.transcript import Transcript
@@ -79,7 +79,7 @@ async def _transcribe_file(
     console: Console,
     errors: Console,
 ) -> None:
-    transcript = await _show(client, file, job, console)
+    transcript = await _show(client, file, job, console, errors)
     if output is not None:
         write(output, render(transcript, file, job.output_format, job.options.task))
     elif job.output_format is not OutputFormat.TXT:
@@ -88,9 +88,11 @@ async def _transcribe_file(
         errors.print(transcript_table(transcript))
 
 
-async def _show(client: TranscriptionClient, file: Path, job: Job, console: Console) -> Transcript:
+async def _show(
+    client: TranscriptionClient, file: Path, job: Job, console: Console, errors: Console
+) -> Transcript:
     """Transcribe a file and show the text on its way."""
-    display = _choose_display(job, console)
+    display = _choose_display(job, console, errors)
     transcription = client.stream_file(
         file,
         job.options,
@@ -104,12 +106,13 @@ async def _show(client: TranscriptionClient, file: Path, job: Job, console: Cons
     return transcription.transcript
 
 
-def _choose_display(job: Job, console: Console) -> Display:
+def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     """Show text live on a terminal, in lines elsewhere, and not at all where that would be in the way."""
     text_goes_to_stdout = job.output_dir is None and job.output_format is OutputFormat.TXT
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
         return LiveDisplay(console, timestamps=job.options.timestamps)
-    return PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
+    display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
+    return display if job.quiet else WithProgress(display, errors)
 
 
 def report(error: SpecWhisperError, errors: Console) -> None:

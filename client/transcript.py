@@ -51,11 +51,13 @@ class Update:
     segments : segments that have become final; each comes once and in order.
     verified_text : what the target has written behind them.
     draft_text : what the draft expects to follow; it may still change.
+    duration_s : length of the recording, where it is known.
     """
 
     segments: tuple[Segment, ...]
     verified_text: str
     draft_text: str
+    duration_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

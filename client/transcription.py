@@ -89,7 +89,7 @@ class Transcription:
                     if last.HasField("model"):
                         model = model_from_proto(last.model)
                     language = next((result.language_code for result in last.results), language)
-                    update = update_from_proto(last)
+                    update = replace(update_from_proto(last), duration_s=source.duration_s)
                     segments += update.segments
                     yield update
         except grpc.aio.AioRpcError as error:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.types import WINDOW_SAMPLES
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 PIECE_BYTES = 32 * 1024  # one second of audio: candidates never queue behind much of it
 
@@ -25,6 +25,7 @@ class AudioSource:
     def __init__(self, decode: Decode, short_pcm: bytes | None) -> None:
         self._decode = decode
         self._short_pcm = short_pcm
+        self._num_scanned_bytes = 0
 
     @classmethod
     async def open(cls, decode: Decode) -> AudioSource:
@@ -36,9 +37,25 @@ class AudioSource:
         """Whether the recording has at most 30 s, so that its first window tells its loudest moment."""
         return self._short_pcm is not None
 
+    @property
+    def duration_s(self) -> float | None:
+        """Length of the recording, once all of it was decoded."""
+        num_bytes = len(self._short_pcm) if self._short_pcm is not None else self._num_scanned_bytes
+        return num_bytes / BYTES_PER_SAMPLE / SAMPLE_RATE or None
+
     async def log_mel_max(self, num_mel_bins: Iterable[int]) -> dict[int, float]:
         """Listen to all of it for the loudest moment."""
-        return await asyncio.to_thread(log_mel_max, self._decode(), num_mel_bins)
+        num_bytes = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal num_bytes
+            for pcm in self._decode():
+                num_bytes += len(pcm)
+                yield pcm
+
+        loudest = await asyncio.to_thread(log_mel_max, counted(), num_mel_bins)
+        self._num_scanned_bytes = num_bytes
+        return loudest
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Give the recording in pieces of at most 32 KiB."""

@@ -49,9 +49,9 @@ async def test_updates_then_the_transcript(noise):
         updates = [update async for update in transcription]
         transcript = transcription.transcript
     assert updates == [
-        Update((), " Hello", " their bye"),
-        Update(SEGMENTS[:1], " Bye", "."),
-        Update(SEGMENTS[1:], "", ""),
+        Update((), " Hello", " their bye", 2.5),
+        Update(SEGMENTS[:1], " Bye", ".", 2.5),
+        Update(SEGMENTS[1:], "", "", 2.5),
     ]
     assert transcript.segments == SEGMENTS
     assert transcript.text == "Hello there. Bye."

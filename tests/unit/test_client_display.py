@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from client.display import LiveDisplay, clock, printable
+from client.display import LiveDisplay, NoDisplay, WithProgress, clock, printable
 from client.transcript import Update
 from specwhisper.types import Segment
 
@@ -43,3 +43,20 @@ def test_verified_text_is_plain_and_draft_text_dim():
 
 def test_brackets_are_text_and_not_markup():
     assert "[red]alert[/red]" in drawn(Update((Segment(0, 1, (), "[red]alert[/red]"),), "", ""))
+
+
+def test_a_long_recording_shows_how_far_it_has_come():
+    update = Update((Segment(30, 60, (), "One."),), "", "", duration_s=120.0)
+    assert "01:00.00 of 02:00.00" in drawn(update)
+    file = io.StringIO()
+    with WithProgress(NoDisplay(), Console(file=file, force_terminal=True, width=100)) as display:
+        display.show(update)
+    assert "01:00.00 of 02:00.00" in file.getvalue()
+
+
+@pytest.mark.parametrize("duration_s", [None, 5.0])
+def test_a_short_one_or_one_of_unknown_length_does_not(duration_s):
+    file = io.StringIO()
+    with WithProgress(NoDisplay(), Console(file=file, force_terminal=True, width=100)) as display:
+        display.show(Update((), "", "", duration_s=duration_s))
+    assert file.getvalue() == ""

@@ -1,0 +1,91 @@
+"""Chunks are cut and joined as transformers' pipeline does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from transformers import WhisperFeatureExtractor, pipeline
+
+from experiments.common.checkpoints import Shape, build_model, build_tokenizer, save_checkpoint
+from experiments.exactness.prepared import recording
+from specwhisper import SpeculativeWhisper
+from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.types import SAMPLE_RATE
+
+SHAPE = Shape(seed=41, decoder_layers=2)
+LENGTHS_S = (0.4, 15.0, 20.01, 61.5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_checkpoint(SHAPE, tmp_path_factory.mktemp("models") / "target")
+
+
+@pytest.fixture(scope="module")
+def pair(folder):
+    return SpeculativeWhisper(str(folder), str(folder), device="cpu", batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    model, _ = build_model(SHAPE)
+    return pipeline(
+        "automatic-speech-recognition",
+        model=model,
+        tokenizer=build_tokenizer(SHAPE),
+        feature_extractor=WhisperFeatureExtractor(SHAPE.num_mel_bins),
+        device="cpu",
+    )
+
+
+def samples(length_s: float) -> np.ndarray:
+    return np.frombuffer(recording(5, length_s), "<i2")
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+@pytest.mark.parametrize(("chunk_length_s", "stride_length_s"), [(15.0, None), (10.0, 0.0), (30.0, 4.0)])
+def test_chunks_are_the_pipelines(pair, theirs, timestamps, chunk_length_s, stride_length_s):
+    recordings = [samples(length_s) for length_s in LENGTHS_S]
+    results = pair.transcribe(
+        recordings,
+        language="en",
+        max_tokens=20,
+        timestamps=timestamps,
+        chunk_length_s=chunk_length_s,
+        stride_length_s=stride_length_s,
+    )
+    for pcm, ours in zip(recordings, results, strict=True):
+        expected = theirs(
+            {"raw": pcm.astype(np.float32) / 32768, "sampling_rate": SAMPLE_RATE},
+            chunk_length_s=chunk_length_s,
+            stride_length_s=stride_length_s,
+            return_timestamps=timestamps,
+            generate_kwargs={"language": "en", "task": "transcribe", "max_new_tokens": 20, "num_beams": 1},
+        )
+        assert "".join(segment.text for segment in ours.segments) == expected["text"]
+        if timestamps:
+            for segment, chunk in zip(ours.segments, expected["chunks"], strict=True):
+                start_s, end_s = chunk["timestamp"]
+                assert segment.text == chunk["text"]
+                assert start_s in (None, segment.start_s)
+                assert end_s in (None, segment.end_s)
+        assert ours.duration_s == len(pcm) / SAMPLE_RATE
+        assert ours.stats.counts.num_accepted == ours.stats.counts.num_verified > 0
+
+
+def test_an_empty_recording_is_refused(pair):
+    with pytest.raises(InvalidAudio, match="empty"):
+        pair.transcribe(np.zeros(0, np.int16), language="en", chunk_length_s=15)
+
+
+@pytest.mark.parametrize(
+    ("chunk_length_s", "stride_length_s"), [(0.0, None), (31.0, None), (10.0, 5.0), (9, -1)]
+)
+def test_chunks_that_cannot_be(pair, chunk_length_s, stride_length_s):
+    with pytest.raises(InvalidRequest, match="at most 30 s long"):
+        pair.transcribe(samples(1.0), chunk_length_s=chunk_length_s, stride_length_s=stride_length_s)
+
+
+def test_chunks_have_no_word_times(pair):
+    with pytest.raises(UnsupportedOption, match="leave chunk_length_s"):
+        pair.transcribe(samples(1.0), chunk_length_s=15.0, word_timestamps=True)
