@@ -112,7 +112,7 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
         return LiveDisplay(console, timestamps=job.options.timestamps)
     display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()
-    return display if job.quiet else WithProgress(display, errors)
+    return WithProgress(display, errors) if errors.is_interactive and not job.quiet else display
 
 
 def report(error: SpecWhisperError, errors: Console) -> None:

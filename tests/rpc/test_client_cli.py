@@ -15,8 +15,9 @@ from client.jobs import Job, show_server, transcribe_files
 from client.output import OutputFormat
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
-from specwhisper.options import DecodingOptions
+from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.types import Mode
+from specwhisper.wire.codec.terms import decoding_options_from_proto
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 
 TEXT = "Hello there.\nBye.\n"
@@ -192,3 +193,48 @@ async def test_version_and_a_mode_that_no_server_has():
     status, out, err = await run_cli("transcribe", "talk.mp3", "--mode", Mode.ONE_PROCESS)
     assert (status, out) == (2, "")
     assert "'one-process' is none of" in err
+
+
+async def test_options_are_named_as_whispers_and_reach_the_server(files):
+    server = ScriptedTranscription()
+    options = [
+        *"--temperature 0.2 --temperature_increment_on_fallback 0.4 --logprob_threshold -1".split(),
+        *"--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6".split(),
+        *"--word_timestamps --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9".split(),
+        *("--initial_prompt", "Ray Serve", "--carry-initial-prompt", "--hotwords", "gamma"),
+    ]
+    async with serving(server) as address:
+        status, _, err = await run_cli("transcribe", files[0], "--server", address, "--quiet", *options)
+    assert (status, err) == (0, "")
+    asked = decoding_options_from_proto(server.config.config.decoding)
+    assert asked == DecodingOptions(
+        temperatures=(0.2, 0.6, 1.0),
+        logprob_threshold=-1.0,
+        compression_ratio_threshold=2.4,
+        compression_ratio_of=CompressionRatio.TEXT,
+        no_speech_threshold=0.6,
+        word_timestamps=True,
+        condition_on_previous_text=True,
+        seed=7,
+        top_k=40,
+        top_p=0.9,
+        initial_prompt="Ray Serve",
+        carry_initial_prompt=True,
+        hotwords="gamma",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--beam-size", "5"], "beam search"),
+        (["--top-p", "1.5"], "top_p"),
+    ],
+)
+async def test_what_cannot_be_is_one_sentence(files, unused_tcp_port, options, sentence):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    status, out, err = await run_cli("transcribe", files[0], "--server", address, *options)
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert sentence.lower() in err.lower()
