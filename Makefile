@@ -30,6 +30,12 @@ venv: .venv/.dev  ## make .venv with everything for development
 clean:  ## remove .venv and everything generated but not committed
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.venv/.server .venv/.dev: .venv/.%: pyproject.toml constraints.txt scripts/install
-	@PYTHON="$(PYTHON)" scripts/install $*
+INSTALLED_FROM = pyproject.toml constraints.txt scripts/install
+
+.venv/.server: $(INSTALLED_FROM)
+	@PYTHON="$(PYTHON)" scripts/install server
 	@touch $@
+
+.venv/.dev: $(INSTALLED_FROM)
+	@PYTHON="$(PYTHON)" scripts/install dev
+	@touch .venv/.server $@  # it has all that the servers need

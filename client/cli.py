@@ -13,10 +13,10 @@ from rich.console import Console
 from client.api import DEFAULT_SERVER
 from client.jobs import Job, report, show_server, transcribe_files
 from client.output import OutputFormat
-from specwhisper import __version__
 from specwhisper.errors import SpecWhisperError, UnsupportedOption
 from specwhisper.options import NO_BEAMS, CompressionRatio, DecodingOptions, Task, fallback_temperatures
 from specwhisper.types import Mode
+from specwhisper.wire import flags
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
 
@@ -24,22 +24,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,  # rich cuts long option names off, which nobody can type then
     context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
 )
-Server = Annotated[str, typer.Option(help="HOST:PORT of the draft server.")]
+Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")]
 
 
 def main() -> None:
     """Run the command line."""
     app()
-
-
-def show_version(is_wanted: bool) -> None:
-    """Print the version and leave."""
-    if is_wanted:
-        typer.echo(f"specwhisper {__version__}")
-        raise typer.Exit
 
 
 def parse_mode(name: str) -> Mode:
@@ -51,67 +44,87 @@ def parse_mode(name: str) -> Mode:
 
 
 @app.callback()
-def specwhisper(
-    version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
+def specwhisper(version: flags.Version = False) -> None:
     """Transcribe speech with a small draft model near you and a large target model on a GPU."""
 
 
 @app.command()
 def transcribe(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Recordings of any audio format.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any audio format.")],
     server: Server = DEFAULT_SERVER,
     language: Annotated[
-        str | None, typer.Option(help="Code or name of the language; by default it is detected.")
+        str | None,
+        typer.Option(metavar="LANGUAGE", help="Code or name of what is spoken; by default it is detected."),
     ] = None,
-    task: Annotated[Task, typer.Option(help="Write what is said, or English.")] = Task.TRANSCRIBE,
+    task: Annotated[
+        Task, typer.Option(metavar="TASK", help="transcribe writes what is said, translate writes English.")
+    ] = Task.TRANSCRIBE,
     timestamps: Annotated[bool, typer.Option(help="Tell when each segment is said.")] = True,
-    word_timestamps: Annotated[bool, typer.Option(help="Tell when each word is said.")] = False,
-    initial_prompt: Annotated[str, typer.Option(help="Text the first window is prompted with.")] = "",
-    carry_initial_prompt: Annotated[bool, typer.Option(help="Prompt every window with it.")] = False,
-    hotwords: Annotated[str, typer.Option(help="Words every window is prompted with.")] = "",
-    condition_on_previous_text: Annotated[
-        bool, typer.Option(help="Prompt each window with the text before it.")
+    word_timestamps: Annotated[
+        bool, typer.Option("--word-timestamps", help="Tell when each word is said.")
     ] = False,
-    temperature: Annotated[float, typer.Option(min=0, help="Temperature of sampling; 0 is greedy.")] = 0.0,
+    initial_prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="Text to prompt the first window.")
+    ] = "",
+    carry_initial_prompt: Annotated[
+        bool, typer.Option("--carry-initial-prompt", help="Prompt every window with it.")
+    ] = False,
+    hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words to prompt every window.")] = "",
+    condition_on_previous_text: Annotated[
+        bool, typer.Option("--condition-on-previous-text", help="Prompt each window with the text before.")
+    ] = False,
+    temperature: Annotated[float, typer.Option(min=0, metavar="T", help="0 is greedy.")] = 0.0,
     temperature_increment_on_fallback: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Try a window again this much hotter, up to 1, when a threshold fails."),
+        typer.Option(min=0.01, metavar="T", help="Try a failed window this much hotter, up to 1."),
     ] = None,
-    top_k: Annotated[int, typer.Option(min=0, help="Sample among this many tokens; 0 for all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Sample among the likeliest of this probability.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same text.")] = 0,
+    top_k: Annotated[int, typer.Option(min=0, metavar="N", help="Sample among so many tokens; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(metavar="P", help="Sample among the likeliest.")] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed gives the same text.")] = 0,
     compression_ratio_threshold: Annotated[
-        float | None, typer.Option(help="A window whose text compresses better failed; OpenAI's is 2.4.")
+        float | None,
+        typer.Option(metavar="X", help="A window that compresses better failed; OpenAI's is 2.4."),
     ] = None,
     compression_ratio_of: Annotated[
-        CompressionRatio, typer.Option(help="Measure it on the text as OpenAI, or as transformers.")
+        CompressionRatio,
+        typer.Option(metavar="text|tokens", help="Of the text as OpenAI, or of the tokens as transformers."),
     ] = CompressionRatio.TEXT,
     logprob_threshold: Annotated[
-        float | None, typer.Option(help="A window of lower mean log-probability failed; OpenAI's is -1.")
+        float | None,
+        typer.Option(metavar="X", help="A window of lower mean log-probability failed; OpenAI's is -1."),
     ] = None,
     no_speech_threshold: Annotated[
-        float | None, typer.Option(help="Skip a failed window that is likelier silent; OpenAI's is 0.6.")
+        float | None,
+        typer.Option(metavar="P", help="Skip a failed window that is likelier silent; OpenAI's is 0.6."),
     ] = None,
     mode: Annotated[
         Mode | None,
         typer.Option(
             parser=parse_mode,
-            metavar="|".join(MODES),
-            help="How draft and target work together; by default as the server is set.",
+            metavar="MODE",
+            help=f"{', '.join(MODES[:-1])} or {MODES[-1]}; by default as the server is set.",
         ),
     ] = None,
     gamma: Annotated[
-        int | None, typer.Option(min=1, help="Draft tokens per block; by default as the server is set.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Draft tokens per block; by default as the server is set.",
+        ),
     ] = None,
     beam_size: Annotated[int, typer.Option(hidden=True)] = 1,
     output_format: Annotated[
-        OutputFormat, typer.Option(help="How the transcript is written.")
+        OutputFormat,
+        typer.Option(metavar="FORMAT", help=f"{', '.join(OutputFormat)}."),
     ] = OutputFormat.TXT,
     output_dir: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Write a file per recording into this folder.")
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            metavar="FOLDER",
+            help="Write a file per recording into this folder.",
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the text and nothing else.")] = False,
 ) -> None:

@@ -31,6 +31,12 @@ def serve_draft(
             help="Run this target in the same process, instead of asking a target server.",
         ),
     ] = None,
+    target_revision: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=DRAFTING, metavar="REVISION", help="Commit or tag of --target-model on the hub."
+        ),
+    ] = None,
     target_device: Annotated[
         str,
         typer.Option(rich_help_panel=DRAFTING, metavar="DEVICE", help="Where --target-model runs."),
@@ -66,7 +72,7 @@ def serve_draft(
         typer.Option(
             rich_help_panel=DRAFTING,
             metavar="MODE",
-            help="target-only, sync, pipelined or full; the text is the same in all of them.",
+            help="target-only, sync, pipelined or full; the text is the target's own in each.",
         ),
     ] = Mode.FULL,
     gamma: Annotated[
@@ -116,6 +122,7 @@ def serve_draft(
     drain_timeout: flags.DrainTimeout = 30.0,
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
+    version: flags.Version = False,
 ) -> None:
     """Serve transcription to clients: draft with a small model, verify with the target.
 
@@ -126,6 +133,7 @@ def serve_draft(
         config = DraftConfig(
             target=target,
             target_model=target_model,
+            target_revision=target_revision,
             target_device=target_device,
             target_dtype=target_dtype,
             draft_model=draft_model,

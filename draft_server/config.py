@@ -22,7 +22,7 @@ class DraftConfig:
     Attributes
     ----------
     target : address of a target server, or of whatever answers ``Locate`` for many.
-    target_model, target_device, target_dtype : a target to run in this process instead.
+    target_model, target_revision, target_device, target_dtype : a target to run in this process instead.
     draft_model : bundled name, Whisper size, hub id or folder.
     mode, gamma, depth : how sessions draft unless they ask otherwise.
     compress_audio : send FLAC to the target instead of PCM.
@@ -32,6 +32,7 @@ class DraftConfig:
 
     target: str = DEFAULT_TARGET
     target_model: str | None = None
+    target_revision: str | None = None
     target_device: str = "cpu"
     target_dtype: str = "float32"
     draft_model: str = "demo-draft-tiny"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,7 +24,11 @@ from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
+logger = logging.getLogger(__name__)
+
 HEARTBEAT_S = 5.0
+SILENCE_S = 15.0  # a target that answers no heartbeat for so long is gone, whatever its connection says
+WELCOME_S = 60.0  # a busy target opens a session between two steps
 
 
 class Outbox:
@@ -74,9 +79,11 @@ class TargetSession:
         responses: AsyncIterator[pb.VerifyResponse],
         limits: Limits,
         *,
+        address: str,
         compress_audio: bool,
     ) -> None:
         self.limits = limits
+        self._address = address
         self.min_round_trip_ns = 0
         self._outbox = outbox
         self._responses = responses
@@ -94,7 +101,16 @@ class TargetSession:
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Give what the target says, until the transcript is whole."""
-        async for response in self._responses:
+        while True:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    response = await anext(self._responses, None)
+            except TimeoutError:
+                raise TargetUnavailable(
+                    f"Target {self._address} has answered nothing for {SILENCE_S:g} s."
+                ) from None
+            if response is None:
+                return
             match response.WhichOneof("message"):
                 case "window_opened":
                     yield codec.window_opened_from_proto(response.window_opened)
@@ -102,6 +118,11 @@ class TargetSession:
                     yield codec.commit_from_proto(response.commit)
                 case "heartbeat":
                     self._measure(response.heartbeat)
+                case "going_away":
+                    logger.info(
+                        "target is stopping",
+                        extra={"target": self._address, "grace_s": response.going_away.grace_s},
+                    )
 
     async def beat(self) -> None:
         """Send signs of life, which measure the round trip; until cancelled."""
@@ -199,11 +220,17 @@ class TargetLink:
             call = with_true_status(self._stub(located.address or self.address).Verify(outbox))
             try:
                 responses = aiter(call)
-                first = await anext(responses, None)
+                first = await self._first(responses)
                 if first is None or first.WhichOneof("message") != "welcome":
                     raise TargetUnavailable(f"Target {self.address} began a session without a welcome.")
                 limits = codec.limits_from_proto(first.welcome.limits)
-                session = TargetSession(outbox, responses, limits, compress_audio=self._compress_audio)
+                session = TargetSession(
+                    outbox,
+                    responses,
+                    limits,
+                    address=self.address,
+                    compress_audio=self._compress_audio,
+                )
                 beating = asyncio.create_task(session.beat())
                 try:
                     yield session
@@ -212,6 +239,15 @@ class TargetLink:
             finally:
                 outbox.close()
                 call.cancel()
+
+    async def _first(self, responses: AsyncIterator[pb.VerifyResponse]) -> pb.VerifyResponse | None:
+        try:
+            async with asyncio.timeout(WELCOME_S):
+                return await anext(responses, None)
+        except TimeoutError:
+            raise TargetUnavailable(
+                f"Target {self.address} has not welcomed a session within {WELCOME_S:g} s."
+            ) from None
 
     def _stub(self, address: str) -> verification_pb2_grpc.VerificationStub:
         if address not in self._channels:

@@ -54,7 +54,10 @@ def _transcriber(config: DraftConfig) -> Transcriber:
             config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
         )
     checkpoint = load_checkpoint(
-        config.target_model, dtype=getattr(torch, config.target_dtype), device=config.target_device
+        config.target_model,
+        revision=config.target_revision,
+        dtype=getattr(torch, config.target_dtype),
+        device=config.target_device,
     )
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(checkpoint, config.max_sessions)

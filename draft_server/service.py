@@ -21,8 +21,8 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
+from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2
 
 # Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
 MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
@@ -128,7 +128,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Read what a client asks for; what it leaves open is this server's setting."""
         mode = (
             self._config.mode
-            if config.mode == verification_pb2.MODE_UNSPECIFIED
+            if config.mode == decoding_pb2.MODE_UNSPECIFIED
             else codec.mode_from_proto(config.mode)
         )
         if mode.drafts and self._drafting is None:

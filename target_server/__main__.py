@@ -84,6 +84,7 @@ def serve_target(
     drain_timeout: flags.DrainTimeout = 30.0,
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
+    version: flags.Version = False,
 ) -> None:
     """Serve a Whisper model as the target of speculative decoding.
 

@@ -39,7 +39,7 @@ async def running_service(
         max_new_tokens=checkpoint.max_new_tokens,
     )
     try:
-        yield VerificationService(checkpoint, engine)
+        yield VerificationService(checkpoint, engine, drain_timeout_s=config.serving.drain_timeout_s)
     finally:
         await engine.stop()
 

@@ -31,11 +31,12 @@ Events = asyncio.Queue[Any]  # of FromTarget, and of responses that are ready as
 class VerificationService(verification_pb2_grpc.VerificationServicer):
     """Answers ``Locate``, ``Describe`` and ``Verify`` for one checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, engine: TargetEngine) -> None:
+    def __init__(self, checkpoint: Checkpoint, engine: TargetEngine, *, drain_timeout_s: float = 0.0) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
         self._verifier = engine.verifier
         self._thread = engine.thread
+        self._drain_timeout_s = drain_timeout_s
         self._going_away = asyncio.Event()
 
     @property
@@ -94,6 +95,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             finally:
                 for task in tasks:
                     task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
     async def say_goodbye(self) -> None:
@@ -145,7 +147,10 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
                     events.put_nowait(pb.VerifyResponse(heartbeat=echo))
                     continue
-                message = self._message(request)
+                if request.audio.codec == pb.AUDIO_CODEC_FLAC:
+                    message = await asyncio.to_thread(self._message, request)  # decoding is computing
+                else:
+                    message = self._message(request)
                 has_all_audio |= isinstance(message, AudioChunk) and message.is_last
                 submit = partial(self._verifier.submit, session_id, message)
                 num_messages += 1
@@ -180,7 +185,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     async def _say_goodbye(self, events: Events) -> None:
         await self._going_away.wait()
-        events.put_nowait(pb.VerifyResponse(going_away=pb.GoingAway(reason="the server is stopping")))
+        going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._drain_timeout_s)
+        events.put_nowait(pb.VerifyResponse(going_away=going_away))
 
 
 async def _hello(requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:

@@ -61,7 +61,7 @@ class Service:
         request = pb.StreamingRecognitionConfig(config=config)
         async with aclosing(exchange(call, request, audio())) as responses:
             async for last in responses:
-                if last.results:
+                if last.results or not tokens:  # a recording may have no text at all
                     ended_s = time.perf_counter()
                     tokens += [token for result in last.results for token in result.alternatives[0].tokens]
         statistics = statistics_from_proto(last.statistics)

@@ -19,6 +19,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).parents[2]
 PAGE_WIDTH = 170
+LOAD_AT_START = os.getloadavg()[0]  # what else the machine had to do
 PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
 
 
@@ -45,7 +46,10 @@ class Bar:
 
 def open_console() -> Console:
     """Open the terminal, or, where output goes to a file, a page that a table fits on."""
-    return Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
+    console = Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
+    if LOAD_AT_START > 0.5:
+        console.print(f"The machine is busy (load {LOAD_AT_START:.1f}): figures will be off.", style="yellow")
+    return console
 
 
 def print_bars(bars: Sequence[Bar], console: Console) -> bool:
@@ -63,6 +67,7 @@ def machine_facts() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "os": platform.platform(terse=True),
+        "load_at_start": round(LOAD_AT_START, 2),
         "load_average": [round(load, 2) for load in os.getloadavg()],
     }
 

@@ -68,8 +68,11 @@ def _canonical(
         pcm_bytes += frames.size * BYTES_PER_SAMPLE
         if max_pcm_bytes is not None and pcm_bytes > max_pcm_bytes:
             raise InvalidAudio(f"{name} decodes to more than the limit of {max_pcm_bytes} bytes of PCM.")
-        stream = stream or CanonicalStream(rate, frames.shape[1])
-        pcm = stream.push(frames)
+        try:
+            stream = stream or CanonicalStream(rate, frames.shape[1])
+            pcm = stream.push(frames)
+        except InvalidAudio as error:
+            raise InvalidAudio(f"{name} cannot be used. {error}") from None
         num_samples += len(pcm) // BYTES_PER_SAMPLE
         if max_duration_s is not None and num_samples > max_duration_s * SAMPLE_RATE:
             raise InvalidAudio(f"{name} is longer than the limit of {max_duration_s:g} s.")

@@ -73,7 +73,10 @@ class Checkpoint:
 def resolve(name: str) -> str:
     """Turn a bare name into what transformers understands; hub ids and folders pass through."""
     if name in DEMO_MODELS:
-        return str(DEMO_FOLDER / name.removeprefix("demo-"))
+        folder = DEMO_FOLDER / name.removeprefix("demo-")
+        if not folder.is_dir():
+            raise CheckpointError(f"Model '{name}' is not part of this installation: {ADVICE}")
+        return str(folder)
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
         return name
     if name == "turbo":

@@ -109,9 +109,17 @@ class EngineThread(Generic[Event]):
         engine, loop = self._engine, self._loop
         if engine is None or loop is None:
             raise RuntimeError("An engine thread runs only after start().")
+
+        def has_work() -> bool:
+            try:
+                return engine.has_work
+            except Exception as error:  # a bug; sessions that end wake the thread again
+                self._fail_all(loop, error)
+                return False
+
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._actions or self._is_stopping or engine.has_work)
+                self._condition.wait_for(lambda: self._actions or self._is_stopping or has_work())
                 actions, self._actions = self._actions, deque()
                 is_stopping = self._is_stopping
             for action in actions:
@@ -123,12 +131,16 @@ class EngineThread(Generic[Event]):
                 return
             try:
                 events = engine.step()
-            except Exception as error:  # a bug: end the sessions it may have touched, keep serving
-                logger.exception("engine failed")
-                loop.call_soon_threadsafe(self._deliver_to_all, Failed(error))
+            except Exception as error:  # a bug
+                self._fail_all(loop, error)
                 continue
             if events:
                 loop.call_soon_threadsafe(self._deliver, events)
+
+    def _fail_all(self, loop: asyncio.AbstractEventLoop, error: Exception) -> None:
+        """End the sessions that a bug may have touched, and keep serving."""
+        logger.exception("engine failed")
+        loop.call_soon_threadsafe(self._deliver_to_all, Failed(error))
 
     def _deliver_to_all(self, event: Failed) -> None:
         for receive in list(self._receivers.values()):

@@ -95,14 +95,14 @@ class Verifier:
         options = replace(options, language=language_code(options.language))
         if options.word_timestamps and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
-        windows = self._plan(options)
+        windows, recording = self._plan(options), Recording(options.log_mel_max)
         self._sessions[session_id] = VerifierSession(
             id=session_id,
-            slot=self._slots.take(),
+            slot=self._slots.take(),  # last: what fails before it takes none
             mode=mode,
             options=options,
             limits=self.limits,
-            recording=Recording(options.log_mel_max),
+            recording=recording,
             windows=windows,
         )
 

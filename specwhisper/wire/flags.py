@@ -6,12 +6,25 @@ from typing import Annotated
 
 import typer
 
+from specwhisper import __version__
 from specwhisper.wire.logs import LogFormat, LogLevel
 
 MODEL_PANEL = "Model"
 SERVING_PANEL = "Serving"
 LOGS_PANEL = "Logs"
 
+
+def show_version(is_wanted: bool) -> None:
+    """Print the version and leave."""
+    if is_wanted:
+        typer.echo(f"specwhisper {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and leave."),
+]
 Revision = Annotated[
     str | None,
     typer.Option(rich_help_panel=MODEL_PANEL, metavar="REVISION", help="Commit or tag of a hub model."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from specwhisper import __version__
 from tests.e2e.processes import run
 
 MODULES = ("target_server", "draft_server")
@@ -14,8 +15,23 @@ def test_help_fits_a_terminal(module):
     status, out, err = run(module, "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
     for flag in ("--port", "--insecure", "--max-sessions", "--drain-timeout", "--log-format"):
         assert flag in out
+
+
+def test_a_client_can_read_every_option():
+    status, out, err = run("client.cli", "transcribe", "--help")
+    assert (status, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+    for flag in ("--temperature-increment-on-fallback", "--condition-on-previous-text", "--output-format"):
+        assert flag in out
+
+
+@pytest.mark.parametrize("module", [*MODULES, "client.cli"])
+def test_every_program_tells_its_version(module):
+    assert run(module, "--version") == (0, f"specwhisper {__version__}\n", "")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import grpc.aio
 
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.services import RATE, Target
 from tests.scripted import VOCABULARY
@@ -22,7 +23,7 @@ def hello(**changes) -> pb.VerifyRequest:
         "draft_model": "by-hand",
         "vocabulary_digest": VOCABULARY.digest,
         "mode": "MODE_TARGET_ONLY",
-        "options": pb.DecodingOptions(**options),
+        "options": decoding_pb2.DecodingOptions(**options),
         **changes,
     }
     return pb.VerifyRequest(hello=pb.Hello(**fields))

@@ -17,7 +17,7 @@ from specwhisper import __version__
 from specwhisper.errors import ServerFull
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.wire.codec.terms import decoding_options_from_proto
+from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 
 TEXT = "Hello there.\nBye.\n"

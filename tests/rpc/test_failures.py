@@ -11,6 +11,7 @@ from functools import partial
 import grpc.aio
 import pytest
 
+from draft_server import link
 from specwhisper.errors import TargetUnavailable
 from specwhisper.types import Limits
 from specwhisper.wire import codec
@@ -266,6 +267,39 @@ async def test_a_target_that_ends_sessions_early_gives_no_transcript():
         await server.stop(drain_timeout_s=0)
     assert type(error) is TargetUnavailable
     assert str(error) == f"Target {server.address} ended the session before its audio."
+
+
+class Silent(EndsEarly):
+    """A target whose connection lives and which says nothing: no welcome, or nothing after it."""
+
+    def __init__(self, target: grpc.aio.Channel, *, welcomes: bool) -> None:
+        super().__init__(target)
+        self._welcomes = welcomes
+
+    async def Verify(self, requests, context):
+        if self._welcomes:
+            async for response in super().Verify(requests, context):
+                yield response
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("welcomes", "sentence"),
+    [(False, "has not welcomed a session within"), (True, "has answered nothing for")],
+)
+async def test_a_target_that_falls_silent_is_given_up(welcomes, sentence, monkeypatch):
+    monkeypatch.setattr(link, "WELCOME_S", 0.2)
+    monkeypatch.setattr(link, "SILENCE_S", 0.2)
+    async with target_server() as target, open_channel(target.address) as channel:
+        silent = Silent(channel, welcomes=welcomes)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, silent)
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        async with draft_server(server.address) as draft:
+            error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
+            await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+        await server.stop(drain_timeout_s=0)
+    assert type(error) is TargetUnavailable
+    assert f"Target {server.address} {sentence}" in str(error)
 
 
 async def endless_audio():

@@ -15,8 +15,8 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2
 from tests.rpc.services import (
     RATE,
     all_free,
@@ -52,7 +52,7 @@ async def test_long_recording_in_every_mode():
             responses = await stream(draft, recording(65.0), mode=mode)
             assert finals(responses) == expected_finals(alone)
             check_statistics(responses[-1].statistics, alone)
-            assert responses[0].model.mode == verification_pb2.Mode.Value(mode)
+            assert responses[0].model.mode == decoding_pb2.Mode.Value(mode)
             if mode in ("MODE_SYNC", "MODE_PIPELINED"):
                 assert responses[-1].statistics.num_accepted > 0
             if mode == "MODE_TARGET_ONLY":
@@ -181,7 +181,7 @@ async def test_timestamps_off_and_a_limit_on_tokens():
                 draft,
                 recording(65.0),
                 mode=mode,
-                decoding=verification_pb2.DecodingOptions(without_timestamps=True, max_new_tokens=7),
+                decoding=decoding_pb2.DecodingOptions(without_timestamps=True, max_new_tokens=7),
             )
             assert finals(responses) == expected_finals(alone)
             assert responses[-1].statistics.num_windows == 3

@@ -22,8 +22,8 @@ from specwhisper.types import Mode
 from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2
 from target_server.config import TargetConfig
 from tests.rpc.services import (
     all_free,
@@ -54,7 +54,7 @@ def config(**fields) -> list[pb.StreamingRecognizeRequest]:
 
 def asking(**options: object) -> list[pb.StreamingRecognizeRequest]:
     """A stream that asks for something of the decoding."""
-    return config(decoding=verification_pb2.DecodingOptions(**options))
+    return config(decoding=decoding_pb2.DecodingOptions(**options))
 
 
 STREAMS = {
@@ -97,7 +97,7 @@ STREAMS = {
     "gamma 65": (config(gamma=65), InvalidRequest, "between 1 and 64"),
     "a mad loudness": (asking(log_mel_max={80: float("inf")}), InvalidRequest, "not a finite number"),
 }
-NINE_TOKENS = verification_pb2.DecodingOptions(language="en", max_new_tokens=9)
+NINE_TOKENS = decoding_pb2.DecodingOptions(language="en", max_new_tokens=9)
 LINEAR = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": 16_000}
 RECORDINGS = {
     "corrupt bytes": ({}, b"RIFF, or so", InvalidAudio, "cannot be decoded"),

@@ -115,6 +115,32 @@ async def test_an_engine_that_fails_tells_everybody_and_goes_on(caplog):
     assert "engine failed" in caplog.messages
 
 
+class Doubtful(Echo):
+    """Cannot even tell whether it has work, as long as it has a bad item."""
+
+    @property
+    def has_work(self) -> bool:
+        for _, item in self.items:
+            if isinstance(item, Exception):
+                raise item
+        return super().has_work
+
+
+async def test_an_engine_that_cannot_tell_its_work_is_not_the_end_of_its_thread(caplog):
+    engine = Doubtful()
+    async with running(engine) as thread:
+        heard = asyncio.Queue()
+        thread.subscribe("a", heard.put_nowait)
+        error = RuntimeError("a defect")
+        thread.post(lambda: engine.items.append(("a", error)))
+        assert await heard.get() == Failed(error)
+        thread.post(engine.items.clear)
+        thread.post(lambda: engine.items.append(("a", 7)))
+        while (event := await heard.get()) != 7:
+            assert event == Failed(error)
+    assert "engine failed" in caplog.messages
+
+
 async def test_stopping_carries_out_what_was_posted_and_takes_no_more():
     engine = Echo()
     async with running(engine) as thread:

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.one_process import InlineExecutor, OneProcess
+from specwhisper.whisper.verifier import Verifier
 from tests.interference import KINDS, Interference
 from tests.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 
@@ -147,3 +151,15 @@ def test_a_session_without_a_language_detects_it_once():
     named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
     assert named.window_tokens == text.window_tokens
     assert named.statistics.num_windows == text.statistics.num_windows
+
+
+@pytest.mark.parametrize("engine", [Verifier, Drafter])
+def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
+    bad = DecodingOptions(language="en", log_mel_max={80: float("nan")})
+    opened = engine(ScriptedModel(2), executor=InlineExecutor())
+    arguments = (Mode.FULL, bad) if engine is Verifier else (DraftLength(Mode.FULL), bad)
+    further = {} if engine is Verifier else {"max_ahead_tokens": 64}
+    for name in "abc":
+        with pytest.raises(InvalidRequest, match="log_mel_max"):
+            opened.open(name, *arguments, **further)
+    assert opened.num_free_slots == 2

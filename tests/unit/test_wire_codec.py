@@ -35,6 +35,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
 
 uint32 = st.integers(0, 2**32 - 1)
 uint64 = st.integers(0, 2**64 - 1)
@@ -206,10 +207,10 @@ def test_tasks_survive(task):
 
 
 def test_an_unset_task_means_transcribe():
-    assert codec.decoding_options_from_proto(pb.DecodingOptions()).task is Task.TRANSCRIBE
+    assert codec.decoding_options_from_proto(OptionsProto()).task is Task.TRANSCRIBE
 
 
-@pytest.mark.parametrize("number", [pb.MODE_UNSPECIFIED, 99])
+@pytest.mark.parametrize("number", [0, 99])
 def test_an_unset_or_unknown_mode_is_refused(number):
     with pytest.raises(InvalidRequest, match=f"Mode {number} is unset or unknown"):
         codec.mode_from_proto(number)
@@ -228,9 +229,24 @@ def limits_of(**changes):
 
 REFUSED = [
     ("task", 99, InvalidRequest, "Task 99"),
-    ("decoding_options", pb.DecodingOptions(max_new_tokens=0), InvalidRequest, "max_new_tokens is 0"),
-    ("decoding_options", pb.DecodingOptions(log_mel_max={80: math.nan}), InvalidRequest, "log_mel_max"),
-    ("decoding_options", pb.DecodingOptions(log_mel_max={80: math.inf}), InvalidRequest, "log_mel_max"),
+    (
+        "decoding_options",
+        OptionsProto(max_new_tokens=0),
+        InvalidRequest,
+        "max_new_tokens is 0",
+    ),
+    (
+        "decoding_options",
+        OptionsProto(log_mel_max={80: math.nan}),
+        InvalidRequest,
+        "log_mel_max",
+    ),
+    (
+        "decoding_options",
+        OptionsProto(log_mel_max={80: math.inf}),
+        InvalidRequest,
+        "log_mel_max",
+    ),
     ("limits", pb.Limits(max_block_tokens=1), InvalidRequest, "max_ahead_tokens is 0"),
     ("limits", limits_of(max_ahead_samples=960_000), InvalidRequest, "at least 1440000"),
     ("audio_chunk", pb.Audio(data=b"ab"), InvalidAudio, "codec 0"),

@@ -4,6 +4,14 @@ Every ``x_from_proto`` validates what came over the network and raises an error 
 returns equals what ``x_to_proto`` was given, but for probabilities, which are single precision on the wire.
 """
 
+from specwhisper.wire.codec.decoding import (
+    decoding_options_from_proto,
+    decoding_options_to_proto,
+    mode_from_proto,
+    mode_to_proto,
+    task_from_proto,
+    task_to_proto,
+)
 from specwhisper.wire.codec.messages import (
     audio_chunk_from_proto,
     audio_chunk_to_proto,
@@ -19,14 +27,8 @@ from specwhisper.wire.codec.messages import (
     window_to_proto,
 )
 from specwhisper.wire.codec.terms import (
-    decoding_options_from_proto,
-    decoding_options_to_proto,
     limits_from_proto,
     limits_to_proto,
-    mode_from_proto,
-    mode_to_proto,
-    task_from_proto,
-    task_to_proto,
     vocabulary_from_proto,
     vocabulary_to_proto,
 )

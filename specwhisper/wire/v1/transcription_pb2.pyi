@@ -1,7 +1,7 @@
 import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
-from specwhisper.wire.v1 import verification_pb2 as _verification_pb2
+from specwhisper.wire.v1 import decoding_pb2 as _decoding_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -33,10 +33,10 @@ class RecognitionConfig(_message.Message):
     audio_channel_count: int
     language_code: str
     enable_word_time_offsets: bool
-    mode: _verification_pb2.Mode
+    mode: _decoding_pb2.Mode
     gamma: int
-    decoding: _verification_pb2.DecodingOptions
-    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_verification_pb2.DecodingOptions, _Mapping]] = ...) -> None: ...
+    decoding: _decoding_pb2.DecodingOptions
+    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")
@@ -167,10 +167,10 @@ class ModelInfo(_message.Message):
     target_model: str
     draft_model: str
     target_weights_digest: str
-    mode: _verification_pb2.Mode
+    mode: _decoding_pb2.Mode
     gamma: int
     is_lossy: bool
-    def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_verification_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
+    def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
     __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes")

@@ -1,3 +1,4 @@
+from specwhisper.wire.v1 import decoding_pb2 as _decoding_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -6,32 +7,6 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    MODE_UNSPECIFIED: _ClassVar[Mode]
-    MODE_TARGET_ONLY: _ClassVar[Mode]
-    MODE_SYNC: _ClassVar[Mode]
-    MODE_PIPELINED: _ClassVar[Mode]
-    MODE_FULL: _ClassVar[Mode]
-
-class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    TASK_UNSPECIFIED: _ClassVar[Task]
-    TASK_TRANSCRIBE: _ClassVar[Task]
-    TASK_TRANSLATE: _ClassVar[Task]
-
-class Acceptance(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    ACCEPTANCE_UNSPECIFIED: _ClassVar[Acceptance]
-    ACCEPTANCE_EXACT: _ClassVar[Acceptance]
-    ACCEPTANCE_CLASSICAL: _ClassVar[Acceptance]
-
-class CompressionRatio(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    COMPRESSION_RATIO_UNSPECIFIED: _ClassVar[CompressionRatio]
-    COMPRESSION_RATIO_TOKENS: _ClassVar[CompressionRatio]
-    COMPRESSION_RATIO_TEXT: _ClassVar[CompressionRatio]
 
 class AudioCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -45,20 +20,6 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_KEPT: _ClassVar[Outcome]
     OUTCOME_RETRIED: _ClassVar[Outcome]
     OUTCOME_SKIPPED: _ClassVar[Outcome]
-MODE_UNSPECIFIED: Mode
-MODE_TARGET_ONLY: Mode
-MODE_SYNC: Mode
-MODE_PIPELINED: Mode
-MODE_FULL: Mode
-TASK_UNSPECIFIED: Task
-TASK_TRANSCRIBE: Task
-TASK_TRANSLATE: Task
-ACCEPTANCE_UNSPECIFIED: Acceptance
-ACCEPTANCE_EXACT: Acceptance
-ACCEPTANCE_CLASSICAL: Acceptance
-COMPRESSION_RATIO_UNSPECIFIED: CompressionRatio
-COMPRESSION_RATIO_TOKENS: CompressionRatio
-COMPRESSION_RATIO_TEXT: CompressionRatio
 AUDIO_CODEC_UNSPECIFIED: AudioCodec
 AUDIO_CODEC_PCM_S16LE: AudioCodec
 AUDIO_CODEC_FLAC: AudioCodec
@@ -169,59 +130,6 @@ class Limits(_message.Message):
     max_sessions: int
     def __init__(self, max_block_tokens: _Optional[int] = ..., max_ahead_tokens: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., max_ahead_samples: _Optional[int] = ..., max_sessions: _Optional[int] = ...) -> None: ...
 
-class DecodingOptions(_message.Message):
-    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords")
-    class LogMelMaxEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: int
-        value: float
-        def __init__(self, key: _Optional[int] = ..., value: _Optional[float] = ...) -> None: ...
-    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
-    TASK_FIELD_NUMBER: _ClassVar[int]
-    WITHOUT_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
-    MAX_NEW_TOKENS_FIELD_NUMBER: _ClassVar[int]
-    LOG_MEL_MAX_FIELD_NUMBER: _ClassVar[int]
-    WORD_TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
-    MAX_INITIAL_TIMESTAMP_S_FIELD_NUMBER: _ClassVar[int]
-    TEMPERATURES_FIELD_NUMBER: _ClassVar[int]
-    TOP_K_FIELD_NUMBER: _ClassVar[int]
-    TOP_P_FIELD_NUMBER: _ClassVar[int]
-    SEED_FIELD_NUMBER: _ClassVar[int]
-    ACCEPTANCE_FIELD_NUMBER: _ClassVar[int]
-    ACCEPTANCE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
-    COMPRESSION_RATIO_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
-    COMPRESSION_RATIO_OF_FIELD_NUMBER: _ClassVar[int]
-    LOGPROB_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
-    NO_SPEECH_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
-    CONDITION_ON_PREVIOUS_TEXT_FIELD_NUMBER: _ClassVar[int]
-    INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
-    CARRY_INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
-    HOTWORDS_FIELD_NUMBER: _ClassVar[int]
-    language: str
-    task: Task
-    without_timestamps: bool
-    max_new_tokens: int
-    log_mel_max: _containers.ScalarMap[int, float]
-    word_timestamps: bool
-    max_initial_timestamp_s: float
-    temperatures: _containers.RepeatedScalarFieldContainer[float]
-    top_k: int
-    top_p: float
-    seed: int
-    acceptance: Acceptance
-    acceptance_threshold: float
-    compression_ratio_threshold: float
-    compression_ratio_of: CompressionRatio
-    logprob_threshold: float
-    no_speech_threshold: float
-    condition_on_previous_text: bool
-    initial_prompt: str
-    carry_initial_prompt: bool
-    hotwords: str
-    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ...) -> None: ...
-
 class VerifyRequest(_message.Message):
     __slots__ = ("hello", "audio", "candidates", "resume", "heartbeat")
     HELLO_FIELD_NUMBER: _ClassVar[int]
@@ -253,12 +161,12 @@ class Hello(_message.Message):
     draft_model: str
     vocabulary_digest: str
     weights_digest: str
-    mode: Mode
+    mode: _decoding_pb2.Mode
     max_ahead_tokens: int
-    options: DecodingOptions
+    options: _decoding_pb2.DecodingOptions
     lease: str
     session: str
-    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class Audio(_message.Message):
     __slots__ = ("start_sample", "codec", "data", "is_last")

@@ -1,0 +1,123 @@
+"""How a recording is decoded: mode, task and decoding options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+from specwhisper.types import Mode
+from specwhisper.wire.codec.checks import check_finite
+from specwhisper.wire.v1 import decoding_pb2 as pb
+
+MODES = {
+    Mode.TARGET_ONLY: pb.MODE_TARGET_ONLY,
+    Mode.SYNC: pb.MODE_SYNC,
+    Mode.PIPELINED: pb.MODE_PIPELINED,
+    Mode.FULL: pb.MODE_FULL,
+}
+TASKS = {Task.TRANSCRIBE: pb.TASK_TRANSCRIBE, Task.TRANSLATE: pb.TASK_TRANSLATE}
+COMPRESSION_RATIOS = {
+    CompressionRatio.TOKENS: pb.COMPRESSION_RATIO_TOKENS,
+    CompressionRatio.TEXT: pb.COMPRESSION_RATIO_TEXT,
+}
+COMPRESSION_RATIO_OF_NUMBER = {int(number): ratio for ratio, number in COMPRESSION_RATIOS.items()}
+COMPRESSION_RATIO_OF_NUMBER[pb.COMPRESSION_RATIO_UNSPECIFIED] = CompressionRatio.TOKENS
+ACCEPTANCES = {
+    Acceptance.EXACT: pb.ACCEPTANCE_EXACT,
+    Acceptance.CLASSICAL: pb.ACCEPTANCE_CLASSICAL,
+}
+ACCEPTANCE_OF_NUMBER = {int(number): acceptance for acceptance, number in ACCEPTANCES.items()}
+ACCEPTANCE_OF_NUMBER[pb.ACCEPTANCE_UNSPECIFIED] = Acceptance.EXACT
+OPTIONAL = (
+    "acceptance_threshold",
+    "max_new_tokens",
+    "max_initial_timestamp_s",
+    "top_p",
+    "compression_ratio_threshold",
+    "logprob_threshold",
+    "no_speech_threshold",
+)
+MODE_OF_NUMBER = {int(number): mode for mode, number in MODES.items()}
+TASK_OF_NUMBER = {int(number): task for task, number in TASKS.items()}
+TASK_OF_NUMBER[pb.TASK_UNSPECIFIED] = Task.TRANSCRIBE
+
+
+def mode_to_proto(mode: Mode) -> pb.Mode:
+    """Encode a mode of the split service."""
+    if mode not in MODES:
+        raise UnsupportedOption(f"Mode '{mode}' is not one of a server's; choose from: {', '.join(MODES)}.")
+    return MODES[mode]
+
+
+def mode_from_proto(number: int) -> Mode:
+    """Decode a mode; it must be set."""
+    if number not in MODE_OF_NUMBER:
+        raise InvalidRequest(f"Mode {number} is unset or unknown; choose from: {', '.join(MODES)}.")
+    return MODE_OF_NUMBER[number]
+
+
+def task_to_proto(task: Task) -> pb.Task:
+    """Encode a task."""
+    return TASKS[task]
+
+
+def task_from_proto(number: int) -> Task:
+    """Decode a task; unset means transcribe."""
+    if number not in TASK_OF_NUMBER:
+        raise InvalidRequest(f"Task {number} is unknown; choose from: {', '.join(TASKS)}.")
+    return TASK_OF_NUMBER[number]
+
+
+def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
+    """Encode decoding options."""
+    return pb.DecodingOptions(
+        language=options.language,
+        task=task_to_proto(options.task),
+        without_timestamps=not options.timestamps,
+        word_timestamps=options.word_timestamps,
+        max_new_tokens=options.max_new_tokens,
+        max_initial_timestamp_s=options.max_initial_timestamp_s,
+        temperatures=options.temperatures,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        acceptance=ACCEPTANCES[options.acceptance],
+        acceptance_threshold=options.acceptance_threshold,
+        compression_ratio_threshold=options.compression_ratio_threshold,
+        compression_ratio_of=COMPRESSION_RATIOS[options.compression_ratio_of],
+        logprob_threshold=options.logprob_threshold,
+        no_speech_threshold=options.no_speech_threshold,
+        condition_on_previous_text=options.condition_on_previous_text,
+        initial_prompt=options.initial_prompt,
+        carry_initial_prompt=options.carry_initial_prompt,
+        hotwords=options.hotwords,
+        log_mel_max=options.log_mel_max,
+    )
+
+
+def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
+    """Decode decoding options."""
+    check_finite("log_mel_max", message.log_mel_max.values())
+    if message.compression_ratio_of not in COMPRESSION_RATIO_OF_NUMBER:
+        raise InvalidRequest(f"Compression ratio {message.compression_ratio_of} is unknown.")
+    if message.acceptance not in ACCEPTANCE_OF_NUMBER:
+        raise InvalidRequest(f"Acceptance {message.acceptance} is unknown.")
+    optional: dict[str, Any] = {name: getattr(message, name) for name in OPTIONAL if message.HasField(name)}
+    return DecodingOptions(
+        language=message.language or None,
+        task=task_from_proto(message.task),
+        timestamps=not message.without_timestamps,
+        word_timestamps=message.word_timestamps,
+        temperatures=tuple(message.temperatures) or (0.0,),
+        top_k=message.top_k,
+        seed=message.seed,
+        acceptance=ACCEPTANCE_OF_NUMBER[message.acceptance],
+        compression_ratio_of=COMPRESSION_RATIO_OF_NUMBER[message.compression_ratio_of],
+        condition_on_previous_text=message.condition_on_previous_text,
+        initial_prompt=message.initial_prompt,
+        carry_initial_prompt=message.carry_initial_prompt,
+        hotwords=message.hotwords,
+        **optional,
+        log_mel_max=dict(message.log_mel_max),
+    )
