@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import torch
 from tokenizers import AddedToken, ByteLevelBPETokenizer
@@ -15,6 +16,7 @@ from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalG
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
+from experiments.common.openai_tokenizer import non_speech, whispers_own
 from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
 
 SENTENCES = (
@@ -22,12 +24,19 @@ SENTENCES = (
     "she sells sea shells by the sea shore",
     "how much wood would a woodchuck chuck",
 )
+Words = Literal["few", "multilingual", "gpt2"]
 TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
+
+
+NON_SPEECH = {"few": (1, 2, 7, 50), "multilingual": non_speech("multilingual"), "gpt2": non_speech("gpt2")}
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What distinguishes one random checkpoint from another."""
+    """What distinguishes one random checkpoint from another.
+
+    ``words`` are the text tokens: a few of our own, or those of Whisper's ``.en`` models or of its others.
+    """
 
     num_mel_bins: int = 80
     cantonese: bool = False
@@ -40,10 +49,13 @@ class Shape:
     max_target_positions: int = 448
     scale: float = 0.18  # of the weights: large enough that the choices are clear
     seed: int = 0
+    words: Words = "few"
 
 
 @cache
-def _bpe() -> tuple[dict[str, int], list[tuple[str, str]]]:
+def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    if words != "few":
+        return whispers_own(words)
     bpe = ByteLevelBPETokenizer()
     bpe.train_from_iterator(SENTENCES, vocab_size=300, min_frequency=1, show_progress=False)
     content = json.loads(bpe.to_str())["model"]
@@ -58,7 +70,7 @@ def special_tokens(shape: Shape) -> list[str]:
 
 def build_tokenizer(shape: Shape) -> WhisperTokenizer:
     """Build a byte-level tokenizer with Whisper's special tokens behind its text tokens."""
-    vocab, merges = _bpe()
+    vocab, merges = _bpe(shape.words)
     specials = special_tokens(shape)
     tokenizer = WhisperTokenizer(vocab=vocab, merges=merges)
     added = [AddedToken(token, normalized=False, special=True) for token in specials]
@@ -71,7 +83,8 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
 def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
     """Build a model with random weights; give it and its token strings."""
     specials = special_tokens(shape)
-    end = len(_bpe()[0])
+    vocab, _ = _bpe(shape.words)
+    end = len(vocab)
     ids = {token: end + i for i, token in enumerate(specials)}
     size = end + len(specials) + 1501
     config = WhisperConfig(
@@ -101,7 +114,7 @@ def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str
             parameter.data += torch.randn_like(parameter) * 0.05
     model.generation_config = _generation_config(shape, ids, end)
     strings = [None] * end
-    for token, i in _bpe()[0].items():
+    for token, i in vocab.items():
         strings[i] = token
     return model.eval(), [*strings, *specials, *(f"<|{i * 0.02:.2f}|>" for i in range(1501))]
 
@@ -118,7 +131,7 @@ def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> Generatio
         pad_token_id=end,
         bos_token_id=end,
         max_length=shape.max_target_positions,
-        suppress_tokens=[1, 2, 7, 50, *(ids[f"<|{task}|>"] for task in TASKS[:-1]), end + 1],
+        suppress_tokens=[*NON_SPEECH[shape.words], *(ids[f"<|{task}|>"] for task in TASKS[:-1]), end + 1],
         begin_suppress_tokens=[220, end],
         no_timestamps_token_id=ids["<|notimestamps|>"],
         prev_sot_token_id=ids["<|startofprev|>"],

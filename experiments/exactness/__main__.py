@@ -15,7 +15,7 @@ from transformers.utils import logging
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.exactness.cases import BATCHES, OPTIONS, SHAPES, Case
+from experiments.exactness.cases import BATCHES, OPTIONS, SHAPES, WHISPERS, Case
 from experiments.exactness.matrix import Result, facts, run_row
 from experiments.exactness.prepared import Prepared, prepared
 
@@ -72,7 +72,7 @@ def exactness(
 
 def rows(quick: bool, seed: int) -> list[tuple[str, Prepared, int]]:
     """Give every row: its name, its models, and how many recordings are decoded side by side."""
-    cases = [case for case in (*SHAPES, *OPTIONS) if not quick or case.name in QUICK]
+    cases = [case for case in (*SHAPES, *OPTIONS, *WHISPERS) if not quick or case.name in QUICK]
     made = [(case.name, prepared(reseeded(case, seed)), 2) for case in cases]
     if not quick:
         for case in BATCHES:

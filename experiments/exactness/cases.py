@@ -175,6 +175,27 @@ OPTIONS = (
     ),
 )
 CASES = (*SHAPES, *OPTIONS)
+# Whisper's own tokens, in the vocabularies of published checkpoints; the "older" draft has another of them.
+WHISPERS = (
+    Case(
+        "tokens of large-v3",
+        Shape(num_mel_bins=128, cantonese=True, words="multilingual", seed=51),
+        (3.0, 65.0),
+        replace(EN40, initial_prompt="Ray Serve, naïve café: 東京", condition_on_previous_text=True),
+    ),
+    Case(
+        "tokens of tiny to large-v2",
+        Shape(words="multilingual", seed=52),
+        (65.0,),
+        DecodingOptions(language="de", task=Task.TRANSLATE, max_new_tokens=40, word_timestamps=True),
+    ),
+    Case(
+        "tokens of tiny.en to medium.en",
+        Shape(words="gpt2", english_only=True, seed=53),
+        (3.0, 35.0),
+        replace(EN40, hotwords="gamma"),
+    ),
+)
 # Recordings of every length side by side: eight at a time, four, one.
 MANY_LENGTHS_S = (0.5, 3.0, 31.0, 12.0, 65.0, 7.0, 29.99, 20.0)
 BATCHES = (Case("eight-recordings", Shape(seed=33, decoder_layers=2), MANY_LENGTHS_S),)

@@ -1,0 +1,83 @@
+"""With Whisper's own text tokens: the same ids as published checkpoints, and pairs of every kind are exact.
+
+The weights are random and the models narrow; vocabulary, mel bins, special tokens and generation config are
+those of the checkpoints they are named after.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+import tiktoken
+
+from experiments.common.checkpoints import Shape, build_checkpoint, build_tokenizer
+from experiments.common.openai_tokenizer import asset
+from experiments.exactness.cases import WHISPERS
+from experiments.exactness.matrix import run_row
+from experiments.exactness.prepared import prepared
+from specwhisper.errors import PairMismatch
+from specwhisper.whisper.pairing import draft_ids
+
+# Ids as the generation configs on the hub have them.
+PUBLISHED = {
+    "large-v3": (Shape(words="multilingual", cantonese=True), 51_866, 50_257, 50_362, 50_364),
+    "tiny": (Shape(words="multilingual"), 51_865, 50_257, 50_361, 50_363),
+    "tiny.en": (Shape(words="gpt2", english_only=True), 51_864, 50_256, 50_360, 50_362),
+}
+SENTENCES = (
+    " Hello there, it's 3.14 o'clock!",
+    " naïve café — 東京は晴れ",
+    " Привет, мир   42",
+    "\n  x 👩‍🚀 ñ",
+)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_ids_are_the_published_ones(name):
+    shape, *expected = PUBLISHED[name]
+    tokenizer = build_tokenizer(shape)
+    names = ("<|endoftext|>", "<|startofprev|>", "<|notimestamps|>")
+    assert [len(tokenizer), *map(tokenizer.convert_tokens_to_ids, names)] == expected
+
+
+@pytest.mark.parametrize("words", ["multilingual", "gpt2"])
+def test_text_becomes_the_tokens_of_openais_package(words):
+    lines = (line.split() for line in asset(words).read_text().splitlines())
+    theirs = tiktoken.Encoding(
+        words,
+        pat_str=r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+""",
+        mergeable_ranks={base64.b64decode(token): int(rank) for token, rank in lines},
+        special_tokens={},
+    )
+    tokenizer = build_tokenizer(Shape(words=words, english_only=words == "gpt2"))
+    _, checkpoint = build_checkpoint(Shape(words=words, english_only=words == "gpt2", d_model=8))
+    for sentence in SENTENCES:
+        ids = theirs.encode(sentence)
+        assert tokenizer(sentence, add_special_tokens=False).input_ids == ids
+        assert checkpoint.vocabulary.decode(ids) == sentence
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("case", WHISPERS, ids=lambda case: case.name)
+def test_pairs_are_exact(case):
+    result = run_row(case.name, prepared(case), 2, assisted=False)
+    assert result.split_differences == result.oracle_differences == []
+    assert result.windows >= 2
+    assert result.acceptance_rate > 0.05
+
+
+def checkpoint_of(shape: Shape, name: str):
+    return build_checkpoint(shape, name)[1]
+
+
+def test_tiny_speaks_for_large_v3_and_english_only_for_neither():
+    tiny = checkpoint_of(Shape(words="multilingual", d_model=8), "tiny")
+    large = checkpoint_of(Shape(words="multilingual", cantonese=True, d_model=8), "large-v3")
+    english = checkpoint_of(Shape(words="gpt2", english_only=True, d_model=8), "tiny.en")
+    ids = draft_ids(tiny.vocabulary, large.vocabulary, draft_name="tiny", target_name="large-v3")
+    missing = [large.vocabulary.tokens[i] for i, own in enumerate(ids) if own is None]
+    assert missing == ["<|yue|>"]
+    assert [ids[i] for i in (0, 50_256, 50_364, 51_865)] == [0, 50_256, 50_363, 51_864]
+    with pytest.raises(PairMismatch, match=r"tiny\.en"):
+        draft_ids(english.vocabulary, large.vocabulary, draft_name="tiny.en", target_name="large-v3")
