@@ -104,4 +104,4 @@ def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStati
 
 def seconds(duration: Duration) -> float:
     """Convert a protobuf duration."""
-    return duration.seconds + duration.nanos / 1e9
+    return duration.ToNanoseconds() / 1e9

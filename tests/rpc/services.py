@@ -136,6 +136,7 @@ async def draft_server(
     if checkpoint is None and drafts:
         checkpoint = scripted_checkpoint("scripted-draft")
         model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
+    if model is not None:
         place = lambda _: model  # noqa: E731
     config = DraftConfig(
         **{"target": target, "connect_timeout_s": 20.0, "max_sessions": MAX_SESSIONS, **settings}

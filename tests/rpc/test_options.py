@@ -1,0 +1,85 @@
+"""Whatever a client asks for crosses two servers and gives what the target alone writes in one process."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from client.messages import config_to_proto, segments_from_proto
+from specwhisper.options import Acceptance, DecodingOptions, Task
+from specwhisper.types import Mode
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    audio_requests,
+    draft_server,
+    recording,
+    scripted_checkpoint,
+    target_server,
+)
+from tests.scripted import MULTILINGUAL, ScriptedModel
+
+PCM = recording(65.0, seed=3)
+speaker = partial(ScriptedModel, vocabulary=MULTILINGUAL)
+OPTIONS = {
+    "detected language": DecodingOptions(),
+    "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
+    "word times": DecodingOptions(language="en", word_timestamps=True),
+    "fallback": DecodingOptions(language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4),
+    "silence": DecodingOptions(language="en", logprob_threshold=-0.01, no_speech_threshold=0.3),
+    "prompts": DecodingOptions(
+        language="en", initial_prompt="abc", hotwords="fg", condition_on_previous_text=True
+    ),
+    "no timestamps": DecodingOptions(language="de", timestamps=False, max_new_tokens=9),
+}
+
+
+async def transcribed(options: DecodingOptions, mode: Mode) -> list[pb.StreamingRecognizeResponse]:
+    """Through a target and a draft server, both scripted."""
+    checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
+    config = pb.StreamingRecognitionConfig(config=config_to_proto(options, mode, 4, is_container=False))
+    requests = [pb.StreamingRecognizeRequest(streaming_config=config), *audio_requests(PCM)]
+    draft = speaker(MAX_SESSIONS, error_rate=0.2)
+    async with (
+        target_server(speaker(MAX_SESSIONS), checkpoint) as target,
+        draft_server(target.address, draft, scripted_checkpoint("draft", vocabulary=MULTILINGUAL)) as server,
+    ):
+        return [response async for response in server.stub.StreamingRecognize(iter(requests))]
+
+
+@pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL])
+@pytest.mark.parametrize("name", OPTIONS)
+async def test_every_option_crosses_the_network(name, mode):
+    options = OPTIONS[name]
+    alone = OneProcess(speaker()).transcribe([PCM], options)[0]
+    responses = await transcribed(options, mode)
+    results = [result for response in responses for result in response.results]
+    segments = segments_from_proto(results)
+    assert [(s.start_s, s.end_s, s.tokens, s.text) for s in segments] == [
+        (s.start_s, s.end_s, s.tokens, s.text) for s in alone.segments
+    ]
+    assert [s.temperature for s in segments] == pytest.approx([s.temperature for s in alone.segments])
+    assert [[(w.start_s, w.end_s, w.text) for w in s.words] for s in segments] == [
+        [(w.start_s, w.end_s, w.text) for w in s.words] for s in alone.segments
+    ]
+    assert dict(responses[-1].language_probs) == pytest.approx(dict(alone.language_probs))
+    assert {result.language_code for result in results} == {alone.language}
+    assert not responses[0].model.is_lossy
+
+
+def test_the_options_bind():
+    """Each of them changes what is written, or what is told about it."""
+    plain = OneProcess(speaker()).transcribe([PCM], DecodingOptions(language="en"))[0]
+    for name, options in OPTIONS.items():
+        text = OneProcess(speaker()).transcribe([PCM], options)[0]
+        assert (text.segments, text.language_probs) != (plain.segments, plain.language_probs), name
+    fallback = OneProcess(speaker()).transcribe([PCM], OPTIONS["fallback"])[0]
+    assert len({segment.temperature for segment in fallback.segments}) > 1
+
+
+async def test_a_lossy_text_says_so():
+    options = DecodingOptions(language="en", acceptance=Acceptance.EXACT, acceptance_threshold=0.5)
+    responses = await transcribed(options, Mode.SYNC)
+    assert responses[0].model.is_lossy
