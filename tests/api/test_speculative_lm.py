@@ -6,47 +6,13 @@ import copy
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
-from experiments.common.checkpoints import SENTENCES
+from experiments.common.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeConfig, SpeculativeLM
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
 
 PROMPTS = ["the quick", "over the lazy dog the", "fox"]
-
-
-def tokenizer(size: int = 300) -> PreTrainedTokenizerFast:
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        special_tokens=["<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(SENTENCES, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
-
-
-def llama(layers: int, seed: int, size: int = 300) -> LlamaForCausalLM:
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=size,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=96,
-        bos_token_id=0,
-        eos_token_id=1,
-    )
-    model = LlamaForCausalLM(config).eval()
-    for parameter in model.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.normal_(parameter, std=0.2)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +29,12 @@ def folders(tmp_path_factory, target):
         parameter.data += torch.randn_like(parameter) * 0.003
     for name, model in (("target", target), ("noisy", noisy), ("stranger", llama(1, 2, 310))):
         model.save_pretrained(root / name)
-        tokenizer().save_pretrained(root / name)
+        llama_tokenizer().save_pretrained(root / name)
     return {path.name: str(path) for path in root.iterdir()}
 
 
 def expected(target: LlamaForCausalLM, prompt: str, count: int) -> tuple[int, ...]:
-    ids = torch.tensor([tokenizer()(prompt).input_ids])
+    ids = torch.tensor([llama_tokenizer()(prompt).input_ids])
     with torch.inference_mode():
         written = target.generate(ids, max_new_tokens=count, do_sample=False, pad_token_id=1)
     return tuple(written[0, ids.shape[1] :].tolist())
@@ -82,7 +48,7 @@ def test_greedy_text_is_that_of_generate(folders, target, draft, gamma):
     written = pair.generate(PROMPTS, max_new_tokens=40)
     assert [completion.tokens for completion in written] == [expected(target, p, 40) for p in PROMPTS]
     assert pair.generate(PROMPTS[0], max_new_tokens=40).tokens == written[0].tokens
-    assert str(written[0]) == tokenizer().decode(written[0].tokens, skip_special_tokens=True)
+    assert str(written[0]) == llama_tokenizer().decode(written[0].tokens, skip_special_tokens=True)
 
 
 @pytest.mark.parametrize("top_k", [0, 1, 50])
@@ -113,6 +79,6 @@ def test_what_cannot_be_is_refused(folders, target, tmp_path):
     with pytest.raises(CheckpointError, match="'nowhere' cannot be loaded"):
         SpeculativeLM(None, "nowhere", "cpu")
     target.save_pretrained(tmp_path / "other")
-    tokenizer(280).save_pretrained(tmp_path / "other")
+    llama_tokenizer(280).save_pretrained(tmp_path / "other")
     with pytest.raises(PairMismatch, match="different tokenizers"):
         SpeculativeLM(str(tmp_path / "other"), folders["target"], "cpu")

@@ -1,0 +1,1 @@
+"""Text pairs: draft length against top-k."""
