@@ -36,7 +36,7 @@ class Sample:
 
 def load_samples(paths: Iterable[Path] | None) -> list[Sample]:
     """Decode the given recordings, or the bundled ones, shortest first."""
-    paths = list(paths or sorted(path for path in BUNDLED.glob("*") if path.suffix != ".json"))
+    paths = list(paths or sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl"))
     if not paths:
         raise InvalidRequest(f"There are no bundled samples in {BUNDLED}: name recordings with --audio.")
     return sorted((_load(path) for path in paths), key=lambda sample: sample.duration_s)

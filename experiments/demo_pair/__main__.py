@@ -44,8 +44,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--draft-minutes",
         type=float,
-        default=6.0,
-        help="training time of both drafts: as long for the small one to listen, half as long to distil each",
+        default=16.0,
+        help="training time of both drafts together",
     )
     parser.add_argument("--processes", type=int, default=2, help="training processes, one a core")
     parser.add_argument("--quick", action="store_true", help="a tiny run that tests the pipeline")
@@ -80,7 +80,6 @@ def run(stage: str, args: argparse.Namespace) -> None:
             distil.train_drafts,
             work,
             args.draft_minutes,
-            2 if args.quick else 80,
             seed,
         )
     elif stage == "export":
@@ -98,7 +97,7 @@ def export_all(work: Path, out: Path) -> None:
     target = distil.load_target(work).whisper
     tiny = model.build(distil.TINY_IDS, **model.TINY)
     tiny.load_state_dict(torch.load(work / "draft-tiny.pt"))
-    shared = distil.first_and_last(target)
+    shared = distil.with_one_layer(target)
     shared.load_state_dict(torch.load(work / "draft-distil.pt"))
     for name, whisper in (("draft-tiny", tiny), ("draft-distil", shared), ("target", target)):
         export.export(whisper, work / "bpe", out / name, MODELS[name] is distil.TARGET_IDS)

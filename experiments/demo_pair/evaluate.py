@@ -162,7 +162,6 @@ def recipe(corpus: Corpus, samples: list[dict], minutes: float, draft_minutes: f
         "hours": round(sum(clip.length for clip in train) / RATE / 3600, 1),
         "minutes": round(minutes),
         "draft_minutes": round(draft_minutes),
-        "half_draft_minutes": round(draft_minutes / 2),
         "seed": seed,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: version(name) for name in ("torch", "transformers", "tokenizers")},
@@ -206,15 +205,16 @@ def evaluate(
             rates = error_rates([text for _, text in items], heard[name])
             metrics[name]["wer"][split] = rates
             print(f"{name} {split}: {rates}", flush=True)
-    samples = json.loads((models / "samples" / "samples.json").read_text(encoding="utf-8"))
+    lines = (models / "samples" / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
+    samples = [json.loads(line) for line in lines]
     for name, model in loaded.items():
         rates = {}
         for sample in samples:
-            audio, _ = soundfile.read(models / "samples" / sample["file"], dtype="float32")
+            audio, _ = soundfile.read(models / "samples" / sample["file_name"], dtype="float32")
             heard_text = model.long_form(audio)
-            rates[sample["file"]] = error_rates([sample["text"]], [heard_text])
+            rates[sample["file_name"]] = error_rates([sample["text"]], [heard_text])
             if name == "target":
-                print(f"{sample['file']}: {heard_text}", flush=True)
+                print(f"{sample['file_name']}: {heard_text}", flush=True)
         metrics[name]["samples"] = rates
         print(f"{name} samples: {rates}", flush=True)
     for name, counts in agreed.items():

@@ -37,7 +37,7 @@ def record(lines: list[list[str]], rng: np.random.Generator) -> np.ndarray:
 
 
 def make_samples(folder: Path, seed: int) -> None:
-    """Write the recordings and samples.json."""
+    """Write the recordings and metadata.jsonl, which says what is spoken in each, as datasets have it."""
     check_engines()
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng([seed, 7])
@@ -53,13 +53,12 @@ def make_samples(folder: Path, seed: int) -> None:
         voices = list(dict.fromkeys(voice for voice, _ in sample["lines"]))
         index.append(
             {
-                "file": sample["file"],
+                "file_name": sample["file"],
                 "title": sample["title"],
                 "text": " ".join(text for _, text in sample["lines"]),
                 "voice": "; ".join(voices),
                 "seconds": round(len(audio) / RATE, 2),
             }
         )
-    (folder / "samples.json").write_text(
-        json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    lines = (json.dumps(entry, ensure_ascii=False) + "\n" for entry in index)
+    (folder / "metadata.jsonl").write_text("".join(lines), encoding="utf-8")

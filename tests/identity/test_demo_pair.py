@@ -21,11 +21,7 @@ from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
 
-SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".json")
-pytestmark = pytest.mark.skipif(
-    not (SAMPLES and (DEMO_FOLDER / "target" / "model.safetensors").is_file()),
-    reason="the demo pair is not here: python -m experiments.demo_pair makes it",
-)
+SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".jsonl")
 MODES_AND_DRAFTS = [
     (Mode.TARGET_ONLY, None),
     (Mode.SYNC, "demo-draft-tiny"),
@@ -80,4 +76,4 @@ def test_hardly_a_token_is_a_tie():
     windows = [window for sample in SAMPLES for window in reference(sample)[2].windows]
     num_tokens = sum(len(window.tokens) for window in windows)
     assert sum(len(window.ties) for window in windows) <= 0.005 * num_tokens
-    assert len(windows) >= len(SAMPLES)
+    assert len(windows) >= len(SAMPLES) == 6

@@ -1,0 +1,33 @@
+"""Every example runs as it stands, on the bundled pair."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, "-W", "error", *arguments]
+    done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_an_example_runs(name):
+    assert run(f"examples/{name}").count("\n") >= 2
+
+
+def test_the_notebook_runs():
+    cells = json.loads((EXAMPLES / "tour.ipynb").read_text(encoding="utf-8"))["cells"]
+    program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    out = run("-c", program)
+    assert "all the same" in out
+    assert "accepted" in out
