@@ -68,7 +68,7 @@ def tokens(result: Any) -> list[int]:
 
 def main() -> None:
     """Run the demo."""
-    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else DEMO / "samples" / "02_tomato_soup.flac"
+    recording = Path(sys.argv[1]) if len(sys.argv) > 1 else DEMO / "samples" / "04_harbor_in_the_storm.ogg"
     if not (DEMO / "target" / "model.safetensors").exists():
         sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

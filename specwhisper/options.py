@@ -98,6 +98,12 @@ class DecodingOptions:
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, kind in (
+            ("task", Task),
+            ("acceptance", Acceptance),
+            ("compression_ratio_of", CompressionRatio),
+        ):
+            object.__setattr__(self, name, _member(kind, name, getattr(self, name)))
         for is_wrong, name, rule in self._rules():
             if is_wrong:
                 raise InvalidRequest(f"{name} is {getattr(self, name)}: {rule}.")
@@ -168,6 +174,14 @@ class DecodingOptions:
                 "there is no initial_prompt to carry",
             ),
         )
+
+
+def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
+    """Read a choice, which may be given as a plain string."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidRequest(f"{name} is '{value}': choose from {', '.join(kind)}.") from None
 
 
 def fallback_temperatures(temperature: float, increment: float | None) -> tuple[float, ...]:

@@ -6,9 +6,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
+import torch
 import typer
+from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
@@ -18,6 +21,7 @@ from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.exactness.cases import BATCHES, OPTIONS, SHAPES, WHISPERS, Case
 from experiments.exactness.matrix import Result, facts, run_row
 from experiments.exactness.prepared import Prepared, prepared
+from experiments.exactness.reduced import Reduced, run_reduced
 
 QUICK = ("tiny-like", "no-timestamps", "prompt", "no-speech", "language-detection", "sampling-seed-1")
 COLUMNS = (
@@ -31,12 +35,24 @@ COLUMNS = (
     "= transformers",
     "assisted",
 )
+REDUCED_COLUMNS = (
+    "row",
+    "recordings",
+    "tokens compared",
+    "partings",
+    "per thousand",
+    "margin there (median, largest)",
+    "recordings unlike float32",
+)
 
 
 def exactness(
     markdown: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Also write the table into this file.")
     ] = None,
+    dtype: Annotated[
+        str, typer.Option(help="float32, or what happens in bfloat16 or float16 instead.")
+    ] = "float32",
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -45,10 +61,14 @@ def exactness(
     """Decode random-weight checkpoints under every option, and compare token for token.
 
     Each row is decoded by the target alone, by four pairs in four modes, by plain transformers and by its
-    assisted generation. Exits with 1 if any text of ours differs.
+    assisted generation. Exits with 1 if any text of ours differs. In reduced precision the pairs are compared
+    with the target alone, and it is reported how often they part and how close the choice was there.
     """
     logging.set_verbosity_error()
     console = open_console()
+    if dtype != "float32":
+        in_reduced_precision(dtype, quick, seed, json, markdown, console)
+        return
     results = [
         run_row(name, made, num_slots)
         for name, made, num_slots in track(
@@ -68,6 +88,53 @@ def exactness(
             console.print(f"DIFFERENT: {result.name}: {line}", style="red", soft_wrap=True, highlight=False)
     all_hold = print_bars(bars, console) if check else True
     sys.exit(0 if all_hold and not any(map(is_broken, results)) else 1)
+
+
+def in_reduced_precision(
+    dtype: str, quick: bool, seed: int, json: Path | None, markdown: Path | None, console: Console
+) -> None:
+    """Report what reduced precision does."""
+    numeric = getattr(torch, dtype)
+    results = [
+        run_reduced(name, made, num_slots, numeric)
+        for name, made, num_slots in track(
+            rows(quick, seed), description="decoding", console=console, transient=True
+        )
+    ]
+    lines = [reduced_cells(result) for result in [*results, added_up(results)]]
+    table = Table(*REDUCED_COLUMNS, title=f"{dtype}, CPU: pairs against the target alone")
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
+    if json is not None:
+        write_json(json, models={}, figures={"dtype": dtype, "rows": [r.__dict__ for r in results]})
+    if markdown is not None:
+        markdown.write_text(markdown_table([REDUCED_COLUMNS, *lines]))
+
+
+def added_up(results: Sequence[Reduced]) -> Reduced:
+    """Give the sums of all rows."""
+    return Reduced(
+        "all",
+        sum(result.num_recordings for result in results),
+        sum(result.num_tokens for result in results),
+        [margin for result in results for margin in result.margins],
+        sum(result.num_from_float32 for result in results),
+    )
+
+
+def reduced_cells(result: Reduced) -> list[str]:
+    """Lay a row out for the table."""
+    known = [margin for margin in result.margins if margin == margin]
+    return [
+        result.name,
+        str(result.num_recordings),
+        str(result.num_tokens),
+        str(len(result.margins)),
+        f"{1000 * len(result.margins) / result.num_tokens:.2f}" if result.num_tokens else "",
+        f"{median(known):.3f}, {max(known):.3f}" if known else "",
+        str(result.num_from_float32),
+    ]
 
 
 def rows(quick: bool, seed: int) -> list[tuple[str, Prepared, int]]:
@@ -129,8 +196,13 @@ def table_of(results: Sequence[Result]) -> Table:
 
 def to_markdown(results: Sequence[Result]) -> str:
     """Write the matrix as a table."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *map(cells, results)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table([COLUMNS, *map(cells, results)])
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """Write lines, the first of which names the columns, as a table."""
+    ruled = [lines[0], ["---"] * len(lines[0]), *lines[1:]]
+    return "".join(f"| {' | '.join(line)} |\n" for line in ruled)
 
 
 if __name__ == "__main__":

@@ -98,11 +98,15 @@ class Prepared:
 
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
         """Give a draft of one of the :data:`DRAFTS`, speaking the target's vocabulary."""
-        if kind not in self._drafts:
-            self._drafts[kind] = heard_once(getattr(self, f"_{kind}")())
-        draft, target = self._drafts[kind], self.checkpoint
+        draft, target = self.draft_checkpoint(kind), self.checkpoint
         ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
         return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids)
+
+    def draft_checkpoint(self, kind: str) -> Checkpoint:
+        """Give a draft as it comes."""
+        if kind not in self._drafts:
+            self._drafts[kind] = heard_once(getattr(self, f"_{kind}")())
+        return self._drafts[kind]
 
     def _noisy(self) -> Checkpoint:
         return perturbed(self.model, self.tokens, noise=0.01)

@@ -93,7 +93,8 @@ def _decode(source: BinaryIO, name: str) -> Iterator[Block]:
         sound = soundfile.SoundFile(source)
     except (soundfile.SoundFileError, TypeError):  # TypeError: a name ending in .raw
         sound = None
-    if sound is not None and sound.frames > 0:
+    # soundfile seeks after every block, of which libsndfile's MP3 decoder complains on standard error.
+    if sound is not None and sound.frames > 0 and sound.format != "MP3":
         with sound:
             yield from _decode_with_libsndfile(sound, name)
     else:

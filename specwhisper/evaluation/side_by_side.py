@@ -10,6 +10,7 @@ from typing import Any
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.whisper.languages import language_code
 from specwhisper.whisper.speculative import SpeculativeWhisper, Transcription
 
 
@@ -75,7 +76,7 @@ def compare(
     alone = pair.without_draft()
     standard, speculative = Arm("target alone"), Arm("speculative")
     texts: list[str] = []
-    duration_s, language = 0.0, options.get("language") or ""
+    duration_s, language = 0.0, language_code(options.get("language")) or ""
     for number, batch in enumerate(_batches(references, batch_size)):
         ways = [(alone, standard), (pair, speculative)]
         for model, arm in ways if number % 2 == 0 else reversed(ways):

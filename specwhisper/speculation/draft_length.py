@@ -9,6 +9,7 @@ from specwhisper.speculation.ledger import Belief
 from specwhisper.types import Mode
 
 MAX_GAMMA = 64
+MAX_ADAPTIVE_GAMMA = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class DraftLength:
             raise InvalidRequest(f"gamma is {self.gamma}: a block holds between 1 and {MAX_GAMMA} tokens.")
         if self.depth < 1:
             raise InvalidRequest(f"depth is {self.depth}: at least one block must be in flight.")
+
+    @property
+    def longest(self) -> int:
+        """Most tokens a block may come to hold."""
+        return max(self.gamma, MAX_ADAPTIVE_GAMMA) if self.is_adaptive else self.gamma
 
     def limit(self, belief: Belief) -> int:
         """Position up to which (exclusive) the draft may extend its belief now."""
@@ -52,7 +58,7 @@ class BestGamma:
     memory : share of what was seen that is kept with each block: a session's speech changes.
     """
 
-    def __init__(self, gamma: int, *, max_gamma: int = 24, memory: float = 0.9) -> None:
+    def __init__(self, gamma: int, *, max_gamma: int = MAX_ADAPTIVE_GAMMA, memory: float = 0.9) -> None:
         self.gamma = gamma
         self._max_gamma = max_gamma
         self._memory = memory

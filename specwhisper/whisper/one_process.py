@@ -16,7 +16,7 @@ from specwhisper.transcription.windows import Windows
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, Mode, WindowOpened
 from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.model import Model
-from specwhisper.whisper.verifier import Verifier
+from specwhisper.whisper.verifier import DEFAULT_MAX_WIDTH, Verifier
 
 PIECE_SAMPLES = 4 * 16_000
 
@@ -116,7 +116,11 @@ class OneProcess:
             options = [options or DecodingOptions()] * len(recordings)
         executor = InlineExecutor()
         verifier = Verifier(
-            self._target, executor=executor, max_new_tokens=self._max_new_tokens, plan=self._plan
+            self._target,
+            executor=executor,
+            max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
+            max_new_tokens=self._max_new_tokens,
+            plan=self._plan,
         )
         drafter = Drafter(self._draft or self._target, executor=executor)
         waiting = deque(

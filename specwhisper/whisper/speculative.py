@@ -67,7 +67,7 @@ class SpeculativeConfig:
             "top_k": self.top_k,
             "top_p": self.top_p,
             "seed": self.seed,
-            "acceptance": Acceptance(self.acceptance),
+            "acceptance": self.acceptance,
             "acceptance_threshold": self.acceptance_threshold,
         }
 

@@ -42,6 +42,8 @@ from specwhisper.whisper.verifier_session import VerifierSession
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_MAX_WIDTH = 16  # candidates of one session in one pass; on a server, one of them shall not slow all
+
 
 class Verifier:
     """Verifies candidates and decodes by itself where there are none.
@@ -63,7 +65,7 @@ class Verifier:
         executor: Executor,
         wake: Callable[[], None] = lambda: None,
         limits: Limits | None = None,
-        max_width: int = 16,
+        max_width: int = DEFAULT_MAX_WIDTH,
         max_new_tokens: int | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:

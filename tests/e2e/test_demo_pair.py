@@ -63,11 +63,11 @@ def test_every_sample_is_what_the_target_alone_writes(transcripts, mode):
 def test_the_target_understands_the_samples(transcripts):
     said = [" ".join(words(sample["text"])) for sample in SAMPLES]
     heard = [" ".join(words(transcripts["target-only"][sample["file_name"]]["text"])) for sample in SAMPLES]
-    assert jiwer.wer(said, heard) < 0.25
+    assert jiwer.wer(said, heard) < 0.12
 
 
 def test_the_draft_is_accepted_often_but_not_always(transcripts):
     statistics = [transcript["statistics"] for transcript in transcripts["sync"].values()]
     accepted = sum(s["num_accepted"] for s in statistics)
     verified = sum(s["num_verified"] for s in statistics)
-    assert 0.5 < accepted / verified < 1
+    assert 0.3 < accepted / verified < 0.9  # of whole blocks, so of what follows a wrong token too

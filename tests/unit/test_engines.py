@@ -163,3 +163,12 @@ def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
         with pytest.raises(InvalidRequest, match="log_mel_max"):
             opened.open(name, *arguments, **further)
     assert opened.num_free_slots == 2
+
+
+@pytest.mark.parametrize("gamma", [20, 40])
+def test_a_long_block_is_verified_in_one_pass(gamma):
+    pcm = RECORDINGS[0, 33.0]
+    text = OneProcess(ScriptedModel(seed=2), ScriptedModel(seed=2), gamma=gamma).transcribe([pcm])[0]
+    blocks = text.statistics.num_blocks
+    assert sum(text.statistics.acceptance_histogram) <= blocks
+    assert len(text.statistics.acceptance_histogram) > 17

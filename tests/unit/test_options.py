@@ -7,7 +7,13 @@ import math
 import pytest
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.options import Acceptance, DecodingOptions, fallback_temperatures
+from specwhisper.options import (
+    Acceptance,
+    CompressionRatio,
+    DecodingOptions,
+    Task,
+    fallback_temperatures,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +65,12 @@ def test_a_threshold_makes_it_lossy_and_nothing_else_does():
 )
 def test_fallback_goes_up_to_1(temperature, increment, expected):
     assert fallback_temperatures(temperature, increment) == expected
+
+
+def test_choices_may_be_plain_strings():
+    options = DecodingOptions(task="translate", acceptance="classical", compression_ratio_of="text")
+    assert options.task is Task.TRANSLATE
+    assert options.acceptance is Acceptance.CLASSICAL
+    assert options.compression_ratio_of is CompressionRatio.TEXT
+    with pytest.raises(InvalidRequest, match="acceptance is 'rubbish': choose from exact, classical"):
+        DecodingOptions(acceptance="rubbish")
