@@ -95,7 +95,6 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             finally:
                 for task in tasks:
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
     async def say_goodbye(self) -> None:
