@@ -29,7 +29,7 @@ def test_json_tells_machine_versions_models_and_command(tmp_path):
     assert content["seconds"] == [1.5]
     assert content["models"]["target"]["name"] == "tiny"
     assert content["machine"].keys() == machine_facts().keys() == {
-        "cpu", "cores", "memory_gb", "os", "load_average"
+        "cpu", "cores", "memory_gb", "os", "load_at_start", "load_average"
     }  # fmt: skip
     assert content["machine"]["cores"] >= 1
     assert {"python", "torch", "transformers", "grpcio", "specwhisper"} <= content["versions"].keys()
