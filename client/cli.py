@@ -63,11 +63,10 @@ def transcribe(
     word_timestamps: Annotated[
         bool, typer.Option("--word-timestamps", help="Tell when each word is said.")
     ] = False,
-    initial_prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="Text to prompt the first window.")
-    ] = "",
+    initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Text to prompt windows with.")] = "",
     carry_initial_prompt: Annotated[
-        bool, typer.Option("--carry-initial-prompt", help="Prompt every window with it.")
+        bool,
+        typer.Option("--carry-initial-prompt", help="Keep it in front of the text before."),
     ] = False,
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words to prompt every window.")] = "",
     condition_on_previous_text: Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -126,7 +125,7 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
 
     totals = np.zeros(3)
     seeds = [6, seed, parallel.rank(), round(1e4 * schedule.begin)]
-    for count, batch in enumerate(prefetch(partial(make), seeds), 1):
+    for count, batch in enumerate(prefetch(make, seeds), 1):
         with torch.no_grad():
             encoded = target.encode(batch.features(models.TARGET["mels"]), batch.offsets)
             wanted = target.decode(batch.tokens, encoded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ import torch
 from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.remembering import heard_once
+from experiments.exactness.wrapping import Wrapping
 from specwhisper.audio.recording import Recording
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.whisper.checkpoint import checkpoint_from_model
@@ -19,27 +21,21 @@ from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
 
-Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, number of its window, prefix
+Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
 
 
-class Noting:
+class Noting(Wrapping):
     """A target that notes how far its choice was ahead of the second best, wherever it was asked."""
 
     def __init__(self, model: Model) -> None:
-        self.vocabulary, self.num_slots = model.vocabulary, model.num_slots
-        self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
-        self.rollback, self.length = model.rollback, model.length
-        self.tokenize, self.align, self.has_word_times = model.tokenize, model.align, model.has_word_times
+        super().__init__(model)
         self.margins: dict[Place, float] = {}
-        self._model = model
-        self._places: list[tuple[int, int]] = [(0, -1)] * model.num_slots
+        self.frames: dict[int, list[int]] = {}  # of each recording, the first frames of its windows in order
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode, and note where the slot is."""
-        samples, number = self._places[slot]
-        is_next = samples == recording.received_samples and start_frame > 0
-        self._places[slot] = (recording.received_samples, number + 1 if is_next else 0)
-        self._model.encode(slot, recording, start_frame)
+        """Encode, and note the window."""
+        super().encode(slot, recording, start_frame)
+        self.frames.setdefault(recording.received_samples, []).append(start_frame)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Choose as the model does."""
@@ -78,7 +74,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -
     batch = made.batch
     target = Noting(WhisperModel(checkpoint, num_slots))
     alone = OneProcess(target).transcribe(batch.pcms, batch.options)
-    margins = dict(target.margins)
+    margins, frames = dict(target.margins), {samples: list(f) for samples, f in target.frames.items()}
     result = Reduced(name, num_recordings=len(alone))
     exact = OneProcess(made.target(num_slots)).transcribe(batch.pcms, batch.options)
     result.num_from_float32 = sum(
@@ -92,18 +88,26 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -
         draft = WhisperModel(drafted, num_slots, vocabulary=checkpoint.vocabulary, ids=ids)
         texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(batch.pcms, batch.options)
         for pcm, ours, theirs in zip(batch.pcms, texts, alone, strict=True):
-            _compare(ours, theirs, len(pcm) // 2, margins, result)
+            _compare(ours, theirs, len(pcm) // 2, frames, margins, result)
     return result
 
 
 def _compare(
-    ours: Transcript, theirs: Transcript, num_samples: int, margins: dict[Place, float], result: Reduced
+    ours: Transcript,
+    theirs: Transcript,
+    num_samples: int,
+    frames: dict[int, list[int]],
+    margins: dict[Place, float],
+    result: Reduced,
 ) -> None:
-    """Go along two texts to where they part."""
+    """Go along two texts to where they part; of windows decoded twice or skipped the margin is not known."""
+    starts = frames.get(num_samples, [])
+    is_plain = len(starts) == len(theirs.window_tokens)
     for number, (a, b) in enumerate(zip(ours.window_tokens, theirs.window_tokens, strict=False)):
         same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         result.num_tokens += same
         if a != b:
             result.num_tokens += 1
-            result.margins.append(margins.get((num_samples, number, tuple(b[:same])), float("nan")))
+            place = (num_samples, starts[number], tuple(b[:same])) if is_plain else None
+            result.margins.append(margins.get(place, math.nan) if place else math.nan)
             return

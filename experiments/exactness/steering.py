@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.exactness.oracle import OracleText
-from specwhisper.audio.recording import Recording
+from experiments.exactness.wrapping import Wrapping
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.model import Model
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
 
 
-class Steered:
+class Steered(Wrapping):
     """A target that chooses as its model does, but at the oracle's ties as the oracle did.
 
     Parameters
@@ -25,24 +25,14 @@ class Steered:
     """
 
     def __init__(self, model: Model, oracles: dict[int, OracleText]) -> None:
-        self.vocabulary, self.num_slots = model.vocabulary, model.num_slots
-        self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
-        self.rollback, self.length = model.rollback, model.length
-        self.tokenize, self.align, self.has_word_times = model.tokenize, model.align, model.has_word_times
+        super().__init__(model)
         self.num_steered = 0
-        self._model = model
-        self._places: list[tuple[int, int]] = [(0, 0)] * model.num_slots
         self._choices: dict[Place, int] = {
             (samples, window.start_frame, window.tokens[:position]): window.tokens[position]
             for samples, text in oracles.items()
             for window in text.windows
             for position in window.ties
         }
-
-    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode, and note where the slot is."""
-        self._places[slot] = (recording.received_samples, start_frame)
-        self._model.encode(slot, recording, start_frame)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Choose as the model does, at ties as the oracle did."""

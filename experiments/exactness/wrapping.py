@@ -1,0 +1,26 @@
+"""A model around another one, which knows where in which recording each slot is."""
+
+from __future__ import annotations
+
+from specwhisper.audio.recording import Recording
+from specwhisper.whisper.model import Model
+
+
+class Wrapping:
+    """Passes everything on but :meth:`score`, which is left to its heirs.
+
+    ``_places`` has for each slot the samples of its recording and the first frame of its window.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.vocabulary, self.num_slots = model.vocabulary, model.num_slots
+        self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
+        self.rollback, self.length = model.rollback, model.length
+        self.tokenize, self.align, self.has_word_times = model.tokenize, model.align, model.has_word_times
+        self._model = model
+        self._places: list[tuple[int, int]] = [(0, 0)] * model.num_slots
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode, and note where the slot is."""
+        self._places[slot] = (recording.received_samples, start_frame)
+        self._model.encode(slot, recording, start_frame)
