@@ -120,10 +120,11 @@ class TranscriptionClient:
             raise error_from_rpc(error, self._server) from error
         return Transcript(
             segments=segments_from_proto(reply.results),
-            language=next((result.language_code for result in reply.results), options.language or ""),
+            language=reply.language.code,
+            language_name=reply.language.name,
             model=model_from_proto(reply.model),
             statistics=statistics_from_proto(reply.statistics),
             duration_s=seconds(reply.audio_duration),
             elapsed_s=time.perf_counter() - started_s,
-            language_probs=dict(reply.language_probs),
+            language_probs=dict(reply.language.probabilities),
         )

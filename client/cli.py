@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,18 @@ from rich.console import Console
 
 from client.api import DEFAULT_SERVER
 from client.jobs import Job, report, show_server, transcribe_files
+from client.openai_flags import OpenAICommand
 from client.output import OutputFormat
-from specwhisper.errors import SpecWhisperError, UnsupportedOption
-from specwhisper.options import NO_BEAMS, CompressionRatio, DecodingOptions, Task, fallback_temperatures
+from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsupportedOption
+from specwhisper.options import (
+    NO_BEAMS,
+    Acceptance,
+    CompressionRatio,
+    DecodingOptions,
+    Task,
+    fallback_temperatures,
+)
+from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper.wire import flags
 
@@ -32,7 +42,11 @@ Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except SpecWhisperError as error:
+        report(error, Console(stderr=True))
+        sys.exit(1)
 
 
 def parse_mode(name: str) -> Mode:
@@ -43,12 +57,21 @@ def parse_mode(name: str) -> Mode:
     raise typer.BadParameter(f"'{name}' is none of {', '.join(MODES)}.")
 
 
+def parse_formats(name: str) -> tuple[OutputFormat, ...]:
+    """Read a format, or all of them."""
+    if name == "all":
+        return tuple(f for f in OutputFormat if f is not OutputFormat.VERBOSE_JSON)  # it would be a .json too
+    if name in list(OutputFormat):
+        return (OutputFormat(name),)
+    raise typer.BadParameter(f"'{name}' is none of {', '.join(OutputFormat)}, all.")
+
+
 @app.callback()
 def specwhisper(version: flags.Version = False) -> None:
     """Transcribe speech with a small draft model near you and a large target model on a GPU."""
 
 
-@app.command()
+@app.command(cls=OpenAICommand)
 def transcribe(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any audio format.")],
     server: Server = DEFAULT_SERVER,
@@ -63,10 +86,16 @@ def transcribe(
     word_timestamps: Annotated[
         bool, typer.Option("--word-timestamps", help="Tell when each word is said.")
     ] = False,
-    initial_prompt: Annotated[str, typer.Option(metavar="TEXT", help="Text to prompt windows with.")] = "",
+    initial_prompt: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Text before the first window; before every one, if they are not conditioned otherwise.",
+        ),
+    ] = "",
     carry_initial_prompt: Annotated[
         bool,
-        typer.Option("--carry-initial-prompt", help="Keep it in front of the text before."),
+        typer.Option("--carry-initial-prompt", help="Keep it before every window in any case."),
     ] = False,
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words to prompt every window.")] = "",
     condition_on_previous_text: Annotated[
@@ -96,6 +125,26 @@ def transcribe(
         float | None,
         typer.Option(metavar="P", help="Skip a failed window that is likelier silent; OpenAI's is 0.6."),
     ] = None,
+    max_initial_timestamp: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Latest start of a window's first segment; else the model's."),
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Most tokens of a window; default: the model's.")
+    ] = None,
+    acceptance: Annotated[
+        Acceptance,
+        typer.Option(
+            metavar="exact|classical",
+            help="classical: the rule of speculative sampling; text then depends on the draft.",
+        ),
+    ] = Acceptance.EXACT,
+    acceptance_threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P", help="LOSSY: keep what is not the target's first choice but has this probability."
+        ),
+    ] = None,
     mode: Annotated[
         Mode | None,
         typer.Option(
@@ -114,17 +163,37 @@ def transcribe(
     ] = None,
     beam_size: Annotated[int, typer.Option(hidden=True)] = 1,
     output_format: Annotated[
-        OutputFormat,
-        typer.Option(metavar="FORMAT", help=f"{', '.join(OutputFormat)}."),
+        str,
+        typer.Option(
+            "--output-format",
+            "-f",
+            metavar="FORMAT",
+            help=f"{', '.join(OutputFormat)}, or all into --output-dir.",
+        ),
     ] = OutputFormat.TXT,
     output_dir: Annotated[
         Path | None,
         typer.Option(
+            "--output-dir",
+            "-o",
             file_okay=False,
             metavar="FOLDER",
             help="Write a file per recording into this folder.",
         ),
     ] = None,
+    max_line_width: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Characters per line of srt and vtt, with word timestamps."),
+    ] = None,
+    max_line_count: Annotated[
+        int | None, typer.Option(metavar="N", help="Lines per cue, which then may span segments.")
+    ] = None,
+    max_words_per_line: Annotated[
+        int | None, typer.Option(metavar="N", help="Words per cue of srt and vtt.")
+    ] = None,
+    highlight_words: Annotated[
+        bool, typer.Option("--highlight-words", help="Underline each word of srt and vtt while it is said.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the text and nothing else.")] = False,
 ) -> None:
     """Transcribe recordings.
@@ -135,8 +204,17 @@ def transcribe(
     """
     console, errors = Console(), Console(stderr=True)
     try:
-        if beam_size > 1:
+        if beam_size != 1:
             raise UnsupportedOption(NO_BEAMS)
+        thresholds = (compression_ratio_threshold, logprob_threshold)
+        if temperature_increment_on_fallback is not None and thresholds == (None, None):
+            raise InvalidRequest(
+                "No window fails without a threshold: give temperature_increment_on_fallback together with "
+                "compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1)."
+            )
+        layout = Layout(max_line_width, max_line_count, max_words_per_line, highlight_words)
+        if layout != Layout() and not word_timestamps:
+            raise InvalidRequest("Lines are laid out by their words: add word_timestamps.")
         options = DecodingOptions(
             language=language,
             task=task,
@@ -154,11 +232,18 @@ def transcribe(
             initial_prompt=initial_prompt,
             carry_initial_prompt=carry_initial_prompt,
             hotwords=hotwords,
+            max_initial_timestamp_s=max_initial_timestamp,
+            max_new_tokens=max_new_tokens,
+            acceptance=acceptance,
+            acceptance_threshold=acceptance_threshold,
         )
+        formats = parse_formats(output_format)
+        if len(formats) > 1 and output_dir is None:
+            raise InvalidRequest("Several formats need a folder: add --output-dir FOLDER.")
     except SpecWhisperError as error:
         report(error, errors)
         raise typer.Exit(1) from None
-    job = Job(server, options, mode, gamma, output_format, output_dir, quiet)
+    job = Job(server, options, mode, gamma, formats, output_dir, layout, quiet)
     if not asyncio.run(transcribe_files(files, job, console, errors)):
         raise typer.Exit(1)
 

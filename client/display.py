@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.text import Text
 
 from client.transcript import Update
-from specwhisper.transcription.formats import one_line
+from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment
 
 REFRESHES_PER_SECOND = 12

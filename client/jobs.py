@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from client.tables import server_table, transcript_table
 from client.transcript import Transcript
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 
 
@@ -25,7 +27,9 @@ class Job:
     Attributes
     ----------
     mode, gamma : how draft and target work together; ``None`` leaves it to the server.
+    formats : of the transcript; several need an ``output_dir``.
     output_dir : where transcripts are written; ``None`` for standard output.
+    layout : of subtitles.
     quiet : leave out everything but the text.
     """
 
@@ -33,8 +37,9 @@ class Job:
     options: DecodingOptions = field(default_factory=DecodingOptions)
     mode: Mode | None = None
     gamma: int | None = None
-    output_format: OutputFormat = OutputFormat.TXT
+    formats: Sequence[OutputFormat] = (OutputFormat.TXT,)
     output_dir: Path | None = None
+    layout: Layout = field(default_factory=Layout)
     quiet: bool = False
 
 
@@ -42,15 +47,15 @@ async def transcribe_files(files: list[Path], job: Job, console: Console, errors
     """Transcribe files, going on after a bad one, and tell whether all went well."""
     num_failed = 0
     try:
-        outputs: list[Path | None] = [None] * len(files)
+        outputs: list[dict[OutputFormat, Path]] = [{} for _ in files]
         if job.output_dir is not None:
-            outputs = [*prepare_outputs(files, job.output_dir, job.output_format)]
+            outputs = prepare_outputs(files, job.output_dir, job.formats)
         async with TranscriptionClient(job.server) as client:
-            for file, output in zip(files, outputs, strict=True):
+            for file, its_outputs in zip(files, outputs, strict=True):
                 if len(files) > 1 and not job.quiet:
                     errors.print(Text(str(file), "bold"))
                 try:
-                    await _transcribe_file(client, file, output, job, console, errors)
+                    await _transcribe_file(client, file, its_outputs, job, console, errors)
                 except SpecWhisperError as error:
                     report(error, errors)
                     num_failed += 1
@@ -74,16 +79,17 @@ async def show_server(server: str, console: Console, errors: Console) -> bool:
 async def _transcribe_file(
     client: TranscriptionClient,
     file: Path,
-    output: Path | None,
+    outputs: Mapping[OutputFormat, Path],
     job: Job,
     console: Console,
     errors: Console,
 ) -> None:
     transcript = await _show(client, file, job, console, errors)
-    if output is not None:
-        write(output, render(transcript, file, job.output_format, job.options.task))
-    elif job.output_format is not OutputFormat.TXT:
-        console.file.write(render(transcript, file, job.output_format, job.options.task))
+    for form in job.formats:
+        if job.output_dir is not None:
+            write(outputs[form], render(transcript, file, form, job.options.task, job.layout))
+        elif form is not OutputFormat.TXT:  # text has been shown on its way
+            console.file.write(render(transcript, file, form, job.options.task, job.layout))
     if not job.quiet:
         errors.print(transcript_table(transcript))
 
@@ -108,7 +114,7 @@ async def _show(
 
 def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     """Show text live on a terminal, in lines elsewhere, and not at all where that would be in the way."""
-    text_goes_to_stdout = job.output_dir is None and job.output_format is OutputFormat.TXT
+    text_goes_to_stdout = job.output_dir is None and job.formats[0] is OutputFormat.TXT
     if console.is_terminal and not job.quiet and (text_goes_to_stdout or job.output_dir is not None):
         return LiveDisplay(console, timestamps=job.options.timestamps)
     display = PlainDisplay(console.file) if text_goes_to_stdout else NoDisplay()

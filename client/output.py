@@ -13,6 +13,7 @@ from client.transcript import Transcript
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import Task
 from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
+from specwhisper.transcription.subtitles import Layout
 
 
 class OutputFormat(StrEnum):
@@ -32,7 +33,11 @@ class OutputFormat(StrEnum):
 
 
 def render(
-    transcript: Transcript, audio: Path, output_format: OutputFormat, task: Task = Task.TRANSCRIBE
+    transcript: Transcript,
+    audio: Path,
+    output_format: OutputFormat,
+    task: Task = Task.TRANSCRIBE,
+    layout: Layout | None = None,
 ) -> str:
     """Write the transcript of ``audio`` in a format, with a final newline."""
     segments = transcript.segments
@@ -42,13 +47,16 @@ def render(
         case OutputFormat.VERBOSE_JSON:
             return _dump(
                 to_verbose_json(
-                    segments, language=transcript.language, duration_s=transcript.duration_s, task=task
+                    segments,
+                    language=transcript.language_name,
+                    duration_s=transcript.duration_s,
+                    task=task,
                 )
             )
         case OutputFormat.SRT:
-            return to_srt(segments)
+            return to_srt(segments, layout)
         case OutputFormat.VTT:
-            return to_vtt(segments)
+            return to_vtt(segments, layout)
         case OutputFormat.TSV:
             return to_tsv(segments)
     return to_txt(segments)
@@ -101,11 +109,16 @@ def to_json(transcript: Transcript, audio: Path) -> dict[str, Any]:
     }
 
 
-def prepare_outputs(audios: Sequence[Path], folder: Path, output_format: OutputFormat) -> list[Path]:
-    """Make the folder and name a file for each transcript, before any work is done."""
-    paths = [folder / f"{audio.stem}.{output_format.suffix}" for audio in audios]
-    for path in paths:
-        rivals = [str(audio) for audio, its_path in zip(audios, paths, strict=True) if its_path == path]
+def prepare_outputs(
+    audios: Sequence[Path], folder: Path, formats: Sequence[OutputFormat]
+) -> list[dict[OutputFormat, Path]]:
+    """Make the folder and name a file for each transcript and format, before any work is done."""
+    outputs = [{form: folder / f"{audio.stem}.{form.suffix}" for form in formats} for audio in audios]
+    audios_of: dict[Path, list[str]] = {}
+    for audio, paths in zip(audios, outputs, strict=True):
+        for path in paths.values():
+            audios_of.setdefault(path, []).append(str(audio))
+    for path, rivals in audios_of.items():
         if len(rivals) > 1:
             raise InvalidRequest(
                 f"{' and '.join(rivals)} would both be written to {path}; rename one of them."
@@ -114,7 +127,7 @@ def prepare_outputs(audios: Sequence[Path], folder: Path, output_format: OutputF
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidRequest(f"The folder {folder} cannot be made: {error.strerror}.") from error
-    return paths
+    return outputs
 
 
 def write(path: Path, text: str) -> None:

@@ -66,13 +66,14 @@ class Transcript:
 
     Attributes
     ----------
-    language : code of the speech; empty where nothing was spoken.
+    language, language_name : what is spoken, such as "de" and "german".
     elapsed_s : how long the caller waited for it.
     language_probs : probability by code, where the language was detected.
     """
 
     segments: tuple[Segment, ...]
     language: str
+    language_name: str
     model: ModelInfo
     statistics: SpeculationStatistics
     duration_s: float

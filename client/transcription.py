@@ -82,13 +82,12 @@ class Transcription:
             interim_results=self._interim_results,
         )
         segments: list[Segment] = []
-        language, model, last = options.language or "", None, pb.StreamingRecognizeResponse()
+        model, last = None, pb.StreamingRecognizeResponse()
         try:
             async with aclosing(exchange(self._open_call(), config, source.pieces())) as responses:
                 async for last in responses:
                     if last.HasField("model"):
                         model = model_from_proto(last.model)
-                    language = next((result.language_code for result in last.results), language)
                     update = replace(update_from_proto(last), duration_s=source.duration_s)
                     segments += update.segments
                     yield update
@@ -98,10 +97,11 @@ class Transcription:
             raise SpecWhisperError(f"The server at {self._server} ended the call without naming its model.")
         self._transcript = Transcript(
             segments=tuple(segments),
-            language=language,
+            language=last.language.code,
+            language_name=last.language.name,
             model=model,
             statistics=statistics_from_proto(last.statistics),
             duration_s=seconds(last.audio_received),
             elapsed_s=time.perf_counter() - started_s,
-            language_probs=dict(last.language_probs),
+            language_probs=dict(last.language.probabilities),
         )

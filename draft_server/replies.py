@@ -9,6 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper.whisper.languages import language_name
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 VERIFIED_STABILITY = 0.9
@@ -72,6 +73,15 @@ def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStati
     """Write the counts; field names are the same on both sides."""
     return pb.SpeculationStatistics(
         **{field.name: getattr(statistics, field.name) for field in fields(statistics)}
+    )
+
+
+def spoken_language(builder: TranscriptBuilder) -> pb.SpokenLanguage:
+    """Write what is spoken."""
+    return pb.SpokenLanguage(
+        code=builder.language,
+        name=language_name(builder.language),
+        probabilities=builder.language_probs,
     )
 
 

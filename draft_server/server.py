@@ -18,6 +18,7 @@ from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import check_device, prepare_process
+from specwhisper.whisper.sharing import share_encoder
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import transcription_pb2_grpc
 
@@ -35,7 +36,10 @@ async def running_service(
     checkpoint : the draft model; ``None`` for a server that never drafts.
     place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
     """
-    transcriber = _transcriber(config)
+    target = _load_target(config)
+    if checkpoint is not None and target is not None:
+        checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
+    transcriber = _transcriber(config, target)
     drafting = None
     if checkpoint is not None:
         drafting = Drafting(checkpoint, place or partial(place_draft, checkpoint, config.max_sessions))
@@ -47,22 +51,28 @@ async def running_service(
         await transcriber.close()
 
 
-def _transcriber(config: DraftConfig) -> Transcriber:
-    """Load the target into this process if it is to run here; otherwise nothing is asked of it yet."""
+def _load_target(config: DraftConfig) -> Checkpoint | None:
+    """Load the target if it is to run in this process."""
     if config.target_model is None:
-        return TargetLink(
-            config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
-        )
-    checkpoint = load_checkpoint(
+        return None
+    return load_checkpoint(
         config.target_model,
         revision=config.target_revision,
         dtype=getattr(torch, config.target_dtype),
         device=config.target_device,
     )
+
+
+def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
+    """Make the way to the target; of one that runs elsewhere nothing is asked yet."""
+    if target is None:
+        return TargetLink(
+            config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
+        )
     limits = Limits(max_sessions=config.max_sessions)
-    model = WhisperModel(checkpoint, config.max_sessions)
-    engine = TargetEngine(model, limits=limits, max_new_tokens=checkpoint.max_new_tokens)
-    return LocalTranscriber(checkpoint, engine)
+    model = WhisperModel(target, config.max_sessions)
+    engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens)
+    return LocalTranscriber(target, engine)
 
 
 async def run(config: DraftConfig) -> None:

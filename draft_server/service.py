@@ -10,7 +10,7 @@ from typing import Any
 
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
-from draft_server.replies import duration, final_result, interim_results, statistics_message
+from draft_server.replies import duration, final_result, interim_results, spoken_language, statistics_message
 from draft_server.session import Session, SessionRequest
 from specwhisper import __version__
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
@@ -78,8 +78,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     response.results.extend(
                         final_result(segment, session.builder.language) for segment in segments
                     )
-        response.language_probs.update(session.builder.language_probs)
-        response.audio_duration.CopyFrom(duration(session.received_samples / SAMPLE_RATE))
+        response.language.CopyFrom(spoken_language(session.builder))
+        response.audio_duration.CopyFrom(duration(session.builder.num_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_message(session.builder.statistics))
         return response
 
@@ -108,7 +108,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     if results:
                         yield self._update(session, results)
             last = self._update(session, [])
-            last.language_probs.update(session.builder.language_probs)
+            last.language.CopyFrom(spoken_language(session.builder))
             yield last
 
     @contextmanager
@@ -180,7 +180,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return pb.StreamingRecognizeResponse(
             results=results,
             statistics=statistics_message(session.builder.statistics),
-            audio_received=duration(session.received_samples / SAMPLE_RATE),
+            audio_received=duration(session.builder.num_samples / SAMPLE_RATE),
         )
 
 

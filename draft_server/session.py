@@ -37,8 +37,7 @@ class Session:
 
     Attributes
     ----------
-    builder : the transcript so far.
-    received_samples : audio taken in so far.
+    builder : the transcript so far, of the audio taken in so far.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Session:
     ) -> None:
         self.id = secrets.token_hex(8)
         self.builder = TranscriptBuilder(target.vocabulary)
-        self.received_samples = 0
         self._request = request
         self._transcriber = transcriber
         self._target = target
@@ -146,17 +144,17 @@ class Session:
         async for pcm in audio:
             for start in range(0, len(pcm), PIECE_BYTES):
                 await self._send_piece(remote, pcm[start : start + PIECE_BYTES])
-        if not self.received_samples:
+        if not self.builder.num_samples:
             raise InvalidAudio("The recording is empty: it holds no audio samples.")
         await self._send_piece(remote, b"", is_last=True)
 
     async def _send_piece(self, remote: TranscriberSession, pcm: bytes, *, is_last: bool = False) -> None:
-        chunk = AudioChunk(self.received_samples, pcm, is_last)
-        end_sample = self.received_samples + len(pcm) // BYTES_PER_SAMPLE
+        chunk = AudioChunk(self.builder.num_samples, pcm, is_last)
+        end_sample = self.builder.num_samples + len(pcm) // BYTES_PER_SAMPLE
         while end_sample - self._window_start_sample > remote.limits.max_ahead_samples:
             self._window_opened.clear()
             await self._window_opened.wait()
-        self.received_samples = end_sample
+        self.builder.num_samples = end_sample
         self._has_all_audio = is_last
         self._tell_draft(chunk)  # before the target, whose windows it must be able to hear
         await remote.send_audio(chunk)

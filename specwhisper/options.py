@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
+from numbers import Real
+from typing import Any
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 
 NO_BEAMS = (
     "Beam search is not offered: a beam reorders its past at every token, which no draft can foresee; "
     "leave beam_size at 1, or sample with a temperature."
 )
 MAX_SEED = 2**63 - 1
+MAX_TEMPERATURES = 16
 
 
 class Task(StrEnum):
@@ -43,28 +46,31 @@ class Acceptance(StrEnum):
 class DecodingOptions:
     """What the caller asks of the target; the same options and audio give the same text in every mode.
 
-    Only ``acceptance`` and ``acceptance_threshold`` can make the text depend on the draft.
+    Only ``acceptance`` and ``acceptance_threshold`` can make the text depend on the draft. ``None`` leaves an
+    option out; choices may be given as plain strings, and a single temperature as a number.
 
     Attributes
     ----------
-    language : Whisper language code, or ``None`` to detect it in the first 30 s; English-only checkpoints
-        take "en" and ``None``.
+    language : Whisper language code; ``None`` takes the one that a fine-tune names in its generation config,
+        or detects it in the first 30 s. English-only checkpoints take "en" and ``None``.
     timestamps : whether segments carry times; without them a window always advances by 30 s.
     word_timestamps : whether words carry times; takes one more forward pass per window.
     max_new_tokens : limit on generated tokens per window; ``None`` is the model's own limit.
     max_initial_timestamp_s : latest time at which a window's first segment may begin; ``None`` is the
         model's own.
-    temperatures : sampling temperatures, tried in order until a window is good enough; 0 is greedy.
-    top_k, top_p : sample among the ``top_k`` likeliest tokens, and among the likeliest that together have
-        probability ``top_p``; 0 and 1 are all. They have no effect at temperature 0.
+    temperatures : sampling temperatures, tried in order until a window is good enough by the thresholds; 0 is
+        greedy.
+    top_k, top_p : sample among the ``top_k`` likeliest tokens (transformers: 50 unless told), and among the
+        likeliest that together have probability ``top_p``; 0 and 1 are all. They have no effect at
+        temperature 0.
     seed : of the noise that sampling adds.
     acceptance : which candidates are kept when sampling.
     acceptance_threshold : keep a candidate also where the target would have written something else but gives
         it at least this probability. Faster, and *lossy*: the text is no longer the target's own.
     compression_ratio_threshold : a window whose text compresses better than this failed.
     logprob_threshold : a window whose mean log-probability (natural, end-of-text included) is below failed.
-    no_speech_threshold : a window that failed by its log-probability, and is silence with more than this
-        probability, is skipped.
+    no_speech_threshold : a window that is silence with more than this probability is skipped, unless there is
+        a ``logprob_threshold`` and it is sure enough by that.
     condition_on_previous_text : whether a window is prompted with the text before it.
     initial_prompt : text the first window is prompted with; every window, where none is prompted with the
         text before it.
@@ -98,12 +104,11 @@ class DecodingOptions:
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in (
-            ("task", Task),
-            ("acceptance", Acceptance),
-            ("compression_ratio_of", CompressionRatio),
-        ):
-            object.__setattr__(self, name, _member(kind, name, getattr(self, name)))
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is None and option.default is not MISSING:
+                value = option.default
+            object.__setattr__(self, option.name, _read(option.name, str(option.type), value))
         for is_wrong, name, rule in self._rules():
             if is_wrong:
                 raise InvalidRequest(f"{name} is {getattr(self, name)}: {rule}.")
@@ -139,7 +144,7 @@ class DecodingOptions:
                 "temperatures",
                 "each must be higher than the one before it",
             ),
-            (len(temperatures) > 16, "temperatures", "at most 16 are tried"),
+            (len(temperatures) > MAX_TEMPERATURES, "temperatures", f"at most {MAX_TEMPERATURES} are tried"),
             (not 0 <= self.top_k < 2**31, "top_k", "it must be 0 for all tokens, or their number"),
             (not 0 < self.top_p <= 1, "top_p", "it must be above 0 and at most 1"),
             (
@@ -176,12 +181,57 @@ class DecodingOptions:
         )
 
 
-def _member(kind: type[StrEnum], name: str, value: str) -> StrEnum:
-    """Read a choice, which may be given as a plain string."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidRequest(f"{name} is '{value}': choose from {', '.join(kind)}.") from None
+CHOICES: dict[str, type[StrEnum]] = {kind.__name__: kind for kind in (Task, Acceptance, CompressionRatio)}
+
+
+def _read(name: str, kind: str, value: Any) -> Any:
+    """Take an option's value as its field has it; ``kind`` is the field's annotation."""
+    if value is None:
+        return None
+    kind = kind.removesuffix(" | None")
+    if kind in CHOICES:
+        try:
+            return CHOICES[kind](value)
+        except ValueError:
+            raise InvalidRequest(f"{name} is '{value}': choose from {', '.join(CHOICES[kind])}.") from None
+    if kind == "tuple[float, ...]":
+        values = (value,) if isinstance(value, Real) else value
+        if isinstance(values, str) or not all(_is_number(v) for v in values):
+            raise InvalidRequest(f"{name} is {value!r}: it must be a number, or several.")
+        return tuple(float(v) for v in values)
+    is_right = {
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+        "int": _is_number(value) and math.isfinite(value) and int(value) == value,
+        "float": _is_number(value),
+    }
+    if not is_right.get(kind, True):
+        wanted = {"str": "text", "bool": "True or False", "int": "a whole number", "float": "a number"}
+        raise InvalidRequest(f"{name} is {value!r}: it must be {wanted[kind]}.")
+    return {"int": int, "float": float}[kind](value) if kind in ("int", "float") else value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
+    """Read options as keywords, as users of other Whispers write them; ``given`` go before ``defaults``.
+
+    ``temperature`` is one of them, or several; ``beam_size`` and ``num_beams`` may say that it is one beam.
+    """
+    wanted = dict(given)
+    for name in ("beam_size", "num_beams"):
+        if wanted.pop(name, None) not in (None, 1):
+            raise UnsupportedOption(NO_BEAMS)
+    if "temperature" in wanted:
+        if "temperatures" in wanted:
+            raise InvalidRequest("Both temperature and temperatures are given: leave one out.")
+        wanted["temperatures"] = wanted.pop("temperature")
+    known = {option.name for option in fields(DecodingOptions)}
+    if unknown := wanted.keys() - known:
+        raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {', '.join(sorted(known))}.")
+    return DecodingOptions(**{**defaults, **wanted})
 
 
 def fallback_temperatures(temperature: float, increment: float | None) -> tuple[float, ...]:
@@ -189,4 +239,8 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
     if increment is None:
         return (temperature,)
     steps = math.floor((1.0 + 1e-6 - temperature) / increment)
+    if steps >= MAX_TEMPERATURES:
+        raise InvalidRequest(
+            f"Steps of {increment:g} give {steps + 1} temperatures: at most {MAX_TEMPERATURES} are tried."
+        )
     return tuple(round(temperature + i * increment, 6) for i in range(max(0, steps) + 1))

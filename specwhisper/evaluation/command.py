@@ -56,6 +56,8 @@ def evaluate(
     try:
         if dtype not in DTYPES:
             raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
+        if json is not None and not json.absolute().parent.is_dir():
+            raise InvalidRequest(f"Folder {json.parent} does not exist: make it, or name another for --json.")
         references = _references(folder, dataset, config, split, limit)
         pair = SpeculativeWhisper(
             draft_model,

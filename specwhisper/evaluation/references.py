@@ -58,12 +58,26 @@ def from_dataset(name: str, config: str | None, split: str, limit: int | None) -
             "audio", Audio(decode=False)
         )
     except Exception as error:  # the hub's errors are of many kinds
-        reason = str(error).strip().splitlines()[0].removesuffix(".")
         raise InvalidRequest(
-            f"Dataset '{name}' cannot be loaded ({reason}): check name and connection, or name a folder."
+            f"Dataset '{name}' cannot be loaded ({_first_line(error)}): check name and connection, "
+            "or name a folder."
         ) from error
-    for number, row in enumerate(islice(rows, limit)):
+    taken = enumerate(islice(rows, limit))
+    while True:
+        try:
+            number, row = next(taken)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise InvalidRequest(
+                f"Dataset '{name}' broke off ({_first_line(error)}): check the connection and try again."
+            ) from error
         yield Reference(str(row.get("id", number)), BytesIO(row["audio"]["bytes"]), _text_of(row))
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].removesuffix(".")
 
 
 def _text_of(row: dict[str, Any]) -> str:

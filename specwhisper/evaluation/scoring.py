@@ -9,6 +9,9 @@ import jiwer
 from whisper_normalizer.basic import BasicTextNormalizer
 from whisper_normalizer.english import EnglishTextNormalizer
 
+# Written without spaces between words: each letter counts as one, as in Whisper's paper.
+WITHOUT_SPACES = frozenset(("zh", "ja", "th", "lo", "my", "yue"))
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorRates:
@@ -20,7 +23,10 @@ class ErrorRates:
 
 def error_rates(references: Sequence[str], hypotheses: Sequence[str], language: str) -> ErrorRates:
     """Compare texts; references that are empty once normalised are left out."""
-    normalise = EnglishTextNormalizer() if language == "en" else BasicTextNormalizer()
+    if language == "en":
+        normalise = EnglishTextNormalizer()
+    else:
+        normalise = BasicTextNormalizer(split_letters=language in WITHOUT_SPACES)
     pairs = [(normalise(r), normalise(h)) for r, h in zip(references, hypotheses, strict=True)]
     spoken = [(r, h) for r, h in pairs if r.strip()]
     if not spoken:

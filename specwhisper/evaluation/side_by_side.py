@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,21 +73,30 @@ def compare(
     on_progress: Callable[[int], None] = lambda done: None,
     **options: Any,
 ) -> Comparison:
-    """Transcribe batch after batch in both ways; which one goes first alternates."""
+    """Transcribe batch after batch in both ways; which one goes first alternates.
+
+    The first batch is transcribed once more beforehand, untimed: first calls cost what later ones do not.
+    """
     alone = pair.without_draft()
     standard, speculative = Arm("target alone"), Arm("speculative")
     texts: list[str] = []
+    languages: Counter[str] = Counter()
     duration_s, language = 0.0, language_code(options.get("language")) or ""
     for number, batch in enumerate(_batches(references, batch_size)):
         ways = [(alone, standard), (pair, speculative)]
+        if number == 0:
+            for model, _ in ways:
+                model.transcribe([reference.audio for reference in batch], **options)
         for model, arm in ways if number % 2 == 0 else reversed(ways):
             started_s = time.perf_counter()
             results = model.transcribe([reference.audio for reference in batch], **options)
             arm.take(results, time.perf_counter() - started_s)
         duration_s += sum(result.duration_s for result in results)
-        language = language or results[0].language
+        languages.update(result.language for result in results)
         texts += [reference.text for reference in batch]
         on_progress(len(texts))
+    if not language and languages:
+        language = languages.most_common(1)[0][0]
     return Comparison(texts, duration_s, standard, speculative, language)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 
@@ -18,14 +18,16 @@ class Verdict:
     is_final: bool
 
 
-def accept(candidates: Sequence[int], choices: Sequence[int], *, end_of_text: int, budget: int) -> Verdict:
+def accept(
+    candidates: Sequence[int], choices: Sequence[int], *, ends: Collection[int], budget: int
+) -> Verdict:
     """Append the target's choices up to and including the first one that no candidate foresaw.
 
     Parameters
     ----------
     candidates : the draft's tokens, n of them.
     choices : the target's choice after the committed tokens and ``candidates[:i]``, for i = 0..n.
-    end_of_text : nothing follows this token in a window.
+    ends : tokens that nothing follows in a window.
     budget : most tokens that may still be appended in the window, at least 1.
     """
     tokens: list[int] = []
@@ -34,7 +36,7 @@ def accept(candidates: Sequence[int], choices: Sequence[int], *, end_of_text: in
         tokens.append(choice)
         foreseen = i < len(candidates) and candidates[i] == choice
         num_accepted += foreseen
-        if not foreseen or choice == end_of_text or len(tokens) == budget:
+        if not foreseen or choice in ends or len(tokens) == budget:
             break
-    is_final = tokens[-1] == end_of_text or len(tokens) == budget
+    is_final = tokens[-1] in ends or len(tokens) == budget
     return Verdict(tuple(tokens), num_accepted, is_final)

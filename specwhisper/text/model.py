@@ -16,7 +16,7 @@ from specwhisper.whisper.choosing import Row, Scores, choose
 
 
 class TextModel:
-    """A transformers model with ``num_slots`` caches.
+    """A transformers model with ``num_slots`` caches; rows of a pass are run one after the other.
 
     Parameters
     ----------
@@ -33,11 +33,14 @@ class TextModel:
         self._size = vocabulary_size
         self._caches = [DynamicCache() for _ in range(num_slots)]
         end = model.generation_config.eos_token_id
+        # One behind the last token, which is never written, where a model has no end of its own.
+        ends = [vocabulary_size] if end is None else [end] if isinstance(end, int) else list(end)
         self.num_slots = num_slots
         self.max_positions = int(getattr(model.config, "max_position_embeddings", 2**20))
         self.vocabulary = Vocabulary(
             tokens=("",) * vocabulary_size,
-            end_of_text=end[0] if isinstance(end, list) else end,
+            end_of_text=ends[0],
+            more_ends=tuple(ends[1:]),
             start_of_transcript=vocabulary_size,  # nothing that a prompt could hold
             no_timestamps=None,
             timestamp_begin=vocabulary_size,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, overload
 
@@ -11,13 +11,16 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
-from specwhisper.options import DecodingOptions
+from specwhisper.options import DecodingOptions, options_from
 from specwhisper.text.model import TextModel
 from specwhisper.transcription.windows import ClosedWindow
 from specwhisper.types import Outcome, Window
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.speculative import SpeculativeConfig, Stats
 
+OPTION_NAMES = frozenset(
+    "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()
+)
 NOTHING = bytes(2)  # one sample of silence: the engines want audio before they begin
 
 
@@ -119,8 +122,18 @@ class SpeculativeLM:
     def generate(
         self, prompt: str | Sequence[str], *, max_new_tokens: int = 256, **options: Any
     ) -> Completion | list[Completion]:
-        """Continue a prompt, or several; ``options`` such as ``top_k`` or ``seed`` go before the config."""
-        wanted = self.config.decoding | options | {"max_new_tokens": max_new_tokens, "timestamps": False}
+        """Continue a prompt, or several side by side.
+
+        ``options`` go before the config: temperature, top_k, top_p, seed, acceptance, acceptance_threshold.
+        """
+        if unknown := options.keys() - OPTION_NAMES:
+            raise InvalidRequest(
+                f"There is no option '{min(unknown)}' for text; there are {', '.join(sorted(OPTION_NAMES))}."
+            )
+        limits = {"max_new_tokens": max_new_tokens, "timestamps": False}
+        wanted = options_from(self.config.decoding, options | limits)
+        if len(wanted.temperatures) > 1:
+            raise InvalidRequest("A text is written once: name one temperature.")
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         engine = OneProcess(
             self._target,
@@ -130,7 +143,7 @@ class SpeculativeLM:
             plan=self._plan,
         )
         written = engine.transcribe(
-            [NOTHING] * len(prompts), [DecodingOptions(**wanted, initial_prompt=text) for text in prompts]
+            [NOTHING] * len(prompts), [replace(wanted, initial_prompt=text) for text in prompts]
         )
         completions = []
         for transcript in written:

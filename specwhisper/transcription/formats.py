@@ -6,12 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specwhisper.options import Task
+from specwhisper.transcription.subtitles import Layout, cues, one_line
 from specwhisper.types import Segment
-
-
-def one_line(text: str) -> str:
-    """Give a text without line breaks and surrounding spaces."""
-    return " ".join(text.split())
 
 
 def to_txt(segments: Iterable[Segment]) -> str:
@@ -19,37 +15,37 @@ def to_txt(segments: Iterable[Segment]) -> str:
     return "".join(f"{text}\n" for text in (one_line(segment.text) for segment in segments) if text)
 
 
-def to_srt(segments: Iterable[Segment]) -> str:
+def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
     """Write SubRip subtitles."""
-    cues = [
-        f"{number}\n{clock(start_s, ',')} --> {clock(end_s, ',')}\n{text}\n"
-        for number, (start_s, end_s, text) in enumerate(_cues(segments), start=1)
+    written = [
+        f"{number}\n{clock(cue.start_s, ',')} --> {clock(cue.end_s, ',')}\n{_without_arrows(cue.text)}\n"
+        for number, cue in enumerate(cues(segments, layout), start=1)
     ]
-    return "\n".join(cues)
+    return "\n".join(written)
 
 
-def to_vtt(segments: Iterable[Segment]) -> str:
+def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
     """Write WebVTT subtitles."""
-    cues = [
-        f"{clock(start_s, '.')} --> {clock(end_s, '.')}\n{_escaped(text)}\n"
-        for start_s, end_s, text in _cues(segments)
+    written = [
+        f"{clock(cue.start_s, '.')} --> {clock(cue.end_s, '.')}\n{_escaped(_without_arrows(cue.text))}\n"
+        for cue in cues(segments, layout)
     ]
-    return "\n".join(["WEBVTT\n", *cues])
+    return "\n".join(["WEBVTT\n", *written])
 
 
-def to_tsv(segments: Iterable[Segment]) -> str:
+def to_tsv(segments: Sequence[Segment]) -> str:
     """Write a table of start and end in milliseconds, and text."""
-    rows = [
-        f"{round(start_s * 1000)}\t{round(end_s * 1000)}\t{text}\n"
-        for start_s, end_s, text in _cues(segments)
-    ]
+    rows = [f"{round(cue.start_s * 1000)}\t{round(cue.end_s * 1000)}\t{cue.text}\n" for cue in cues(segments)]
     return "".join(["start\tend\ttext\n", *rows])
 
 
 def to_verbose_json(
     segments: Sequence[Segment], *, language: str, duration_s: float, task: Task = Task.TRANSCRIBE
 ) -> dict[str, Any]:
-    """Lay a transcript out as OpenAI's API does with ``response_format=verbose_json``; times in seconds."""
+    """Lay a transcript out as OpenAI's API does with ``response_format=verbose_json``; times in seconds.
+
+    ``language`` is a name there, such as "german"; a word's ``probability`` is openai/whisper's.
+    """
     document: dict[str, Any] = {
         "task": str(task),
         "language": language,
@@ -71,7 +67,7 @@ def to_verbose_json(
             for number, segment in enumerate(segments)
         ],
     }
-    words = [word for segment in segments for word in segment.words]
+    words = [word for segment in segments for word in segment.words if word.text.strip()]
     if words:
         document["words"] = [
             {
@@ -93,11 +89,12 @@ def clock(time_s: float, point: str) -> str:
     return f"{hours:02}:{minutes:02}:{ms // 1000:02}{point}{ms % 1000:03}"
 
 
-def _cues(segments: Iterable[Segment]) -> list[tuple[float, float, str]]:
-    """Give start, end and text of what is said; an arrow would end a subtitle's line of times."""
-    said = [(s.start_s, s.end_s, one_line(s.text).replace("-->", "->")) for s in segments]
-    return [cue for cue in said if cue[2]]
+def _without_arrows(text: str) -> str:
+    """Change what would be read as a line of times."""
+    return text.replace("-->", "->")
 
 
 def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    """Escape what WebVTT would take for markup, but for the underlining of words."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;")
+    return text.replace("&lt;u>", "<u>").replace("&lt;/u>", "</u>")

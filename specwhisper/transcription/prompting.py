@@ -1,7 +1,9 @@
 """What a window is prompted with: the caller's words, and the text of the windows before it.
 
 The rules are transformers' (``WhisperGenerationMixin._prepare_decoder_input_ids``), to which faster-whisper's
-hotwords are added: they are a prompt that stays in front of everything.
+hotwords are added: they are a prompt that stays in front of everything. Where words that stay and the text
+before would together leave a window no room to write in, which transformers refuses once it happens, the text
+before gives way.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class PreviousText:
         self._words = words
         self._condition = condition
         self._max_tokens = vocabulary.max_length // 2 - 1
+        self._max_in_front = vocabulary.max_length * 3 // 4
         self._is_believed = True
         self.tokens = () if words.is_carried else words.initial
         self._has_any = bool(self.tokens)
@@ -55,7 +58,9 @@ class PreviousText:
         if self._condition and self._is_believed and self._has_any:
             carried = words.initial if words.is_carried else ()
             begin = () if start is None else (start,)
-            return (*begin, *words.hotwords, *carried, *self.tokens)
+            given = (*begin, *words.hotwords, *carried)
+            room = self._max_in_front - len(given)
+            return (*given, *self.tokens[max(0, len(self.tokens) - room) :])
         if start is None or not (words.initial or words.hotwords):
             return ()
         return (start, *words.hotwords, *words.initial)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp
+from math import exp, inf
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -58,6 +58,8 @@ class TranscriptBuilder:
     Attributes
     ----------
     segments : the segments of all windows that were kept.
+    num_samples : length of the recording, as far as it is known; no segment ends behind it. Whoever feeds the
+        audio says so.
     language, language_probs : as :class:`Transcript` has them.
     statistics : how the draft has done so far.
     """
@@ -74,6 +76,7 @@ class TranscriptBuilder:
         self.language = "en"  # what a model without languages speaks
         self.language_probs: Mapping[str, float] = {}
         self.segments: list[Segment] = []
+        self.num_samples = 0
         self.statistics = SpeculationStatistics()
 
     @property
@@ -107,15 +110,15 @@ class TranscriptBuilder:
                 return self._append(message)
         return []
 
-    def finish(self, num_samples: int = 0) -> Transcript:
-        """Give the transcript of everything observed; ``num_samples`` is the recording's length."""
+    def finish(self) -> Transcript:
+        """Give the transcript of everything observed."""
         return Transcript(
             self.segments,
             self.statistics,
             self.language,
             self.language_probs,
             self._window_tokens,
-            num_samples,
+            self.num_samples,
         )
 
     def _is_open(self, window_id: int) -> bool:
@@ -150,12 +153,16 @@ class TranscriptBuilder:
     ) -> list[Segment]:
         """Cut a window and say how sure it is of each piece; pieces are consecutive cuts of its tokens."""
         segments, start = [], 0
+        # transformers lets the last window end after 30 s, whatever it holds; openai/whisper cuts it as here.
+        heard_s = self.num_samples / SAMPLE_RATE if self.num_samples else inf
         for segment in split_window(window, committed, self._vocabulary).segments:
             end = start + len(segment.tokens)
             if segment.tokens:
                 segments.append(
                     replace(
                         segment,
+                        start_s=min(segment.start_s, heard_s),
+                        end_s=min(segment.end_s, heard_s),
                         confidence=self._confidence(start, end),
                         avg_logprob=avg_logprob(self._log_probs),
                         compression_ratio=text_compression_ratio(self._vocabulary.decode(committed)),

@@ -23,9 +23,11 @@ class Vocabulary:
     ----------
     tokens : byte-level BPE strings as tokenizers write them (a space is ``Ġ``); specials as ``<|...|>``.
     end_of_text : first special id; ids below it are text.
+    more_ends : further ids that end a text, as chat models have them.
     start_of_transcript, no_timestamps : prompt tokens; ``no_timestamps`` is ``None`` where a model has none.
     timestamp_begin : id of ``<|0.00|>``; ids from it on are timestamps, 20 ms apart.
     languages, tasks : ids of the prompt tokens by code and name; both empty for English-only models.
+    own_language : what a model was tuned to where the caller names no language; ``None`` to detect it.
     start_of_prev : what earlier text is prompted behind, and ``no_speech``, whose probability tells silence;
         ``None`` where a model has none.
     suppress, begin_suppress : ids that are never generated, and never generated first.
@@ -46,9 +48,16 @@ class Vocabulary:
     max_length: int = 448
     start_of_prev: int | None = None
     no_speech: int | None = None
+    own_language: str | None = None
+    more_ends: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """The ids that end a window."""
+        return frozenset((self.end_of_text, *self.more_ends))
 
     @cached_property
     def digest(self) -> str:
@@ -58,7 +67,7 @@ class Vocabulary:
             (self.end_of_text, self.start_of_transcript, self.no_timestamps, self.timestamp_begin),
             (sorted(self.languages.items()), sorted(self.tasks.items())),
             (self.suppress, self.begin_suppress, self.max_initial_timestamp, self.max_length),
-            (self.start_of_prev, self.no_speech),
+            (self.start_of_prev, self.no_speech, self.own_language),
         )
         return hashlib.sha256(repr(content).encode()).hexdigest()
 
@@ -80,11 +89,11 @@ class Vocabulary:
             raise UnsupportedOption("This model does not tell silence: leave no_speech_threshold out.")
 
     @property
-    def only_language(self) -> str | None:
-        """The language of a model that knows one."""
+    def default_language(self) -> str | None:
+        """The language of a model that knows one, or was tuned to one; else it is detected."""
         if not self.languages:
             return "en"
-        return next(iter(self.languages)) if len(self.languages) == 1 else None
+        return next(iter(self.languages)) if len(self.languages) == 1 else self.own_language
 
     def prompt(self, options: DecodingOptions, language: str | None = None) -> tuple[int, ...]:
         """Give the tokens that tell Whisper language, task and whether to write timestamps.
@@ -94,7 +103,7 @@ class Vocabulary:
         self.check(options)
         prompt = [self.start_of_transcript]
         if self.languages:
-            language = options.language or language or self.only_language
+            language = options.language or language or self.default_language
             if language is None:
                 raise ValueError("The language must be detected before there is a prompt.")
             prompt += [self.languages[language], self.tasks[options.task]]

@@ -82,7 +82,7 @@ class SequentialWindows:
         self._retry: Window | None = None
         self._next_id = 0
         self.next_frame = 0
-        self.language = options.language or vocabulary.only_language
+        self.language = options.language or vocabulary.default_language
         if self.language is not None:
             self._room(self._prompt())
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,19 +19,37 @@ from transformers.utils.hub import cached_file
 from specwhisper.errors import CheckpointError
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
+from specwhisper.whisper.languages import language_code
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 DEMO_FOLDER = Path(__file__).parent.parent / "demo"
 DEMO_MODELS = ("demo-target", "demo-draft-tiny", "demo-draft-distil")
 OPENAI_MODELS = (
-    "tiny tiny.en base base.en small small.en medium medium.en large large-v2 large-v3 large-v3-turbo".split()
+    *("tiny", "tiny.en", "base", "base.en", "small", "small.en", "medium", "medium.en"),
+    *("large-v1", "large-v2", "large-v3", "large-v3-turbo"),
 )
+# As openai/whisper and faster-whisper name them; on the hub "whisper-large" is the first.
+OTHER_NAMES = {"large": "large-v3", "turbo": "large-v3-turbo"}
 ADVICE = (
     "name a folder, a hub id with safetensors weights such as openai/whisper-small, distil-..., or one of "
-    f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, 'turbo'))}."
+    f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
 )
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+# What a generation config may hold that only a caller can ask for here, with what means nothing.
+CALLERS_OWN = {
+    "num_beams": 1,
+    "do_sample": False,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "task": "transcribe",
+    "compression_ratio_threshold": None,
+    "logprob_threshold": None,
+    "no_speech_threshold": None,
+    "condition_on_prev_tokens": False,
+}
 NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
 
 
@@ -79,10 +98,9 @@ def resolve(name: str) -> str:
         return str(folder)
     if Path(name).is_dir() or HUB_ID.fullmatch(name):
         return name
-    if name == "turbo":
-        return "openai/whisper-large-v3-turbo"
-    if name in OPENAI_MODELS:
-        return f"openai/whisper-{name}"
+    full_name = OTHER_NAMES.get(name, name)
+    if full_name in OPENAI_MODELS:
+        return f"openai/whisper-{full_name.removesuffix('-v1')}"
     if name.startswith("distil-"):
         return f"distil-whisper/{name}"
     raise CheckpointError(f"There is no model '{name}': {ADVICE}")
@@ -172,7 +190,8 @@ def checkpoint_from_model(
 ) -> Checkpoint:
     """Take apart a transformers model that is in memory; ``tokens`` are its token strings in id order."""
     model.eval()
-    vocabulary = _vocabulary(tokens, model.config, model.generation_config)
+    _check_generation(name, model)
+    vocabulary = _vocabulary(tokens, model)
     state = {key: value for key, value in model.state_dict().items() if not key.startswith("model.encoder.")}
     return Checkpoint(
         name=name,
@@ -190,8 +209,54 @@ def checkpoint_from_model(
     )
 
 
-def _vocabulary(tokens: list[str], config: WhisperConfig, generation: GenerationConfig) -> Vocabulary:
+def _check_generation(name: str, model: WhisperForConditionalGeneration) -> None:
+    """Refuse an outdated generation config, and say what of another is not followed."""
+    generation = model.generation_config
+    if not getattr(generation, "lang_to_id", None):
+        if len(_forced(model)) > 1:  # English-only models force a single token: no timestamps
+            raise CheckpointError(
+                f"Model '{name}' has an outdated generation_config.json without lang_to_id: copy that of the "
+                "model it was tuned from."
+            )
+    ignored = {
+        key: value
+        for key, value in ((key, getattr(generation, key, None)) for key in CALLERS_OWN)
+        if value is not None and value != CALLERS_OWN[key]
+    }
+    for key, value in ignored.items():
+        logger.warning(
+            "Model '%s' asks for %s=%s in its generation_config.json, which is not followed: ask for it with "
+            "each transcription, where it is offered.",
+            name,
+            key,
+            value,
+        )
+
+
+def _forced(model: WhisperForConditionalGeneration) -> dict[int, int | None]:
+    """Give the tokens that a config of old forces, by position; 1 is the language, 2 the task."""
+    for config in (model.generation_config, model.config):
+        if forced := getattr(config, "forced_decoder_ids", None):
+            return dict(forced)
+    return {}
+
+
+def _own_language(model: WhisperForConditionalGeneration, languages: Mapping[str, int]) -> str | None:
+    """Find the language a model was tuned to, as transformers does: in new form, else in old."""
+    generation = model.generation_config
+    language, task = getattr(generation, "language", None), getattr(generation, "task", None)
+    if isinstance(language, str):
+        code = str(language_code(language.strip("<|>")))
+        return code if code in languages else None
+    if task is None:
+        forced = _forced(model).get(1)
+        return next((code for code, id_ in languages.items() if id_ == forced), None)
+    return None
+
+
+def _vocabulary(tokens: list[str], model: WhisperForConditionalGeneration) -> Vocabulary:
     """Collect what decoding needs from the tokenizer and the generation config."""
+    config, generation = model.config, model.generation_config
     no_timestamps = getattr(generation, "no_timestamps_token_id", None)
     timestamp_begin = config.vocab_size if no_timestamps is None else no_timestamps + 1
     strings = [*tokens, *(f"<|unused{i}|>" for i in range(len(tokens), config.vocab_size))][
@@ -216,6 +281,7 @@ def _vocabulary(tokens: list[str], config: WhisperConfig, generation: Generation
         max_length=config.max_target_positions,
         start_of_prev=_start_of_prev(generation),
         no_speech=None if no_timestamps is None else no_timestamps - 1,
+        own_language=_own_language(model, languages),
     )
 
 

@@ -243,7 +243,7 @@ class Drafter:
         if session.window is None or not session.is_ready:
             return False
         tokens = session.belief.tokens
-        if tokens and tokens[-1] == self._model.vocabulary.end_of_text:
+        if tokens and tokens[-1] in self._model.vocabulary.ends:
             return False
         room = min(session.window.max_new_tokens, self._model.max_positions - len(session.window.prompt))
         return len(tokens) < min(session.length.limit(session.belief), room)

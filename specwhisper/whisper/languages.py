@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
+from transformers.models.whisper.tokenization_whisper import LANGUAGES, TO_LANGUAGE_CODE
 
 
 def language_code(language: str | None) -> str | None:
@@ -10,3 +10,8 @@ def language_code(language: str | None) -> str | None:
     if language is None:
         return None
     return TO_LANGUAGE_CODE.get(language.lower(), language.lower())
+
+
+def language_name(code: str) -> str:
+    """Give a language's English name in lower case, as OpenAI's API does; the code, where there is none."""
+    return str(LANGUAGES.get(code, code))

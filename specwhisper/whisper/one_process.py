@@ -43,21 +43,20 @@ class _Run:
     pieces: Iterator[bytes]
     builder: TranscriptBuilder
     max_ahead_samples: int
-    sent_samples: int = 0
     window_start_sample: int = 0
     is_complete: bool = False
 
     @property
     def wants_audio(self) -> bool:
         """Whether the engines may have more audio; what lies ahead of the open window is bounded."""
-        room = self.max_ahead_samples - (self.sent_samples - self.window_start_sample)
+        room = self.max_ahead_samples - (self.builder.num_samples - self.window_start_sample)
         return not self.is_complete and room >= PIECE_SAMPLES
 
     def next_chunk(self) -> AudioChunk:
         """Give the next piece; an empty one ends the audio."""
         pcm = next(self.pieces, b"")
-        chunk = AudioChunk(self.sent_samples, pcm, is_last=not pcm)
-        self.sent_samples += len(pcm) // BYTES_PER_SAMPLE
+        chunk = AudioChunk(self.builder.num_samples, pcm, is_last=not pcm)
+        self.builder.num_samples += len(pcm) // BYTES_PER_SAMPLE
         self.is_complete = not pcm
         return chunk
 
@@ -158,7 +157,7 @@ class OneProcess:
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Finished):
-                    transcripts[run.place] = run.builder.finish(run.sent_samples)
+                    transcripts[run.place] = run.builder.finish()
                     verifier.close(session)
                     drafter.close(session)
                     del runs[session]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import torch
@@ -26,15 +27,17 @@ class SharedEncoder(nn.Module):
         self._encoder = encoder
         self._num_windows = num_windows
         self._heard: OrderedDict[bytes, Any] = OrderedDict()
+        self._is_busy = Lock()  # draft and target may encode in threads of their own: the second waits
 
     def forward(self, features: Tensor) -> Any:
         """Encode features, batch x mel bins x frames."""
         key = hashlib.blake2b(features.float().cpu().numpy().tobytes()).digest()
-        if key not in self._heard:
-            self._heard[key] = self._encoder(features)
-            if len(self._heard) > self._num_windows:
-                self._heard.popitem(last=False)
-        return self._heard[key]
+        with self._is_busy:
+            if key not in self._heard:
+                self._heard[key] = self._encoder(features)
+                if len(self._heard) > self._num_windows:
+                    self._heard.popitem(last=False)
+            return self._heard[key]
 
 
 def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tuple[Checkpoint, Checkpoint]:

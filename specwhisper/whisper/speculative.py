@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO, cast, overload
+from typing import Any, cast, overload
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import WhisperTokenizer
 
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
-from specwhisper.audio.decode import decode_file
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.given import Audio, recordings_in
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
-from specwhisper.options import Acceptance, DecodingOptions
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import Acceptance, DecodingOptions, options_from
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Segment, Word
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Mode, Segment, Word
 from specwhisper.whisper.checkpoint import load_checkpoint
 from specwhisper.whisper.chunked import Chunk, cut, join
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
 from specwhisper.whisper.sharing import share_encoder
-
-Audio = str | os.PathLike[str] | BinaryIO | NDArray[np.float32] | NDArray[np.int16]
-OPTION_NAMES = frozenset(option.name for option in fields(DecodingOptions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +52,15 @@ class SpeculativeConfig:
     acceptance: Acceptance = Acceptance.EXACT
     acceptance_threshold: float | None = None
 
+    def __post_init__(self) -> None:
+        DraftLength(Mode.ONE_PROCESS, self.gamma)
+        options_from({}, self.decoding)
+
     @property
     def decoding(self) -> dict[str, Any]:
         """The decoding options among them."""
-        temperature = self.temperature
-        is_one = isinstance(temperature, int | float)
         return {
-            "temperatures": (float(temperature),) if is_one else tuple(temperature),  # type: ignore[arg-type]
+            "temperatures": self.temperature,
             "top_k": self.top_k,
             "top_p": self.top_p,
             "seed": self.seed,
@@ -101,8 +98,9 @@ class Transcription:
     Attributes
     ----------
     language_probs : by code, where the language was detected.
-    is_lossy : whether the text may differ from what the target alone would have written.
-    stats : ``None`` unless asked for.
+    is_lossy : whether the text may differ from the target's own, because an ``acceptance_threshold`` was
+        asked for. Under classical acceptance it is drawn from the target's own distribution.
+    stats : how the draft did; ``None`` where ``return_stats=False`` was asked.
     """
 
     segments: tuple[Segment, ...]
@@ -195,8 +193,8 @@ class SpeculativeWhisper:
 
         Parameters
         ----------
-        audio : files of any format, by name or open, or arrays of 16 kHz mono samples (float32 in -1..1, or
-            int16).
+        audio : one recording or several: files of any format (by name, open, or as bytes), arrays or tensors
+            of 16 kHz mono samples (floats in -1..1, or int16), or dicts of ``array`` and ``sampling_rate``.
         max_tokens : most tokens per window of 30 s.
         batch_size : at most that of the constructor.
         chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
@@ -206,15 +204,10 @@ class SpeculativeWhisper:
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
             ``initial_prompt``; what the config says too goes before it.
         """
-        if unknown := options.keys() - OPTION_NAMES:
-            raise InvalidRequest(
-                f"There is no option '{min(unknown)}'; there are {', '.join(sorted(OPTION_NAMES))}."
-            )
         if max_tokens is not None:
             options["max_new_tokens"] = max_tokens
-        wanted = DecodingOptions(**self.config.decoding | options)
-        is_one = isinstance(audio, str | os.PathLike | np.ndarray) or hasattr(audio, "read")
-        recordings: Sequence[Audio] = [audio] if is_one else audio  # type: ignore[list-item,assignment]
+        wanted = options_from(self.config.decoding, options)
+        sources, is_one = recordings_in(audio)
         batch_size = min(batch_size or self.batch_size, self.batch_size)
         engine = OneProcess(
             self.final_model,
@@ -224,12 +217,14 @@ class SpeculativeWhisper:
             max_new_tokens=self._max_new_tokens,
             max_sessions=batch_size,
         )
-        sources = [_source(recording) for recording in recordings]
+        if chunk_length_s is None and stride_length_s is not None:
+            raise InvalidRequest("stride_length_s says how chunks overlap: give chunk_length_s too.")
         if chunk_length_s is not None:
-            if wanted.word_timestamps:
-                raise UnsupportedOption(
-                    "Chunks carry no word times: leave chunk_length_s or word_timestamps out."
-                )
+            for name in ("word_timestamps", "condition_on_previous_text"):
+                if getattr(wanted, name):
+                    raise UnsupportedOption(
+                        f"Chunks are decoded on their own: leave chunk_length_s or {name} out."
+                    )
             pcms = [b"".join(source()) for source in sources]
             cuts = [list(cut(len(pcm) // BYTES_PER_SAMPLE, chunk_length_s, stride_length_s)) for pcm in pcms]
             transcripts = self._chunked(engine, pcms, cuts, wanted)
@@ -278,33 +273,6 @@ class SpeculativeWhisper:
             language=transcript.language,
             duration_s=transcript.num_samples / SAMPLE_RATE,
             language_probs=transcript.language_probs,
-            is_lossy=options.is_lossy,
+            is_lossy=options.is_lossy and self.draft_model is not None,
             stats=Stats(transcript.statistics) if return_stats else None,
         )
-
-
-def _source(recording: Audio) -> Callable[[], Iterator[bytes]]:
-    """Give what starts to decode a recording, from its beginning each time."""
-    if isinstance(recording, str | os.PathLike):
-        return partial(decode_file, recording)
-    if not isinstance(recording, np.ndarray):
-        return partial(_decode_again, recording)
-    if recording.ndim != 1:
-        raise InvalidAudio(
-            f"An array of shape {recording.shape} is no recording: give 16 kHz mono samples, or a file."
-        )
-    return partial(_array_pieces, recording)
-
-
-def _decode_again(file: BinaryIO) -> Iterator[bytes]:
-    file.seek(0)
-    yield from decode_file(file)
-
-
-def _array_pieces(samples: NDArray[np.float32] | NDArray[np.int16]) -> Iterator[bytes]:
-    if np.issubdtype(samples.dtype, np.floating):
-        samples = samples.astype(np.float32, copy=False)
-    stream = CanonicalStream(SAMPLE_RATE)
-    for start in range(0, len(samples), WINDOW_SAMPLES):
-        yield stream.push(samples[start : start + WINDOW_SAMPLES])
-    yield stream.finish()

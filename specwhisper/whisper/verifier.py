@@ -192,7 +192,7 @@ class Verifier:
         verdict = accept(
             row.tokens[len(row.tokens) - row.num_candidates :],
             scores.tokens,
-            end_of_text=self._model.vocabulary.end_of_text,
+            ends=self._model.vocabulary.ends,
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)

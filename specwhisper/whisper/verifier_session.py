@@ -159,7 +159,7 @@ class VerifierSession:
                 f"Window {window.id} is attempt {window.attempt}, but {len(self.options.temperatures)} "
                 "temperatures are asked for: resume it with the options it was opened with."
             )
-        if len(committed) == window.max_new_tokens or vocabulary.end_of_text in committed:
+        if len(committed) == window.max_new_tokens or not vocabulary.ends.isdisjoint(committed):
             raise InvalidRequest(
                 f"Window {window.id} is complete: resume a session with a window that is open."
             )

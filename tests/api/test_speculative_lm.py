@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from transformers import LlamaForCausalLM
 
 from experiments.common.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeConfig, SpeculativeLM
-from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
+from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, SpecWhisperError
 
 PROMPTS = ["the quick", "over the lazy dog the", "fox"]
 
@@ -49,6 +50,45 @@ def test_greedy_text_is_that_of_generate(folders, target, draft, gamma):
     assert [completion.tokens for completion in written] == [expected(target, p, 40) for p in PROMPTS]
     assert pair.generate(PROMPTS[0], max_new_tokens=40).tokens == written[0].tokens
     assert str(written[0]) == llama_tokenizer().decode(written[0].tokens, skip_special_tokens=True)
+
+
+def ending(target: LlamaForCausalLM, folder: Path, ends: list[int] | None) -> str:
+    """Save the target with other tokens that end a text."""
+    model = copy.deepcopy(target)
+    model.generation_config.eos_token_id = ends
+    model.save_pretrained(folder)
+    llama_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def test_every_token_that_ends_a_text_ends_it(folders, target, tmp_path):
+    written = expected(target, PROMPTS[0], 40)
+    ends = [int(target.generation_config.eos_token_id), written[7], written[11]]
+    folder = ending(target, tmp_path / "chat", ends)
+    stops_at = min(written.index(token) for token in ends[1:])
+    for draft in (None, folders["noisy"], folder):
+        completion = SpeculativeLM(draft, folder, "cpu").generate(PROMPTS[0], max_new_tokens=40)
+        assert completion.tokens == written[: stops_at + 1]
+
+
+def test_a_model_without_an_end_writes_as_much_as_it_may(folders, target, tmp_path):
+    folder = ending(target, tmp_path / "endless", None)
+    completion = SpeculativeLM(folders["noisy"], folder, "cpu").generate(PROMPTS[0], max_new_tokens=40)
+    assert completion.tokens == expected(target, PROMPTS[0], 40)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"word_timestamps": True}, "There is no option 'word_timestamps' for text"),
+        ({"temperature": (0.0, 0.5)}, "name one temperature"),
+        ({"temperature": -1.0}, "each 0 or more"),
+        ({"num_beams": 4}, "Beam search is not offered"),
+    ],
+)
+def test_what_means_nothing_for_text_is_refused(folders, asked, message):
+    with pytest.raises(SpecWhisperError, match=message):
+        SpeculativeLM(None, folders["target"], "cpu").generate(PROMPTS[0], **asked)
 
 
 @pytest.mark.parametrize("top_k", [0, 1, 50])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from io import BytesIO
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from experiments.common.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
@@ -56,7 +58,9 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
     asked = {"language": "en", "max_tokens": MAX_TOKENS}
     expected = pair.transcribe(samples, **asked).text
     floats = samples.astype(np.float32) / 32768
-    for audio in (path, str(path), BytesIO(path.read_bytes()), floats, floats.astype(np.float64)):
+    row = {"path": None, "array": floats, "sampling_rate": 16_000}
+    files = (path, str(path), BytesIO(path.read_bytes()), path.read_bytes())
+    for audio in (*files, floats, floats.astype(np.float64), torch.from_numpy(floats), row):
         assert pair.transcribe(audio, **asked).text == expected
 
 
@@ -112,6 +116,10 @@ def test_the_config_says_how(folder, samples):
         ({"max_tokens": 0}, InvalidRequest, "max_new_tokens is 0"),
         ({"initial_prompt": "wood " * 300}, UnsupportedOption, "shorten it"),
         ({"initial_prompt": "<|en|>"}, UnsupportedOption, "special tokens such as"),
+        ({"beam_size": 5}, UnsupportedOption, "Beam search is not offered"),
+        ({"language": 5}, InvalidRequest, "language is 5: it must be text"),
+        ({"stride_length_s": 2.0}, InvalidRequest, "give chunk_length_s too"),
+        ({"chunk_length_s": 5.0, "word_timestamps": True}, UnsupportedOption, "leave chunk_length_s or word"),
     ],
 )
 def test_what_cannot_be_is_refused(pair, samples, asked, error, message):
@@ -127,11 +135,48 @@ def test_what_cannot_be_is_refused(pair, samples, asked, error, message):
         (np.zeros(0, np.float32), "is empty"),
         (np.zeros(16_000, np.int32), "int32 are not supported"),
         ("nowhere.wav", "does not exist"),
+        ([0.0, 0.1], "of type float cannot be read: give a file name"),
+        (None, "of type NoneType cannot be read: give a file name"),
+        ({"path": "a.wav"}, "with path cannot be read: give a file name"),
+        (b"no audio at all", "neither libsndfile nor FFmpeg"),
     ],
 )
 def test_bad_audio_is_refused(pair, audio, message):
     with pytest.raises(InvalidAudio, match=message):
         pair.transcribe(audio)
+
+
+def test_an_open_file_that_cannot_go_back_is_read_once(pair, samples, tmp_path):
+    path = tmp_path / "a.wav"
+    soundfile.write(path, samples, 16_000, "PCM_16")
+    asked = {"language": "en", "max_tokens": 4}
+    process = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
+    with process, process.stdout as pipe:
+        assert pair.transcribe(pipe, **asked).text == pair.transcribe(path, **asked).text
+
+
+def test_options_as_other_whispers_have_them(pair, samples):
+    expected = pair.transcribe(samples, language="en", temperatures=(0.5,), seed=1, max_tokens=4)
+    asked = {"temperature": 0.5, "initial_prompt": None, "hotwords": None, "beam_size": 1, "top_k": None}
+    assert pair.transcribe(samples, language="en", seed=1, max_tokens=4, **asked).text == expected.text
+
+
+def test_a_segment_ends_no_later_than_its_recording(pair, samples):
+    result = pair.transcribe(samples, language="en", timestamps=False, max_tokens=4)
+    assert [(s.start_s, s.end_s) for s in result.segments] == [(0.0, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"gamma": 0}, "gamma is 0"),
+        ({"acceptance_threshold": 7}, "acceptance_threshold is 7"),
+        ({"temperature": "hot"}, "temperatures is 'hot'"),
+    ],
+)
+def test_a_config_that_cannot_be_meant(config, message):
+    with pytest.raises(InvalidRequest, match=message):
+        SpeculativeConfig(**config)
 
 
 def test_names_of_languages(pair, samples):

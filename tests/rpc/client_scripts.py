@@ -62,7 +62,12 @@ RESPONSES = (
     pb.StreamingRecognizeResponse(
         results=[FINALS[0], interim(" Bye", 0.9), interim(".", 0.1)], audio_received=duration(2.5)
     ),
-    pb.StreamingRecognizeResponse(results=[FINALS[1]], statistics=STATISTICS, audio_received=duration(2.5)),
+    pb.StreamingRecognizeResponse(
+        results=[FINALS[1]],
+        statistics=STATISTICS,
+        audio_received=duration(2.5),
+        language=pb.SpokenLanguage(code="en", name="english"),
+    ),
 )
 
 

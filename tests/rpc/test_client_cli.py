@@ -15,7 +15,7 @@ from client.jobs import Job, show_server, transcribe_files
 from client.output import OutputFormat
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
-from specwhisper.options import CompressionRatio, DecodingOptions
+from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
 from tests.rpc.client_scripts import ScriptedTranscription, serving
@@ -106,7 +106,7 @@ async def test_quiet_prints_the_text_and_nothing_else(files, is_terminal):
 async def test_json_on_standard_output_is_all_there_is(files, is_terminal):
     streams = Streams(is_terminal)
     async with serving(ScriptedTranscription()) as address:
-        assert await streams.run(files[:1], address, output_format=OutputFormat.JSON)
+        assert await streams.run(files[:1], address, formats=[OutputFormat.JSON])
     document = json.loads(streams.out)
     assert document["text"] == "Hello there. Bye."
     assert document["audio"] == str(files[0])
@@ -116,7 +116,7 @@ async def test_files_are_written_to_a_folder(files, streams, tmp_path):
     folder = tmp_path / "new" / "folder"
     async with serving(ScriptedTranscription()) as address:
         assert await streams.run(files, address, output_dir=folder)
-        assert await streams.run(files, address, output_dir=folder, output_format=OutputFormat.JSON)
+        assert await streams.run(files, address, output_dir=folder, formats=[OutputFormat.JSON])
     assert sorted(path.name for path in folder.iterdir()) == [
         "first.json",
         "first.txt",
@@ -202,6 +202,7 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         *"--compression-ratio-threshold 2.4 --compression-ratio-of text --no_speech_threshold 0.6".split(),
         *"--word_timestamps --condition-on-previous-text --seed 7 --top-k 40 --top-p 0.9".split(),
         *("--initial_prompt", "Ray Serve", "--carry-initial-prompt", "--hotwords", "gamma"),
+        *"--max-initial-timestamp 0.5 --max_new_tokens 99 --acceptance classical".split(),
     ]
     async with serving(server) as address:
         status, _, err = await run_cli("transcribe", files[0], "--server", address, "--quiet", *options)
@@ -221,13 +222,55 @@ async def test_options_are_named_as_whispers_and_reach_the_server(files):
         initial_prompt="Ray Serve",
         carry_initial_prompt=True,
         hotwords="gamma",
+        max_initial_timestamp_s=0.5,
+        max_new_tokens=99,
+        acceptance=Acceptance.CLASSICAL,
     )
+
+
+async def test_booleans_and_none_are_read_as_openais(files):
+    server = ScriptedTranscription()
+    options = [
+        *"--word_timestamps True --condition_on_previous_text False --carry_initial_prompt=False".split(),
+        *"--temperature_increment_on_fallback None --logprob_threshold=None --beam_size None".split(),
+        *"--patience None --best_of 1 --suppress_tokens -1 --fp16 None --language None".split(),
+        *"--timestamps False --acceptance-threshold 0.5".split(),
+    ]
+    async with serving(server) as address:
+        status, out, err = await run_cli("transcribe", *options, files[0], "--server", address, "--quiet")
+    assert (status, out, err) == (0, TEXT, "")
+    asked = decoding_options_from_proto(server.config.config.decoding)
+    assert asked == DecodingOptions(word_timestamps=True, timestamps=False, acceptance_threshold=0.5)
+
+
+async def test_all_formats_at_once(files, tmp_path):
+    folder = tmp_path / "out"
+    async with serving(ScriptedTranscription()) as address:
+        arguments = ("transcribe", files[0], "--server", address, "--quiet", "-f", "all")
+        assert await run_cli(*arguments, "-o", folder) == (0, "", "")
+        status, _, err = await run_cli(*arguments)
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".srt", ".tsv", ".txt", ".vtt"]
+    assert (status, err) == (1, "error: Several formats need a folder: add --output-dir FOLDER.\n")
+
+
+async def test_an_unknown_format_names_the_choice():
+    status, _, err = await run_cli("transcribe", "talk.mp3", "-f", "docx")
+    assert status == 2
+    assert "'docx' is none of txt, json" in err
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         (["--beam-size", "5"], "beam search"),
+        (["--beam_size", "0"], "beam search"),
+        (["--patience", "2.0"], "beam search"),
+        (["--best_of", "5"], "one text is sampled"),
+        (["--fp16", "False"], "fp16 is the servers' choice"),
+        (["--clip_timestamps", "0,10"], "clip_timestamps is not offered"),
+        (["--temperature_increment_on_fallback", "0.2"], "no window fails without a threshold"),
+        (["--max_line_width", "20"], "add word_timestamps"),
+        (["--word_timestamps", "True", "--max_line_count", "2"], "without max_line_width"),
         (["--top-p", "1.5"], "top_p"),
     ],
 )

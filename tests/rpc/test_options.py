@@ -64,7 +64,7 @@ async def test_every_option_crosses_the_network(name, mode):
     assert [[(w.start_s, w.end_s, w.text) for w in s.words] for s in segments] == [
         [(w.start_s, w.end_s, w.text) for w in s.words] for s in alone.segments
     ]
-    assert dict(responses[-1].language_probs) == pytest.approx(dict(alone.language_probs))
+    assert dict(responses[-1].language.probabilities) == pytest.approx(dict(alone.language_probs))
     assert {result.language_code for result in results} == {alone.language}
     assert not responses[0].model.is_lossy
 

@@ -27,7 +27,7 @@ END = 9
     ],
 )
 def test_verdicts(candidates, choices, budget, expected):
-    assert accept(candidates, choices, end_of_text=END, budget=budget) == expected
+    assert accept(candidates, choices, ends={END}, budget=budget) == expected
 
 
 tokens = st.integers(0, END)
@@ -47,7 +47,7 @@ def test_any_candidates_give_the_targets_text(text, blocks, budget):
     for block in [*blocks, *[[]] * budget]:
         at = len(written)
         choices = [text[(at + i) % len(text)] for i in range(len(block) + 1)]
-        verdict = accept(block, choices, end_of_text=END, budget=budget - at)
+        verdict = accept(block, choices, ends={END}, budget=budget - at)
         assert verdict.tokens[: verdict.num_accepted] == tuple(block[: verdict.num_accepted])
         assert len(verdict.tokens) - verdict.num_accepted <= 1
         written += verdict.tokens

@@ -14,7 +14,9 @@ from transformers import WhisperForConditionalGeneration
 
 from experiments.common.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError
-from specwhisper.whisper.checkpoint import DEMO_FOLDER, load_checkpoint, resolve
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.whisper.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint, resolve
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"
@@ -39,6 +41,8 @@ class TestNames:
             ("small.en", "openai/whisper-small.en"),
             ("large-v3", "openai/whisper-large-v3"),
             ("turbo", "openai/whisper-large-v3-turbo"),
+            ("large", "openai/whisper-large-v3"),
+            ("large-v1", "openai/whisper-large"),
             ("distil-large-v3", "distil-whisper/distil-large-v3"),
             ("somebody/whisper-fine-tuned.v2", "somebody/whisper-fine-tuned.v2"),
             ("demo-target", str(DEMO_FOLDER / "target")),
@@ -112,6 +116,53 @@ class TestContent:
         assert loaded.vocabulary.no_timestamps is None
         assert loaded.max_new_tokens is None
         assert not any(loaded.vocabulary.is_timestamp(i) for i in range(len(loaded.vocabulary)))
+
+
+class TestGenerationConfig:
+    """What a fine-tune says in its generation config, and how transformers reads it."""
+
+    @pytest.fixture
+    def changed(self, folder) -> Callable[..., Checkpoint]:
+        path = folder / "generation_config.json"
+
+        def load(**changes) -> Checkpoint:
+            config = json.loads(path.read_text()) | changes
+            path.write_text(json.dumps({key: value for key, value in config.items() if value != "-"}))
+            return load_checkpoint(str(folder))
+
+        return load
+
+    @pytest.mark.parametrize("language", ["de", "<|de|>", "German", "german"])
+    def test_a_fine_tune_speaks_its_own_language(self, changed, language):
+        assert changed(language=language).vocabulary.default_language == "de"
+
+    def test_in_the_form_of_old_too(self, changed):
+        languages = changed().vocabulary.languages
+        forced = [[1, languages["de"]], [2, 7]]
+        assert changed(forced_decoder_ids=forced).vocabulary.default_language == "de"
+        assert changed(forced_decoder_ids=forced, task="transcribe").vocabulary.default_language is None
+        assert changed(forced_decoder_ids=forced, language="en", task="-").vocabulary.default_language == "en"
+
+    def test_published_models_detect_it(self, changed):
+        assert changed(forced_decoder_ids=[[1, None], [2, 7]]).vocabulary.default_language is None
+
+    def test_a_language_of_its_own_goes_into_the_prompt_and_yields_to_the_callers(self, changed):
+        vocabulary = changed(language="de").vocabulary
+        german, english = vocabulary.languages["de"], vocabulary.languages["en"]
+        assert german in vocabulary.prompt(DecodingOptions())
+        assert english in vocabulary.prompt(DecodingOptions(language="en"))
+        assert SequentialWindows(vocabulary, DecodingOptions()).language == "de"
+        assert SequentialWindows(vocabulary, DecodingOptions(language="en")).language == "en"
+
+    def test_what_is_outdated_says_what_to_do(self, changed):
+        with pytest.raises(CheckpointError, match=r"outdated generation_config\.json without lang_to_id"):
+            changed(forced_decoder_ids=[[1, 5], [2, 7]], lang_to_id="-")
+
+    def test_what_is_not_followed_is_said(self, changed, caplog):
+        changed(task="transcribe", repetition_penalty=1.0)
+        assert not caplog.messages
+        changed(num_beams=5)
+        assert "asks for num_beams=5 in its generation_config.json, which is not followed" in caplog.text
 
 
 def without_config(folder: Path) -> None:

@@ -25,7 +25,7 @@ STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed
 def transcript(*texts: str, duration_s: float = 10.0) -> Transcript:
     segments = tuple(Segment(i, i + 0.5, (i, 50_000 + i), text, 0.5) for i, text in enumerate(texts))
     model = ModelInfo("large", "tiny", "abc", Mode.FULL, 5)
-    return Transcript(segments, "de", model, STATISTICS, duration_s, elapsed_s=2.5)
+    return Transcript(segments, "de", "german", model, STATISTICS, duration_s, elapsed_s=2.5)
 
 
 def test_text_has_a_line_per_segment():
@@ -66,6 +66,11 @@ def test_json_has_everything():
     }
 
 
+def test_verbose_json_names_the_language():
+    document = json.loads(render(transcript("Ja"), Path("a.wav"), OutputFormat.VERBOSE_JSON))
+    assert document["language"] == "german"
+
+
 def test_json_keeps_letters_readable():
     assert "Grüße" in render(transcript("Grüße"), Path("a.wav"), OutputFormat.JSON)
 
@@ -76,15 +81,15 @@ def test_no_audio_has_no_real_time_factor():
 
 def test_outputs_are_named_after_their_recordings(tmp_path):
     folder = tmp_path / "a" / "b"
-    paths = prepare_outputs([Path("x/one.wav"), Path("two.tar.mp3")], folder, OutputFormat.JSON)
-    assert paths == [folder / "one.json", folder / "two.tar.json"]
+    paths = prepare_outputs([Path("x/one.wav"), Path("two.tar.mp3")], folder, [OutputFormat.JSON])
+    assert paths == [{OutputFormat.JSON: folder / "one.json"}, {OutputFormat.JSON: folder / "two.tar.json"}]
     assert folder.is_dir()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InvalidRequest, match=r"file/folder cannot be made: Not a directory\.$"):
-        prepare_outputs([Path("one.wav")], tmp_path / "file" / "folder", OutputFormat.TXT)
+        prepare_outputs([Path("one.wav")], tmp_path / "file" / "folder", [OutputFormat.TXT])
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):

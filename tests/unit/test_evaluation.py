@@ -73,6 +73,11 @@ def test_english_is_normalised_as_whisper_does():
     assert error_rates(["Twenty-one colours."], ["21 colors"], "de").wer == 1.0
 
 
+def test_letters_count_as_words_where_no_spaces_are_written():
+    assert error_rates(["你好世界你好"], ["你好世界你号"], "zh").wer == 1 / 6
+    assert error_rates(["你好世界你好"], ["你好世界你号"], "de").wer == 1.0
+
+
 def test_rates_are_over_all_words_and_silence_is_left_out():
     rates = error_rates(["one two three four", "", "five"], ["one two three", "noise", "nine"], "de")
     assert rates.wer == 2 / 5

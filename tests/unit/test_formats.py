@@ -42,7 +42,7 @@ def test_vtt():
 
 
 def test_tsv():
-    assert to_tsv(SEGMENTS) == "start\tend\ttext\n0\t1500\tHello, <world> & all.\n3600000\t7261250\tA -> B\n"
+    assert to_tsv(SEGMENTS) == "start\tend\ttext\n0\t1500\tHello, <world> & all.\n3600000\t7261250\tA --> B\n"
 
 
 def test_verbose_json_has_the_fields_of_openais():

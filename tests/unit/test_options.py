@@ -6,13 +6,14 @@ import math
 
 import pytest
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import (
     Acceptance,
     CompressionRatio,
     DecodingOptions,
     Task,
     fallback_temperatures,
+    options_from,
 )
 
 
@@ -41,6 +42,14 @@ from specwhisper.options import (
         ({"logprob_threshold": 0.5}, "a log-probability is 0 or less"),
         ({"no_speech_threshold": 1.5}, "must be a probability"),
         ({"carry_initial_prompt": True}, "there is no initial_prompt to carry"),
+        ({"language": 5}, "language is 5: it must be text"),
+        ({"initial_prompt": ["a"]}, "initial_prompt is .*: it must be text"),
+        ({"timestamps": "no"}, "timestamps is 'no': it must be True or False"),
+        ({"top_k": 2.5}, "top_k is 2.5: it must be a whole number"),
+        ({"seed": "seven"}, "seed is 'seven': it must be a whole number"),
+        ({"top_p": "half"}, "top_p is 'half': it must be a number"),
+        ({"temperatures": "hot"}, "temperatures is 'hot': it must be a number, or several"),
+        ({"temperatures": ("hot",)}, "it must be a number, or several"),
     ],
 )
 def test_what_cannot_be_meant(options: dict, message: str):
@@ -65,6 +74,45 @@ def test_a_threshold_makes_it_lossy_and_nothing_else_does():
 )
 def test_fallback_goes_up_to_1(temperature, increment, expected):
     assert fallback_temperatures(temperature, increment) == expected
+
+
+def test_steps_too_small_are_counted_not_listed():
+    with pytest.raises(InvalidRequest, match=r"Steps of 0.01 give 101 temperatures: at most 16"):
+        fallback_temperatures(0.0, 0.01)
+
+
+def test_none_leaves_an_option_out():
+    nothing = dict.fromkeys(("initial_prompt", "hotwords", "temperatures", "top_k", "top_p", "seed", "task"))
+    assert DecodingOptions(**nothing) == DecodingOptions()
+
+
+def test_a_temperature_may_stand_alone():
+    assert DecodingOptions(temperatures=0.2).temperatures == (0.2,)
+    assert DecodingOptions(temperatures=[0, 1]).temperatures == (0.0, 1.0)
+
+
+class TestKeywords:
+    """As users of other Whispers write them."""
+
+    def test_what_is_given_goes_before_the_defaults(self):
+        defaults = {"temperatures": (0.5,), "top_k": 3}
+        assert options_from(defaults, {"top_k": 4}) == DecodingOptions(temperatures=(0.5,), top_k=4)
+        assert options_from(defaults, {"temperature": 0.1}).temperatures == (0.1,)
+        assert options_from({}, {"temperature": (0, 0.2)}).temperatures == (0.0, 0.2)
+
+    def test_temperature_and_temperatures_contradict_each_other(self):
+        with pytest.raises(InvalidRequest, match="Both temperature and temperatures"):
+            options_from({}, {"temperature": 0.1, "temperatures": (0.2,)})
+
+    def test_an_unknown_option_is_told_with_the_choice(self):
+        with pytest.raises(InvalidRequest, match=r"There is no option 'langage'; there are .*language"):
+            options_from({}, {"langage": "en"})
+
+    @pytest.mark.parametrize("name", ["beam_size", "num_beams"])
+    def test_one_beam_is_fine_and_more_are_not(self, name):
+        assert options_from({}, {name: 1}) == options_from({}, {name: None}) == DecodingOptions()
+        with pytest.raises(UnsupportedOption, match="Beam search is not offered"):
+            options_from({}, {name: 5})
 
 
 def test_choices_may_be_plain_strings():

@@ -39,6 +39,21 @@ def test_only_as_much_as_fits_into_half_a_window():
     assert made.prefix() == (PREV, *[3] * (VOCABULARY.max_length // 2 - 1))
 
 
+@pytest.mark.parametrize("num_given", [1, 16, 20, 31])
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_words_that_stay_leave_every_window_room_to_write_in(num_given, is_carried):
+    given = tuple([5] * num_given)
+    words = PromptText(initial=given, is_carried=True) if is_carried else PromptText(hotwords=given)
+    options = DecodingOptions(condition_on_previous_text=True)
+    windows = SequentialWindows(VOCABULARY, options, words)
+    for _ in range(4):
+        window = windows.open(3000)
+        assert window.prompt[: 1 + num_given] == (PREV, *given)
+        assert window.max_new_tokens >= VOCABULARY.max_length // 4 - 4
+        windows.close(window, [TIME, *[3] * 10, TIME + 1500, END])
+    assert len(window.prompt) == 1 + num_given + min(31, 47 - num_given) + 1
+
+
 def test_what_was_sampled_hot_is_not_believed_but_remembered():
     made = previous()
     made.append([[3]], 0.6)

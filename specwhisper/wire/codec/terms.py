@@ -46,6 +46,7 @@ def vocabulary_to_proto(vocabulary: Vocabulary) -> pb.Vocabulary:
         max_length=vocabulary.max_length,
         start_of_prev=vocabulary.start_of_prev,
         no_speech=vocabulary.no_speech,
+        own_language=vocabulary.own_language or "",
     )
 
 
@@ -66,6 +67,7 @@ def vocabulary_from_proto(message: pb.Vocabulary) -> Vocabulary:
         max_length=message.max_length,
         start_of_prev=message.start_of_prev if message.HasField("start_of_prev") else None,
         no_speech=message.no_speech if message.HasField("no_speech") else None,
+        own_language=message.own_language or None,
     )
     largest = max(
         vocabulary.end_of_text,

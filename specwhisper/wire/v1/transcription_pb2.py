@@ -26,49 +26,47 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from specwhisper.wire.v1 import decoding_pb2 as specwhisper_dot_wire_dot_v1_dot_decoding__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'specwhisper/wire/v1/transcription.proto\x12\x13specwhisper.wire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\"specwhisper/wire/v1/decoding.proto\"\xaa\x02\n\x11RecognitionConfig\x12\x34\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\".specwhisper.wire.v1.AudioEncoding\x12\x19\n\x11sample_rate_hertz\x18\x02 \x01(\r\x12\x1b\n\x13\x61udio_channel_count\x18\x03 \x01(\r\x12\x15\n\rlanguage_code\x18\x04 \x01(\t\x12 \n\x18\x65nable_word_time_offsets\x18\x05 \x01(\x08\x12\'\n\x04mode\x18\x06 \x01(\x0e\x32\x19.specwhisper.wire.v1.Mode\x12\r\n\x05gamma\x18\x07 \x01(\r\x12\x36\n\x08\x64\x65\x63oding\x18\x08 \x01(\x0b\x32$.specwhisper.wire.v1.DecodingOptions\"Y\n\x10RecognizeRequest\x12\x36\n\x06\x63onfig\x18\x01 \x01(\x0b\x32&.specwhisper.wire.v1.RecognitionConfig\x12\r\n\x05\x61udio\x18\x02 \x01(\x0c\"\xfd\x02\n\x11RecognizeResponse\x12=\n\x07results\x18\x01 \x03(\x0b\x32,.specwhisper.wire.v1.SpeechRecognitionResult\x12-\n\x05model\x18\x02 \x01(\x0b\x32\x1e.specwhisper.wire.v1.ModelInfo\x12>\n\nstatistics\x18\x03 \x01(\x0b\x32*.specwhisper.wire.v1.SpeculationStatistics\x12\x31\n\x0e\x61udio_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12Q\n\x0elanguage_probs\x18\x05 \x03(\x0b\x32\x39.specwhisper.wire.v1.RecognizeResponse.LanguageProbsEntry\x1a\x34\n\x12LanguageProbsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\"\x96\x01\n\x19StreamingRecognizeRequest\x12K\n\x10streaming_config\x18\x01 \x01(\x0b\x32/.specwhisper.wire.v1.StreamingRecognitionConfigH\x00\x12\x17\n\raudio_content\x18\x02 \x01(\x0cH\x00\x42\x13\n\x11streaming_request\"m\n\x1aStreamingRecognitionConfig\x12\x36\n\x06\x63onfig\x18\x01 \x01(\x0b\x32&.specwhisper.wire.v1.RecognitionConfig\x12\x17\n\x0finterim_results\x18\x02 \x01(\x08\"\x8f\x03\n\x1aStreamingRecognizeResponse\x12=\n\x07results\x18\x01 \x03(\x0b\x32,.specwhisper.wire.v1.SpeechRecognitionResult\x12-\n\x05model\x18\x02 \x01(\x0b\x32\x1e.specwhisper.wire.v1.ModelInfo\x12>\n\nstatistics\x18\x03 \x01(\x0b\x32*.specwhisper.wire.v1.SpeculationStatistics\x12\x31\n\x0e\x61udio_received\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12Z\n\x0elanguage_probs\x18\x05 \x03(\x0b\x32\x42.specwhisper.wire.v1.StreamingRecognizeResponse.LanguageProbsEntry\x1a\x34\n\x12LanguageProbsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\"\x93\x02\n\x17SpeechRecognitionResult\x12G\n\x0c\x61lternatives\x18\x01 \x03(\x0b\x32\x31.specwhisper.wire.v1.SpeechRecognitionAlternative\x12\x10\n\x08is_final\x18\x02 \x01(\x08\x12\x11\n\tstability\x18\x03 \x01(\x02\x12/\n\x0cstart_offset\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nend_offset\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x63hannel_tag\x18\x06 \x01(\x05\x12\x15\n\rlanguage_code\x18\x07 \x01(\t\"\x87\x02\n\x1cSpeechRecognitionAlternative\x12\x12\n\ntranscript\x18\x01 \x01(\t\x12\x12\n\nconfidence\x18\x02 \x01(\x02\x12,\n\x05words\x18\x03 \x03(\x0b\x32\x1d.specwhisper.wire.v1.WordInfo\x12\x0e\n\x06tokens\x18\x04 \x03(\r\x12\x13\n\x0b\x61vg_logprob\x18\x05 \x01(\x02\x12\x19\n\x11\x63ompression_ratio\x18\x06 \x01(\x02\x12\x13\n\x0btemperature\x18\x07 \x01(\x02\x12\x1b\n\x0eno_speech_prob\x18\x08 \x01(\x02H\x00\x88\x01\x01\x12\x0c\n\x04seek\x18\t \x01(\x04\x42\x11\n\x0f_no_speech_prob\"\x8c\x01\n\x08WordInfo\x12/\n\x0cstart_offset\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nend_offset\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04word\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x02\"\x9f\x01\n\tModelInfo\x12\x14\n\x0ctarget_model\x18\x01 \x01(\t\x12\x13\n\x0b\x64raft_model\x18\x02 \x01(\t\x12\x1d\n\x15target_weights_digest\x18\x03 \x01(\t\x12\'\n\x04mode\x18\x04 \x01(\x0e\x32\x19.specwhisper.wire.v1.Mode\x12\r\n\x05gamma\x18\x05 \x01(\r\x12\x10\n\x08is_lossy\x18\x06 \x01(\x08\"\x9c\x03\n\x15SpeculationStatistics\x12\x13\n\x0bnum_drafted\x18\x01 \x01(\x04\x12\x14\n\x0cnum_verified\x18\x02 \x01(\x04\x12\x14\n\x0cnum_accepted\x18\x03 \x01(\x04\x12\x18\n\x10num_self_decoded\x18\x04 \x01(\x04\x12\x15\n\rnum_committed\x18\x05 \x01(\x04\x12\x12\n\nnum_passes\x18\x06 \x01(\x04\x12\x1c\n\x14\x61\x63\x63\x65ptance_histogram\x18\x07 \x03(\x04\x12\x12\n\nnum_blocks\x18\x08 \x01(\x04\x12\x13\n\x0bnum_windows\x18\t \x01(\x04\x12\x10\n\x08queue_ns\x18\n \x01(\x04\x12\x12\n\nforward_ns\x18\x0b \x01(\x04\x12\x11\n\tencode_ns\x18\x0c \x01(\x04\x12\x10\n\x08\x64raft_ns\x18\r \x01(\x04\x12\x19\n\x11min_round_trip_ns\x18\x0e \x01(\x04\x12\x14\n\x0cnum_recalled\x18\x0f \x01(\x04\x12\x1d\n\x15num_recalled_accepted\x18\x10 \x01(\x04\x12\x1b\n\x13num_recalled_passes\x18\x11 \x01(\x04\"\x11\n\x0fGetModelRequest\"\xbe\x01\n\x10GetModelResponse\x12-\n\x05model\x18\x01 \x01(\x0b\x32\x1e.specwhisper.wire.v1.ModelInfo\x12\x16\n\x0elanguage_codes\x18\x02 \x03(\t\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\r\x12\x14\n\x0cmax_sessions\x18\x04 \x01(\r\x12\x18\n\x10software_version\x18\x05 \x01(\t\x12\x18\n\x10log_mel_max_bins\x18\x06 \x03(\r*L\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41UDIO_ENCODING_LINEAR16\x10\x01\x32\xbf\x02\n\rTranscription\x12Z\n\tRecognize\x12%.specwhisper.wire.v1.RecognizeRequest\x1a&.specwhisper.wire.v1.RecognizeResponse\x12y\n\x12StreamingRecognize\x12..specwhisper.wire.v1.StreamingRecognizeRequest\x1a/.specwhisper.wire.v1.StreamingRecognizeResponse(\x01\x30\x01\x12W\n\x08GetModel\x12$.specwhisper.wire.v1.GetModelRequest\x1a%.specwhisper.wire.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'specwhisper/wire/v1/transcription.proto\x12\x13specwhisper.wire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\"specwhisper/wire/v1/decoding.proto\"\xaa\x02\n\x11RecognitionConfig\x12\x34\n\x08\x65ncoding\x18\x01 \x01(\x0e\x32\".specwhisper.wire.v1.AudioEncoding\x12\x19\n\x11sample_rate_hertz\x18\x02 \x01(\r\x12\x1b\n\x13\x61udio_channel_count\x18\x03 \x01(\r\x12\x15\n\rlanguage_code\x18\x04 \x01(\t\x12 \n\x18\x65nable_word_time_offsets\x18\x05 \x01(\x08\x12\'\n\x04mode\x18\x06 \x01(\x0e\x32\x19.specwhisper.wire.v1.Mode\x12\r\n\x05gamma\x18\x07 \x01(\r\x12\x36\n\x08\x64\x65\x63oding\x18\x08 \x01(\x0b\x32$.specwhisper.wire.v1.DecodingOptions\"Y\n\x10RecognizeRequest\x12\x36\n\x06\x63onfig\x18\x01 \x01(\x0b\x32&.specwhisper.wire.v1.RecognitionConfig\x12\r\n\x05\x61udio\x18\x02 \x01(\x0c\"\xab\x02\n\x11RecognizeResponse\x12=\n\x07results\x18\x01 \x03(\x0b\x32,.specwhisper.wire.v1.SpeechRecognitionResult\x12-\n\x05model\x18\x02 \x01(\x0b\x32\x1e.specwhisper.wire.v1.ModelInfo\x12>\n\nstatistics\x18\x03 \x01(\x0b\x32*.specwhisper.wire.v1.SpeculationStatistics\x12\x31\n\x0e\x61udio_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x08language\x18\x05 \x01(\x0b\x32#.specwhisper.wire.v1.SpokenLanguage\"\x96\x01\n\x19StreamingRecognizeRequest\x12K\n\x10streaming_config\x18\x01 \x01(\x0b\x32/.specwhisper.wire.v1.StreamingRecognitionConfigH\x00\x12\x17\n\raudio_content\x18\x02 \x01(\x0cH\x00\x42\x13\n\x11streaming_request\"m\n\x1aStreamingRecognitionConfig\x12\x36\n\x06\x63onfig\x18\x01 \x01(\x0b\x32&.specwhisper.wire.v1.RecognitionConfig\x12\x17\n\x0finterim_results\x18\x02 \x01(\x08\"\xb4\x02\n\x1aStreamingRecognizeResponse\x12=\n\x07results\x18\x01 \x03(\x0b\x32,.specwhisper.wire.v1.SpeechRecognitionResult\x12-\n\x05model\x18\x02 \x01(\x0b\x32\x1e.specwhisper.wire.v1.ModelInfo\x12>\n\nstatistics\x18\x03 \x01(\x0b\x32*.specwhisper.wire.v1.SpeculationStatistics\x12\x31\n\x0e\x61udio_received\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x08language\x18\x05 \x01(\x0b\x32#.specwhisper.wire.v1.SpokenLanguage\"\xb1\x01\n\x0eSpokenLanguage\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12M\n\rprobabilities\x18\x03 \x03(\x0b\x32\x36.specwhisper.wire.v1.SpokenLanguage.ProbabilitiesEntry\x1a\x34\n\x12ProbabilitiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\"\x93\x02\n\x17SpeechRecognitionResult\x12G\n\x0c\x61lternatives\x18\x01 \x03(\x0b\x32\x31.specwhisper.wire.v1.SpeechRecognitionAlternative\x12\x10\n\x08is_final\x18\x02 \x01(\x08\x12\x11\n\tstability\x18\x03 \x01(\x02\x12/\n\x0cstart_offset\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nend_offset\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x63hannel_tag\x18\x06 \x01(\x05\x12\x15\n\rlanguage_code\x18\x07 \x01(\t\"\x87\x02\n\x1cSpeechRecognitionAlternative\x12\x12\n\ntranscript\x18\x01 \x01(\t\x12\x12\n\nconfidence\x18\x02 \x01(\x02\x12,\n\x05words\x18\x03 \x03(\x0b\x32\x1d.specwhisper.wire.v1.WordInfo\x12\x0e\n\x06tokens\x18\x04 \x03(\r\x12\x13\n\x0b\x61vg_logprob\x18\x05 \x01(\x02\x12\x19\n\x11\x63ompression_ratio\x18\x06 \x01(\x02\x12\x13\n\x0btemperature\x18\x07 \x01(\x02\x12\x1b\n\x0eno_speech_prob\x18\x08 \x01(\x02H\x00\x88\x01\x01\x12\x0c\n\x04seek\x18\t \x01(\x04\x42\x11\n\x0f_no_speech_prob\"\x8c\x01\n\x08WordInfo\x12/\n\x0cstart_offset\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nend_offset\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04word\x18\x03 \x01(\t\x12\x12\n\nconfidence\x18\x04 \x01(\x02\"\x9f\x01\n\tModelInfo\x12\x14\n\x0ctarget_model\x18\x01 \x01(\t\x12\x13\n\x0b\x64raft_model\x18\x02 \x01(\t\x12\x1d\n\x15target_weights_digest\x18\x03 \x01(\t\x12\'\n\x04mode\x18\x04 \x01(\x0e\x32\x19.specwhisper.wire.v1.Mode\x12\r\n\x05gamma\x18\x05 \x01(\r\x12\x10\n\x08is_lossy\x18\x06 \x01(\x08\"\x9c\x03\n\x15SpeculationStatistics\x12\x13\n\x0bnum_drafted\x18\x01 \x01(\x04\x12\x14\n\x0cnum_verified\x18\x02 \x01(\x04\x12\x14\n\x0cnum_accepted\x18\x03 \x01(\x04\x12\x18\n\x10num_self_decoded\x18\x04 \x01(\x04\x12\x15\n\rnum_committed\x18\x05 \x01(\x04\x12\x12\n\nnum_passes\x18\x06 \x01(\x04\x12\x1c\n\x14\x61\x63\x63\x65ptance_histogram\x18\x07 \x03(\x04\x12\x12\n\nnum_blocks\x18\x08 \x01(\x04\x12\x13\n\x0bnum_windows\x18\t \x01(\x04\x12\x10\n\x08queue_ns\x18\n \x01(\x04\x12\x12\n\nforward_ns\x18\x0b \x01(\x04\x12\x11\n\tencode_ns\x18\x0c \x01(\x04\x12\x10\n\x08\x64raft_ns\x18\r \x01(\x04\x12\x19\n\x11min_round_trip_ns\x18\x0e \x01(\x04\x12\x14\n\x0cnum_recalled\x18\x0f \x01(\x04\x12\x1d\n\x15num_recalled_accepted\x18\x10 \x01(\x04\x12\x1b\n\x13num_recalled_passes\x18\x11 \x01(\x04\"\x11\n\x0fGetModelRequest\"\xbe\x01\n\x10GetModelResponse\x12-\n\x05model\x18\x01 \x01(\x0b\x32\x1e.specwhisper.wire.v1.ModelInfo\x12\x16\n\x0elanguage_codes\x18\x02 \x03(\t\x12\x19\n\x11max_message_bytes\x18\x03 \x01(\r\x12\x14\n\x0cmax_sessions\x18\x04 \x01(\r\x12\x18\n\x10software_version\x18\x05 \x01(\t\x12\x18\n\x10log_mel_max_bins\x18\x06 \x03(\r*L\n\rAudioEncoding\x12\x1e\n\x1a\x41UDIO_ENCODING_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41UDIO_ENCODING_LINEAR16\x10\x01\x32\xbf\x02\n\rTranscription\x12Z\n\tRecognize\x12%.specwhisper.wire.v1.RecognizeRequest\x1a&.specwhisper.wire.v1.RecognizeResponse\x12y\n\x12StreamingRecognize\x12..specwhisper.wire.v1.StreamingRecognizeRequest\x1a/.specwhisper.wire.v1.StreamingRecognizeResponse(\x01\x30\x01\x12W\n\x08GetModel\x12$.specwhisper.wire.v1.GetModelRequest\x1a%.specwhisper.wire.v1.GetModelResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specwhisper.wire.v1.transcription_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._loaded_options = None
-  _globals['_RECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._serialized_options = b'8\001'
-  _globals['_STREAMINGRECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._loaded_options = None
-  _globals['_STREAMINGRECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._serialized_options = b'8\001'
-  _globals['_AUDIOENCODING']._serialized_start=3050
-  _globals['_AUDIOENCODING']._serialized_end=3126
+  _globals['_SPOKENLANGUAGE_PROBABILITIESENTRY']._loaded_options = None
+  _globals['_SPOKENLANGUAGE_PROBABILITIESENTRY']._serialized_options = b'8\001'
+  _globals['_AUDIOENCODING']._serialized_start=3057
+  _globals['_AUDIOENCODING']._serialized_end=3133
   _globals['_RECOGNITIONCONFIG']._serialized_start=133
   _globals['_RECOGNITIONCONFIG']._serialized_end=431
   _globals['_RECOGNIZEREQUEST']._serialized_start=433
   _globals['_RECOGNIZEREQUEST']._serialized_end=522
   _globals['_RECOGNIZERESPONSE']._serialized_start=525
-  _globals['_RECOGNIZERESPONSE']._serialized_end=906
-  _globals['_RECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._serialized_start=854
-  _globals['_RECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._serialized_end=906
-  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_start=909
-  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_end=1059
-  _globals['_STREAMINGRECOGNITIONCONFIG']._serialized_start=1061
-  _globals['_STREAMINGRECOGNITIONCONFIG']._serialized_end=1170
-  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_start=1173
-  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_end=1572
-  _globals['_STREAMINGRECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._serialized_start=854
-  _globals['_STREAMINGRECOGNIZERESPONSE_LANGUAGEPROBSENTRY']._serialized_end=906
-  _globals['_SPEECHRECOGNITIONRESULT']._serialized_start=1575
-  _globals['_SPEECHRECOGNITIONRESULT']._serialized_end=1850
-  _globals['_SPEECHRECOGNITIONALTERNATIVE']._serialized_start=1853
-  _globals['_SPEECHRECOGNITIONALTERNATIVE']._serialized_end=2116
-  _globals['_WORDINFO']._serialized_start=2119
-  _globals['_WORDINFO']._serialized_end=2259
-  _globals['_MODELINFO']._serialized_start=2262
-  _globals['_MODELINFO']._serialized_end=2421
-  _globals['_SPECULATIONSTATISTICS']._serialized_start=2424
-  _globals['_SPECULATIONSTATISTICS']._serialized_end=2836
-  _globals['_GETMODELREQUEST']._serialized_start=2838
-  _globals['_GETMODELREQUEST']._serialized_end=2855
-  _globals['_GETMODELRESPONSE']._serialized_start=2858
-  _globals['_GETMODELRESPONSE']._serialized_end=3048
-  _globals['_TRANSCRIPTION']._serialized_start=3129
-  _globals['_TRANSCRIPTION']._serialized_end=3448
+  _globals['_RECOGNIZERESPONSE']._serialized_end=824
+  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_start=827
+  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_end=977
+  _globals['_STREAMINGRECOGNITIONCONFIG']._serialized_start=979
+  _globals['_STREAMINGRECOGNITIONCONFIG']._serialized_end=1088
+  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_start=1091
+  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_end=1399
+  _globals['_SPOKENLANGUAGE']._serialized_start=1402
+  _globals['_SPOKENLANGUAGE']._serialized_end=1579
+  _globals['_SPOKENLANGUAGE_PROBABILITIESENTRY']._serialized_start=1527
+  _globals['_SPOKENLANGUAGE_PROBABILITIESENTRY']._serialized_end=1579
+  _globals['_SPEECHRECOGNITIONRESULT']._serialized_start=1582
+  _globals['_SPEECHRECOGNITIONRESULT']._serialized_end=1857
+  _globals['_SPEECHRECOGNITIONALTERNATIVE']._serialized_start=1860
+  _globals['_SPEECHRECOGNITIONALTERNATIVE']._serialized_end=2123
+  _globals['_WORDINFO']._serialized_start=2126
+  _globals['_WORDINFO']._serialized_end=2266
+  _globals['_MODELINFO']._serialized_start=2269
+  _globals['_MODELINFO']._serialized_end=2428
+  _globals['_SPECULATIONSTATISTICS']._serialized_start=2431
+  _globals['_SPECULATIONSTATISTICS']._serialized_end=2843
+  _globals['_GETMODELREQUEST']._serialized_start=2845
+  _globals['_GETMODELREQUEST']._serialized_end=2862
+  _globals['_GETMODELRESPONSE']._serialized_start=2865
+  _globals['_GETMODELRESPONSE']._serialized_end=3055
+  _globals['_TRANSCRIPTION']._serialized_start=3136
+  _globals['_TRANSCRIPTION']._serialized_end=3455
 # @@protoc_insertion_point(module_scope)

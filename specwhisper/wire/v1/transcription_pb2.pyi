@@ -47,25 +47,18 @@ class RecognizeRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., audio: _Optional[bytes] = ...) -> None: ...
 
 class RecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_duration", "language_probs")
-    class LanguageProbsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: float
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    __slots__ = ("results", "model", "statistics", "audio_duration", "language")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
     AUDIO_DURATION_FIELD_NUMBER: _ClassVar[int]
-    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
     audio_duration: _duration_pb2.Duration
-    language_probs: _containers.ScalarMap[str, float]
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language_probs: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    language: SpokenLanguage
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ...) -> None: ...
 
 class StreamingRecognizeRequest(_message.Message):
     __slots__ = ("streaming_config", "audio_content")
@@ -84,25 +77,35 @@ class StreamingRecognitionConfig(_message.Message):
     def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language_probs")
-    class LanguageProbsEntry(_message.Message):
+    __slots__ = ("results", "model", "statistics", "audio_received", "language")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    AUDIO_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
+    model: ModelInfo
+    statistics: SpeculationStatistics
+    audio_received: _duration_pb2.Duration
+    language: SpokenLanguage
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ...) -> None: ...
+
+class SpokenLanguage(_message.Message):
+    __slots__ = ("code", "name", "probabilities")
+    class ProbabilitiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
         key: str
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
-    RESULTS_FIELD_NUMBER: _ClassVar[int]
-    MODEL_FIELD_NUMBER: _ClassVar[int]
-    STATISTICS_FIELD_NUMBER: _ClassVar[int]
-    AUDIO_RECEIVED_FIELD_NUMBER: _ClassVar[int]
-    LANGUAGE_PROBS_FIELD_NUMBER: _ClassVar[int]
-    results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
-    model: ModelInfo
-    statistics: SpeculationStatistics
-    audio_received: _duration_pb2.Duration
-    language_probs: _containers.ScalarMap[str, float]
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language_probs: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    name: str
+    probabilities: _containers.ScalarMap[str, float]
+    def __init__(self, code: _Optional[str] = ..., name: _Optional[str] = ..., probabilities: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class SpeechRecognitionResult(_message.Message):
     __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "channel_tag", "language_code")

@@ -73,7 +73,7 @@ class DescribeResponse(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., model: _Optional[str] = ..., weights_digest: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., vocabulary: _Optional[_Union[Vocabulary, _Mapping]] = ..., num_mel_bins: _Optional[int] = ..., dtype: _Optional[str] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ...) -> None: ...
 
 class Vocabulary(_message.Message):
-    __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length", "start_of_prev", "no_speech")
+    __slots__ = ("tokens", "end_of_text", "start_of_transcript", "no_timestamps", "timestamp_begin", "languages", "tasks", "suppress", "begin_suppress", "max_initial_timestamp", "max_length", "start_of_prev", "no_speech", "own_language")
     class LanguagesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -101,6 +101,7 @@ class Vocabulary(_message.Message):
     MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
     START_OF_PREV_FIELD_NUMBER: _ClassVar[int]
     NO_SPEECH_FIELD_NUMBER: _ClassVar[int]
+    OWN_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     tokens: _containers.RepeatedScalarFieldContainer[str]
     end_of_text: int
     start_of_transcript: int
@@ -114,7 +115,8 @@ class Vocabulary(_message.Message):
     max_length: int
     start_of_prev: int
     no_speech: int
-    def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ..., start_of_prev: _Optional[int] = ..., no_speech: _Optional[int] = ...) -> None: ...
+    own_language: str
+    def __init__(self, tokens: _Optional[_Iterable[str]] = ..., end_of_text: _Optional[int] = ..., start_of_transcript: _Optional[int] = ..., no_timestamps: _Optional[int] = ..., timestamp_begin: _Optional[int] = ..., languages: _Optional[_Mapping[str, int]] = ..., tasks: _Optional[_Mapping[str, int]] = ..., suppress: _Optional[_Iterable[int]] = ..., begin_suppress: _Optional[_Iterable[int]] = ..., max_initial_timestamp: _Optional[int] = ..., max_length: _Optional[int] = ..., start_of_prev: _Optional[int] = ..., no_speech: _Optional[int] = ..., own_language: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_block_tokens", "max_ahead_tokens", "max_message_bytes", "max_ahead_samples", "max_sessions")

@@ -1,0 +1,77 @@
+"""openai/whisper's command line, as far as it is written differently from ours.
+
+Booleans may carry ``True`` or ``False``, and ``None`` leaves an option out. What is offered elsewhere or not
+at all is refused in one sentence, not as an unknown option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from typer.core import TyperCommand, TyperOption
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.options import NO_BEAMS
+
+SERVERS_CHOICE = "{name} is the servers' choice: see specwhisper-target-server --help; leave it out here."
+NOT_OFFERED = "{name} is not offered: leave it out."
+# Options of openai/whisper that are none of ours, each with the values that ask for nothing.
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "--patience": (("1", "1.0"), NO_BEAMS),
+    "--length-penalty": ((), NO_BEAMS),
+    "--best-of": (("1",), "One text is sampled per window, not several: leave best_of out."),
+    "--suppress-tokens": (("-1",), "{name} is set in the checkpoint's generation config: leave it out."),
+    "--model": ((), SERVERS_CHOICE),
+    "--model-dir": ((), SERVERS_CHOICE),
+    "--device": ((), SERVERS_CHOICE),
+    "--fp16": ((), SERVERS_CHOICE),
+    "--threads": (("0",), SERVERS_CHOICE),
+    "--verbose": (("True",), "Say --quiet for the text and nothing else, and leave {name} out."),
+    "--prepend-punctuations": ((), NOT_OFFERED),
+    "--append-punctuations": ((), NOT_OFFERED),
+    "--clip-timestamps": (("0",), NOT_OFFERED),
+    "--hallucination-silence-threshold": ((), NOT_OFFERED),
+}
+
+
+class OpenAICommand(TyperCommand):
+    """A command that also reads its options as openai/whisper has them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Translate, then parse."""
+        switches = {
+            name: option.secondary_opts
+            for option in self.params
+            if isinstance(option, TyperOption) and option.is_flag
+            for name in option.opts
+        }
+        return list(super().parse_args(ctx, list(_translated(args, switches))))
+
+
+def _translated(args: Sequence[str], switches: dict[str, list[str]]) -> Iterator[str]:
+    """Give the arguments as our own options have them."""
+    rest = list(args)
+    while rest:
+        arg = rest.pop(0)
+        if not arg.startswith("--") or arg == "--":
+            yield arg
+            continue
+        name, has_value, value = arg.partition("=")
+        name = name.replace("_", "-")
+        following = value if has_value else (rest[0] if rest else "")
+        if name in switches:
+            if following in ("True", "False"):
+                del rest[: not has_value]
+                yield from [name] if following == "True" else switches[name]
+            else:
+                yield arg
+        elif following == "None":
+            del rest[: not has_value]
+        elif name in REFUSED:
+            harmless, why = REFUSED[name]
+            if following not in harmless:
+                raise UnsupportedOption(why.format(name=name.removeprefix("--").replace("-", "_")))
+            del rest[: not has_value]
+        else:
+            yield arg

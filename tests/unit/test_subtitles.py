@@ -1,0 +1,113 @@
+"""Subtitles fall into lines as openai/whisper's do: its own writer is the oracle."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import files
+from importlib.util import module_from_spec, spec_from_file_location
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.formats import to_srt, to_vtt
+from specwhisper.transcription.subtitles import Cue, Layout, cues
+from specwhisper.types import Segment, Word
+
+
+@cache
+def whispers_utils() -> ModuleType:
+    """Load the one file: the package itself wants what we do not install."""
+    path = next(file.locate() for file in files("openai-whisper") or () if file.match("whisper/utils.py"))
+    spec = spec_from_file_location("whisper_utils", str(path))
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@st.composite
+def transcripts(draw) -> tuple[Segment, ...]:
+    """Words follow each other with and without pauses, in segments of all lengths."""
+    segments, time_s = [], 0.0
+    for lengths in draw(st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=9), max_size=5)):
+        words = []
+        for at, length in enumerate(lengths):
+            start_s = round(time_s + draw(st.sampled_from([0.0, 0.0, 0.25, 2.9, 4.5])), 2)
+            time_s = round(start_s + draw(st.sampled_from([0.1, 0.5])), 2)
+            # Only what begins a segment may lack its space: elsewhere it would be the end of a word.
+            text = "abcdefghijkl"[:length]
+            words.append(Word(start_s, time_s, text if at == 0 and draw(st.booleans()) else f" {text}"))
+        segments.append(
+            Segment(words[0].start_s, time_s, (), "".join(word.text for word in words), words=tuple(words))
+        )
+    return tuple(segments)
+
+
+layouts = st.one_of(
+    st.builds(Layout, max_line_width=st.integers(1, 30), highlight_words=st.booleans()),
+    st.builds(
+        Layout,
+        max_line_width=st.integers(1, 30),
+        max_line_count=st.integers(1, 3),
+        highlight_words=st.booleans(),
+    ),
+    st.builds(Layout, max_words_per_line=st.integers(1, 6), highlight_words=st.booleans()),
+    st.just(Layout(highlight_words=True)),
+)
+
+
+@given(segments=transcripts(), layout=layouts)
+def test_lines_are_openais(segments, layout):
+    result = {
+        "segments": [
+            {
+                "start": s.start_s,
+                "end": s.end_s,
+                "text": s.text,
+                "words": [{"start": w.start_s, "end": w.end_s, "word": w.text} for w in s.words],
+            }
+            for s in segments
+        ]
+    }
+    writer = whispers_utils().WriteSRT("")
+    asked = {
+        name: getattr(layout, name)
+        for name in ("max_line_width", "max_line_count", "max_words_per_line", "highlight_words")
+    }
+    expected = [
+        f"{start} --> {end}\n{text}" for start, end, text in writer.iterate_result(result, {}, **asked)
+    ]
+    ours = re.sub(r"^\d+\n", "", to_srt(segments, layout), flags=re.MULTILINE).rstrip("\n")
+    assert ours.split("\n\n") == (expected or [""])
+
+
+WORDS = (Word(0.0, 0.5, " Hi"), Word(0.5, 0.9, " <you>"), Word(1.0, 1.5, " & all"))
+SEGMENT = Segment(0.0, 2.0, (), " Hi <you> & all", words=WORDS)
+
+
+def test_without_a_layout_a_segment_is_a_cue():
+    assert list(cues([SEGMENT])) == [Cue(0.0, 2.0, "Hi <you> & all")]
+    assert list(cues([SEGMENT], Layout())) == [Cue(0.0, 2.0, "Hi <you> & all")]
+
+
+def test_each_word_is_underlined_while_it_is_said():
+    assert to_vtt([SEGMENT], Layout(highlight_words=True)).splitlines()[2:4] == [
+        "00:00:00.000 --> 00:00:00.500",
+        "<u>Hi</u> &lt;you> &amp; all",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"max_line_width": 0}, "max_line_width is 0"),
+        ({"max_line_count": 2}, "no effect without max_line_width"),
+        ({"max_words_per_line": 2, "max_line_width": 9}, "contradict each other"),
+    ],
+)
+def test_what_has_no_effect_is_refused(layout, message):
+    with pytest.raises(InvalidRequest, match=message):
+        Layout(**layout)
