@@ -18,7 +18,8 @@ from transformers.utils import logging
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.exactness.cases import BATCHES, OPTIONS, SHAPES, WHISPERS, Case
+from experiments.exactness.cases import BATCHES, DISTIL, EN40, OPTIONS, SHAPES, WHISPERS, Case
+from experiments.exactness.demo import DemoPair
 from experiments.exactness.matrix import Result, facts, run_row
 from experiments.exactness.prepared import Prepared, prepared
 from experiments.exactness.reduced import Reduced, run_reduced
@@ -66,7 +67,11 @@ def exactness(
     """
     logging.set_verbosity_error()
     console = open_console()
+    if dtype not in ("float32", "bfloat16", "float16"):
+        sys.exit(f"experiments.exactness: there is no dtype '{dtype}': float32, bfloat16 or float16.")
     if dtype != "float32":
+        if check:
+            sys.exit("experiments.exactness: the bars hold in float32; leave --check out.")
         in_reduced_precision(dtype, quick, seed, json, markdown, console)
         return
     results = [
@@ -94,7 +99,7 @@ def in_reduced_precision(
     dtype: str, quick: bool, seed: int, json: Path | None, markdown: Path | None, console: Console
 ) -> None:
     """Report what reduced precision does."""
-    numeric = getattr(torch, dtype)
+    numeric: torch.dtype = getattr(torch, dtype)
     results = [
         run_reduced(name, made, num_slots, numeric)
         for name, made, num_slots in track(
@@ -139,11 +144,14 @@ def reduced_cells(result: Reduced) -> list[str]:
 
 def rows(quick: bool, seed: int) -> list[tuple[str, Prepared, int]]:
     """Give every row: its name, its models, and how many recordings are decoded side by side."""
-    cases = [case for case in (*SHAPES, *OPTIONS, *WHISPERS) if not quick or case.name in QUICK]
+    cases = [case for case in (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL) if not quick or case.name in QUICK]
     made = [(case.name, prepared(reseeded(case, seed)), 2) for case in cases]
     if not quick:
         for case in BATCHES:
             made += [(f"{case.name}, batch {n}", prepared(case), n) for n in (1, 4, 8)]
+        for timestamps in (True, False):
+            pair = DemoPair(replace(EN40, max_new_tokens=None, timestamps=timestamps))
+            made.append((f"demo pair, {'with' if timestamps else 'without'} timestamps", pair, 2))
     return made
 
 

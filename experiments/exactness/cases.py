@@ -17,7 +17,8 @@ class Case:
     """One checkpoint under one set of options, and the lengths of the recordings it transcribes.
 
     ``end_logit`` is added to the logit of end-of-text and ``time_logit`` to those of timestamps: random
-    weights alone would hardly ever end a window.
+    weights alone would hardly ever end a window. ``own_language`` is what its generation config names.
+    ``drafts`` are of :data:`experiments.exactness.prepared.DRAFTS`, one for each mode.
     """
 
     name: str
@@ -26,6 +27,8 @@ class Case:
     options: DecodingOptions = EN40
     end_logit: float = 3.0
     time_logit: float = -1.5
+    own_language: str | None = None
+    drafts: tuple[str, str, str, str] = ("noisy", "older", "shorter", "stranger")
 
 
 SHAPES = (
@@ -154,6 +157,7 @@ OPTIONS = (
         replace(FALLBACK, logprob_threshold=-1.6, no_speech_threshold=0.012),
     ),
     Case("language-detection", SHAPE, (3.0, 65.0), replace(EN40, language=None)),
+    Case("language-of-a-fine-tune", SHAPE, (3.0, 65.0), replace(EN40, language=None), own_language="german"),
     Case("first-time", SHAPE, (3.0, 65.0), replace(EN40, max_initial_timestamp_s=0.1)),
     *(
         Case(
@@ -165,6 +169,24 @@ OPTIONS = (
         for seed, temperature, top_k, top_p in ((1, 1.0, 0, 1.0), (2, 0.7, 20, 1.0), (3, 1.3, 0, 0.9))
     ),
     Case("word-times", SHAPE, (3.0, 12.0, 65.0), replace(EN40, word_timestamps=True)),
+    Case(
+        "word-times-with-prompt-and-previous-text",
+        SHAPE,
+        (65.0,),
+        replace(EN40, word_timestamps=True, initial_prompt=PROMPT, condition_on_previous_text=True),
+    ),
+    Case(
+        "word-times-with-fallback",
+        SHAPE,
+        (3.0, 65.0),
+        replace(FALLBACK, word_timestamps=True, logprob_threshold=-1.6),
+    ),
+    Case(
+        "word-times-with-language-detection",
+        SHAPE,
+        (3.0, 12.0),
+        replace(EN40, word_timestamps=True, language=None),
+    ),
     Case(
         "word-times-without-timestamps",
         SHAPE,
@@ -196,6 +218,24 @@ WHISPERS = (
         replace(EN40, hotwords="gamma"),
     ),
 )
+DISTILLED = ("distil",) * 4
+DISTIL = (
+    Case("distil, shared encoder", Shape(seed=41, decoder_layers=4), (3.0, 65.0), drafts=DISTILLED),
+    Case(
+        "distil, shared encoder, fallback",
+        Shape(seed=42, decoder_layers=4),
+        (3.0, 65.0),
+        replace(FALLBACK, logprob_threshold=-1.6, word_timestamps=True),
+        drafts=DISTILLED,
+    ),
+)
 # Recordings of every length side by side: eight at a time, four, one.
 MANY_LENGTHS_S = (0.5, 3.0, 31.0, 12.0, 65.0, 7.0, 29.99, 20.0)
-BATCHES = (Case("eight-recordings", Shape(seed=33, decoder_layers=2), MANY_LENGTHS_S),)
+BATCHES = (
+    Case(
+        "eight-recordings",
+        Shape(seed=33, decoder_layers=2),
+        MANY_LENGTHS_S,
+        drafts=("noisy", "distil", "shorter", "distil"),
+    ),
+)

@@ -16,6 +16,7 @@ from transformers import (
     WhisperForConditionalGeneration,
     WhisperTokenizer,
 )
+from transformers.generation.logits_process import WhisperNoSpeechDetection
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
@@ -28,6 +29,7 @@ from specwhisper.whisper.sampling import gumbel
 
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
 TIME_STEP_S = 0.02
+PROB_STEP = 1e-3
 HALF_STEP_S = 0.0051  # ours are rounded to 10 ms
 
 logging.set_verbosity_error()  # generate warns of max_length once a window
@@ -41,12 +43,15 @@ class OracleWindow:
     ----------
     tokens, margins : as generated, end-of-text included.
     attempt : how many temperatures had failed before.
+    avg_logprob, no_speech_prob : what it was judged by; ``None`` where it was not.
     """
 
     start_frame: int
     tokens: tuple[int, ...]
     margins: tuple[float, ...]
     attempt: int = 0
+    avg_logprob: float | None = None
+    no_speech_prob: float | None = None
 
     @property
     def ties(self) -> list[int]:
@@ -72,12 +77,14 @@ class OracleText:
     ----------
     num_skipped : windows in which it heard nothing.
     num_attempts : decodings in all, failed ones included.
+    language_probs : by code, where the language was detected.
     """
 
     windows: list[OracleWindow] = field(default_factory=list)
     segments: list[OracleSegment] = field(default_factory=list)
     num_skipped: int = 0
     num_attempts: int = 0
+    language_probs: dict[str, float] = field(default_factory=dict)
 
     @property
     def window_tokens(self) -> list[tuple[int, ...]]:
@@ -93,7 +100,11 @@ class _Watch(LogitsProcessor):
 
     def __init__(self, max_windows: int) -> None:
         self.attempts: list[list[float]] = []
-        self.windows: list[tuple[int, tuple[int, ...] | None, list[list[float]]]] = []
+        self.windows: list[OracleWindow] = []
+        self.num_skipped = self.num_attempts = 0
+        self.language_probs: dict[str, float] = {}
+        self._avg_logprob: float | None = None
+        self._no_speech_prob: float | None = None
         self.start_frame = 0
         self._max_windows = max_windows
         self._last_length = 0
@@ -113,17 +124,63 @@ class _Watch(LogitsProcessor):
         original = model.generate_with_fallback
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            if len(self.windows) == self._max_windows:
+            if len(self.windows) + self.num_skipped == self._max_windows:
                 raise RuntimeError(f"This recording takes more than {self._max_windows} windows.")
             self.start_frame, self.attempts = int(kwargs["seek"][0]), []
+            self._avg_logprob = self._no_speech_prob = None
             answer = original(*args, **kwargs)
             output, is_skipped = answer[1][0], answer[2][0]
             sequence = output if isinstance(output, torch.Tensor) else output["sequences"]
             tokens = tuple(sequence[kwargs["decoder_input_ids"].shape[-1] :].tolist())
-            self.windows.append((self.start_frame, None if is_skipped else tokens, self.attempts))
+            self.num_attempts += len(self.attempts)
+            self.num_skipped += bool(is_skipped)
+            if not is_skipped:
+                judged_by = (self._avg_logprob, self._no_speech_prob)
+                margins, attempt = tuple(self.attempts[-1]), len(self.attempts) - 1
+                self.windows.append(OracleWindow(self.start_frame, tokens, margins, attempt, *judged_by))
             return answer
 
         with patch.object(model, "generate_with_fallback", noted):
+            yield
+
+    @contextmanager
+    def judgements_of(self, model: WhisperForConditionalGeneration) -> Iterator[None]:
+        """Note what a window is judged by."""
+        average, judge = model._retrieve_avg_logprobs, model._need_fallback
+
+        def averaged(*args: Any) -> Any:
+            answer = average(*args)
+            self._avg_logprob = float(answer)
+            return answer
+
+        def judged(sequence: Any, outputs: Any, index: int, processors: Any, *rest: Any) -> Any:
+            for processor in processors:
+                if isinstance(processor, WhisperNoSpeechDetection):
+                    self._no_speech_prob = float(processor.no_speech_prob[index])
+            return judge(sequence, outputs, index, processors, *rest)
+
+        with (
+            patch.object(model, "_retrieve_avg_logprobs", averaged),
+            patch.object(model, "_need_fallback", judged),
+        ):
+            yield
+
+    @contextmanager
+    def languages_of(self, model: WhisperForConditionalGeneration) -> Iterator[None]:
+        """Note how likely each language is, where it is detected."""
+        detect = model.detect_language
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            answer, features = detect(*args, **kwargs), kwargs["input_features"][:, :, : 2 * 1500]
+            start = torch.tensor([[model.generation_config.decoder_start_token_id]])
+            logits = model(input_features=features, decoder_input_ids=start, use_cache=False).logits[0, -1]
+            ids = model.generation_config.lang_to_id
+            probs = logits[list(ids.values())].softmax(-1).tolist()
+            self.language_probs = {token.strip("<|>"): p for token, p in zip(ids, probs, strict=True)}
+            assert ids[max(ids, key=lambda token: self.language_probs[token.strip("<|>")])] == answer[0]
+            return answer
+
+        with patch.object(model, "detect_language", noted):
             yield
 
     def draw(self, seed: int, probs: torch.Tensor) -> torch.Tensor:
@@ -156,7 +213,8 @@ def transcribe(
     multilingual = getattr(model.generation_config, "is_multilingual", False)
     watch = _Watch(max_windows)
     with torch.inference_mode(), ExitStack() as patches:
-        patches.enter_context(watch.windows_of(model))
+        for noting in (watch.windows_of, watch.judgements_of, watch.languages_of):
+            patches.enter_context(noting(model))
         patches.enter_context(
             patch("torch.multinomial", lambda probs, num_samples: watch.draw(options.seed, probs))
         )
@@ -186,11 +244,7 @@ def transcribe(
             **arguments,
         )
     return OracleText(
-        windows=[
-            OracleWindow(frame, tokens, tuple(attempts[-1]), len(attempts) - 1)
-            for frame, tokens, attempts in watch.windows
-            if tokens is not None
-        ],
+        windows=watch.windows,
         segments=[
             OracleSegment(
                 float(segment["start"]),
@@ -200,8 +254,9 @@ def transcribe(
             )
             for segment in output["segments"][0]
         ],
-        num_skipped=sum(tokens is None for _, tokens, _ in watch.windows),
-        num_attempts=sum(len(attempts) for _, _, attempts in watch.windows),
+        num_skipped=watch.num_skipped,
+        num_attempts=watch.num_attempts,
+        language_probs=watch.language_probs,
     )
 
 
@@ -210,12 +265,13 @@ def differences(
     oracles: Sequence[OracleText],
     tokenizer: WhisperTokenizer | None = None,
 ) -> list[str]:
-    """Compare tokens exactly, times of segments to 10 ms, those of words to 20 ms; say what differs."""
+    """Compare tokens exactly, times of segments to 10 ms, those of words to 20 ms, probabilities to 0.001."""
     found = []
     for text, expected in zip(texts, oracles, strict=True):
         if text.window_tokens != expected.window_tokens:
             found.append(f"windows {text.window_tokens} instead of {expected.window_tokens}")
             continue
+        found += _unlike_probabilities(text, expected)
         spoken = [segment for segment in expected.segments if segment.tokens]
         if [segment.tokens for segment in text.segments] != [segment.tokens for segment in spoken]:
             found.append("the same windows, but other segments")
@@ -228,6 +284,23 @@ def differences(
             if tokenizer is not None and theirs.ends_s:
                 found += _word_differences(ours, theirs, tokenizer)
     return found
+
+
+def _unlike_probabilities(text: Transcript, expected: OracleText) -> Iterator[str]:
+    """Compare what transformers tells of a language and judges windows by."""
+    theirs = expected.language_probs
+    if theirs.keys() != text.language_probs.keys() or any(
+        abs(text.language_probs[code] - prob) > PROB_STEP for code, prob in theirs.items()
+    ):
+        yield f"languages {text.language_probs} instead of {theirs}"
+    for window in expected.windows:
+        for name in ("avg_logprob", "no_speech_prob"):
+            wanted = getattr(window, name)
+            for segment in text.segments:
+                if wanted is None or segment.seek != window.start_frame:
+                    continue
+                if abs(getattr(segment, name) - wanted) > PROB_STEP:
+                    yield f"{name} {getattr(segment, name)} instead of {wanted} at {segment.start_s} s"
 
 
 def _word_differences(ours: Segment, theirs: OracleSegment, tokenizer: WhisperTokenizer) -> list[str]:

@@ -22,8 +22,9 @@ from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.pairing import draft_ids
+from specwhisper.whisper.sharing import share_encoder
 
-DRAFTS = ("itself", "noisy", "older", "shorter", "stranger")
+DRAFTS = ("itself", "noisy", "older", "shorter", "stranger", "distil")
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ class Batch:
 
 
 class Prepared:
-    """A case with its models in memory."""
+    """A case with its models in memory; ``drafts`` are the kinds it is decoded with, one for each mode."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
+        self.name, self.drafts = case.name, case.drafts
         self.model, self.tokens = build_model(case.shape)
         _tilt(self.model, end_logit=case.end_logit, time_logit=case.time_logit)
+        self.model.generation_config.language = case.own_language
         self.tokenizer = build_tokenizer(case.shape)
         self.options = case.options
         self.pcms = tuple(recording(case.shape.seed, length_s) for length_s in case.lengths_s)
@@ -63,8 +66,11 @@ class Prepared:
 
     def steered(self, num_slots: int) -> Steered:
         """Give the target, which continues from the oracle's token at the oracle's ties."""
+        return self._steered(self.target(num_slots))
+
+    def _steered(self, target: WhisperModel) -> Steered:
         lengths = [len(pcm) // 2 for pcm in self.batch.pcms]
-        return Steered(self.target(num_slots), dict(zip(lengths, self.batch.oracles, strict=True)))
+        return Steered(target, dict(zip(lengths, self.batch.oracles, strict=True)))
 
     @cached_property
     def assistant(self) -> WhisperForConditionalGeneration:
@@ -98,9 +104,12 @@ class Prepared:
 
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
         """Give a draft of one of the :data:`DRAFTS`, speaking the target's vocabulary."""
-        draft, target = self.draft_checkpoint(kind), self.checkpoint
-        ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-        return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids)
+        return _draft_model(self.draft_checkpoint(kind), self.checkpoint, num_slots)
+
+    def pair(self, kind: str, num_slots: int) -> tuple[Steered, WhisperModel]:
+        """Give target and draft; they share an encoder where theirs are the same."""
+        draft, target = share_encoder(self.draft_checkpoint(kind), self.checkpoint, num_slots)
+        return self._steered(WhisperModel(target, num_slots)), _draft_model(draft, target, num_slots)
 
     def draft_checkpoint(self, kind: str) -> Checkpoint:
         """Give a draft as it comes."""
@@ -136,6 +145,14 @@ class Prepared:
         embedding.weight = nn.Parameter(embedding.weight[:positions])
         return perturbed(model, self.tokens, noise=0.004)
 
+    def _distil(self) -> Checkpoint:
+        """Keep the encoder, and of the decoder the first and the last layer, as distil-whisper does."""
+        model = copy.deepcopy(self.model)
+        layers = model.model.decoder.layers
+        model.model.decoder.layers = nn.ModuleList([layers[0], layers[-1]])
+        model.config.decoder_layers = 2
+        return checkpoint_from_model(model, self.tokens, name="distil")
+
     def _stranger(self) -> Checkpoint:
         """Weights of its own: nearly everything it says is wrong."""
         model, tokens = build_model(replace(self._other_shape, seed=99))
@@ -145,6 +162,11 @@ class Prepared:
     def _other_shape(self) -> Shape:
         shape = self.case.shape
         return replace(shape, num_mel_bins=208 - shape.num_mel_bins, cantonese=not shape.cantonese)
+
+
+def _draft_model(draft: Checkpoint, target: Checkpoint, num_slots: int) -> WhisperModel:
+    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
+    return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids)
 
 
 @cache

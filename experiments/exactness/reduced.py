@@ -69,7 +69,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -
     """Decode a case by the target alone and by every pair, all in ``dtype``."""
     model = copy.deepcopy(made.model).to(dtype)
     checkpoint = heard_once(
-        checkpoint_from_model(model, made.tokens, name=made.case.name, tokenizer=made.tokenizer)
+        checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)
     )
     batch = made.batch
     target = Noting(WhisperModel(checkpoint, num_slots))
@@ -80,7 +80,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -
     result.num_from_float32 = sum(
         a.window_tokens != b.window_tokens for a, b in zip(alone, exact, strict=True)
     )
-    for mode, gamma, kind in SPLITS:
+    for (mode, gamma), kind in zip(SPLITS, made.drafts, strict=True):
         drafted = made.draft_checkpoint(kind)
         ids = draft_ids(
             drafted.vocabulary, checkpoint.vocabulary, draft_name=kind, target_name=checkpoint.name

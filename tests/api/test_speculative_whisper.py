@@ -163,7 +163,8 @@ def test_options_as_other_whispers_have_them(pair, samples):
 
 def test_a_segment_ends_no_later_than_its_recording(pair, samples):
     result = pair.transcribe(samples, language="en", timestamps=False, max_tokens=4)
-    assert [(s.start_s, s.end_s) for s in result.segments] == [(0.0, 3.0)]
+    assert max(segment.end_s for segment in result.segments) == 3.0  # where transformers says 30
+    assert all(segment.start_s <= segment.end_s for segment in result.segments)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ def test_a_target_that_is_killed_is_one_sentence_and_its_successor_serves(
     client = Process("client.cli", "transcribe", str(noise(1200)), "--server", pair.draft.address, "--quiet")
     try:
         session = new_session(pair, before)
+        pair.draft.wait_event("session opened", session=session)
         pair.target.send_signal(signal.SIGKILL)
         status, _, err = client.wait()
     finally:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.exactness import oracle
-from experiments.exactness.cases import EN40, OPTIONS, Case
+from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
 from experiments.exactness.prepared import Prepared, prepared
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
@@ -42,13 +42,24 @@ def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, dr
     oracle.assert_equal(texts, batch.oracles, made.tokenizer)
 
 
+@pytest.mark.parametrize("case", DISTIL, ids=lambda case: case.name)
+@pytest.mark.parametrize(("mode", "gamma"), [run[:2] for run in RUNS], ids=[run[0] for run in RUNS])
+@pytest.mark.parametrize("num_slots", [1, 2])
+def test_a_shared_encoder_changes_nothing(case: Case, mode: Mode, gamma: int, num_slots: int):
+    made = prepared(case)
+    batch = made.batch
+    target, draft = made.pair("distil", num_slots)
+    texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(batch.pcms, batch.options)
+    oracle.assert_equal(texts, batch.oracles, made.tokenizer)
+
+
 @pytest.mark.parametrize(
     "name",
     [name for name in CASES if not name.startswith("word-times")],  # they change no token
 )
 def test_every_option_binds(name: str):
     made = prepared(CASES[name])
-    plain = replace(EN40, language="fr" if name == "language-detection" else "en")
+    plain = replace(EN40, language="fr" if made.options.language is None else "en")
     for option in ("max_new_tokens", "timestamps"):
         plain = replace(plain, **{option: getattr(made.options, option)})
     without = OneProcess(made.target(2)).transcribe(

@@ -240,7 +240,12 @@ async def test_booleans_and_none_are_read_as_openais(files):
         status, out, err = await run_cli("transcribe", *options, files[0], "--server", address, "--quiet")
     assert (status, out, err) == (0, TEXT, "")
     asked = decoding_options_from_proto(server.config.config.decoding)
-    assert asked == DecodingOptions(word_timestamps=True, timestamps=False, acceptance_threshold=0.5)
+    assert asked == DecodingOptions(
+        word_timestamps=True,
+        timestamps=False,
+        acceptance_threshold=0.5,
+        compression_ratio_of=CompressionRatio.TEXT,
+    )
 
 
 async def test_all_formats_at_once(files, tmp_path):

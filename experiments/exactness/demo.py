@@ -1,0 +1,40 @@
+"""The bundled pair in the matrix: trained weights, real speech, and the acceptance that comes of them."""
+
+from __future__ import annotations
+
+from transformers import WhisperForConditionalGeneration
+
+from experiments.common.samples import load_samples
+from experiments.exactness.prepared import Prepared
+from experiments.exactness.remembering import heard_once
+from specwhisper.options import DecodingOptions
+from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint, resolve
+
+TARGET, TINY, DISTIL = "demo-target", "demo-draft-tiny", "demo-draft-distil"
+
+
+class DemoPair(Prepared):
+    """The pair and its samples, as a case is prepared."""
+
+    def __init__(self, options: DecodingOptions) -> None:
+        self.name = "demo pair"
+        self.drafts = (TINY, DISTIL, TINY, DISTIL)
+        self.options = options
+        self.model = WhisperForConditionalGeneration.from_pretrained(resolve(TARGET)).float().eval()
+        self.checkpoint = heard_once(load_checkpoint(TARGET))
+        assert self.checkpoint.tokenizer is not None
+        self.tokenizer = self.checkpoint.tokenizer
+        self.tokens = list(self.checkpoint.vocabulary.tokens)
+        self.pcms = tuple(sample.pcm for sample in load_samples(None))
+        self._drafts: dict[str, Checkpoint] = {}
+
+    def draft_checkpoint(self, kind: str) -> Checkpoint:
+        """Load a draft by its name."""
+        if kind not in self._drafts:
+            self._drafts[kind] = heard_once(load_checkpoint(kind))
+        return self._drafts[kind]
+
+    @property
+    def assistant(self) -> WhisperForConditionalGeneration:  # type: ignore[override]
+        """The draft that transformers can use too: it has the target's encoder and vocabulary."""
+        return WhisperForConditionalGeneration.from_pretrained(resolve(DISTIL)).float().eval()
