@@ -6,26 +6,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specwhisper.errors import SpecWhisperError
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
-    from specwhisper.text.speculative import SpeculativeLM
-    from specwhisper.whisper.speculative import SpeculativeConfig, SpeculativeWhisper, Transcription
+    from specwhisper.text.speculative import Completion, SpeculativeLM
+    from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
+    from specwhisper.transcription.subtitles import Layout
+    from specwhisper.types import Segment, Word
+    from specwhisper.whisper.speculative import SpeculativeConfig, SpeculativeWhisper, Stats, Transcription
 
 __version__ = "0.1.0"
 __all__ = [
     "Acceptance",
+    "Completion",
     "CompressionRatio",
     "DecodingOptions",
+    "Layout",
+    "Segment",
+    "SpecWhisperError",
     "SpeculativeConfig",
     "SpeculativeLM",
     "SpeculativeWhisper",
+    "Stats",
     "Task",
     "Transcription",
+    "Word",
+    "to_srt",
+    "to_tsv",
+    "to_txt",
+    "to_verbose_json",
+    "to_vtt",
 ]
 # Loaded when first used: a client has no torch.
 _HOMES = {
+    "specwhisper.errors": ("SpecWhisperError",),
     "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
-    "specwhisper.text.speculative": ("SpeculativeLM",),
-    "specwhisper.whisper.speculative": ("SpeculativeConfig", "SpeculativeWhisper", "Transcription"),
+    "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
+    "specwhisper.transcription.formats": ("to_srt", "to_tsv", "to_txt", "to_verbose_json", "to_vtt"),
+    "specwhisper.transcription.subtitles": ("Layout",),
+    "specwhisper.types": ("Segment", "Word"),
+    "specwhisper.whisper.speculative": (
+        "SpeculativeConfig",
+        "SpeculativeWhisper",
+        "Stats",
+        "Transcription",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

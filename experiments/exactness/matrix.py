@@ -13,7 +13,7 @@ from specwhisper.types import Mode
 from specwhisper.whisper.one_process import OneProcess
 
 # How the pair works in each row: every mode and its gamma, each with another draft.
-SPLITS = ((Mode.FULL, 4), (Mode.ONE_PROCESS, 7), (Mode.PIPELINED, 3), (Mode.SYNC, 9))
+SPLITS = ((Mode.FULL, 4), (Mode.ONE_PROCESS, 7), (Mode.PIPELINED, 3), (Mode.SYNC, 5))
 
 
 @dataclass

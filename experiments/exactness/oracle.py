@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -212,7 +213,8 @@ def transcribe(
     features, mask = _features(pcm, model.config.num_mel_bins)
     multilingual = getattr(model.generation_config, "is_multilingual", False)
     watch = _Watch(max_windows)
-    with torch.inference_mode(), ExitStack() as patches:
+    with torch.inference_mode(), ExitStack() as patches, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"std\(\): degrees of freedom")  # word times of a single token
         for noting in (watch.windows_of, watch.judgements_of, watch.languages_of):
             patches.enter_context(noting(model))
         patches.enter_context(

@@ -1,39 +1,39 @@
-"""``python -m experiments.memory``: hours of one recording through three processes, in constant memory."""
+"""``python -m experiments.memory``: hours of one file in constant memory, over servers and in one process."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, aclosing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
+import soundfile
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from client.exchange import exchange
-from client.messages import config_to_proto, seconds
+from client.api import TranscriptionClient
 from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.processes import available_cores, running_server
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.common.samples import Sample, load_samples
-from specwhisper.audio.source import PIECE_BYTES
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper.whisper.speculative import SpeculativeWhisper
 
-QUICK_HOURS = 1 / 6
+QUICK_HOURS = 1 / 15
 SETTLED_S = 60.0  # of audio, after which every buffer has been used
 BOUND = 1.05
 PROCESSES = ("target server", "draft server", "client")
+IN_ONE = ("one process",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,19 @@ class Reading:
 
     at_s: float
     resident_mb: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One way to transcribe the file: the tokens it wrote and the memory of its processes."""
+
+    processes: Sequence[str]
+    tokens: list[int]
+    readings: list[Reading]
+
+    def settled_mb(self, process: int) -> list[float]:
+        """Give a process's readings after the first minute of audio."""
+        return [reading.resident_mb[process] for reading in self.readings if reading.at_s >= SETTLED_S]
 
 
 def memory(
@@ -54,17 +67,20 @@ def memory(
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Stream one long recording, made of the samples in random order, and watch the memory of each process.
+    """Transcribe one long file, made of the samples in random order, and watch the memory of each process.
 
-    It is sent as fast as it is taken. After its first minute, memory shall stay within 5 %. The target alone
-    then transcribes the same recording, and both texts are compared.
+    Client, draft server and target server do it first, as fast as they can, then the Python API in one
+    process. After the first minute of audio memory shall stay within 5 %. The target alone transcribes the
+    same file through the servers, and all texts are compared.
     """
     console = open_console()
-    length_s = 3600 * (QUICK_HOURS if quick else hours)
     cores = available_cores()
     try:
-        samples = load_samples(audio)
         with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory()))
+            length_s = 3600 * (QUICK_HOURS if quick else hours)
+            path = folder / "long.flac"
+            length_s = write_long(path, load_samples(audio), length_s, seed)
             server = stack.enter_context(running_server("target_server", "--model", target, cores=cores[:1]))
             arguments = ("--target", server, "--draft-model", draft)
             address = stack.enter_context(running_server("draft_server", *arguments, cores=cores[-1:]))
@@ -74,75 +90,91 @@ def memory(
                     TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console
                 )
             )
-            task = progress.add_task("transcribing", total=length_s)
-            readings: list[Reading] = []
 
-            def note(at_s: float) -> None:
-                readings.append(Reading(at_s, tuple(map(resident_mb, processes))))
-                progress.update(task, completed=at_s)
+            def watched(name: str, who: list[int]) -> tuple[list[Reading], Callable[[float], None]]:
+                readings: list[Reading] = []
+                task = progress.add_task(name, total=length_s)
 
-            tokens = asyncio.run(transcribe(address, samples, length_s, seed, Mode.FULL, note))
-            alone = asyncio.run(transcribe(address, samples, length_s, seed, Mode.TARGET_ONLY))
+                def note(at_s: float) -> None:
+                    readings.append(Reading(at_s, tuple(map(resident_mb, who))))
+                    progress.update(task, completed=at_s)
+
+                return readings, note
+
+            readings, note = watched("three processes", processes)
+            split = Run(PROCESSES, asyncio.run(through_servers(address, path, Mode.FULL, note)), readings)
+            _, note = watched("target alone", processes)
+            alone = asyncio.run(through_servers(address, path, Mode.TARGET_ONLY, note))
+            readings, note = watched("one process", [os.getpid()])
+            in_one = Run(IN_ONE, in_one_process(target, draft, path, note), readings)
     except SpecWhisperError as error:
         sys.exit(f"experiments.memory: {error}")
-    verdict = "identical to target-only" if tokens == alone else "DIFFERENT from target-only"
+    runs = (split, in_one)
+    verdict = "identical" if all(run.tokens == alone for run in runs) else "DIFFERENT"
     table = Table(
         *("process", "MB after a minute", "least", "most", "at the end"),
-        title=f"{length_s / 60:.0f} minutes, {len(tokens)} tokens, {verdict}",
+        title=f"{length_s / 60:.0f} minutes, {len(alone)} tokens, {verdict} to target-only",
     )
-    bars = [Bar("texts that differ from target-only", float(tokens != alone), 0.5, str(int(tokens != alone)))]
-    for i, name in enumerate(PROCESSES):
-        mb = [reading.resident_mb[i] for reading in readings if reading.at_s >= SETTLED_S]
-        table.add_row(name, *(f"{number:.0f}" for number in (mb[0], min(mb), max(mb), mb[-1])))
-        change = max(max(mb) / mb[0], mb[0] / min(mb))
-        bars.append(Bar(f"memory of the {name}, largest change", change, BOUND, f"factor {change:.3f}"))
+    num_different = sum(run.tokens != alone for run in runs)
+    bars = [Bar("texts that differ from target-only", num_different, 0.5, str(num_different))]
+    for run in runs:
+        for i, name in enumerate(run.processes):
+            mb = run.settled_mb(i)
+            table.add_row(name, *(f"{number:.0f}" for number in (mb[0], min(mb), max(mb), mb[-1])))
+            change = max(max(mb) / mb[0], mb[0] / min(mb))
+            bars.append(Bar(f"memory of {name}, largest change", change, BOUND, f"factor {change:.3f}"))
     console.print(table)
     if json is not None:
         figures = {
             "length_s": length_s,
-            "processes": PROCESSES,
-            "num_tokens": len(tokens),
-            "is_identical": tokens == alone,
+            "num_tokens": len(alone),
+            "num_different": num_different,
             "bars": list(map(str, bars)),
-            "readings": list(map(asdict, readings)),
+            "runs": [
+                {"processes": run.processes, "readings": list(map(asdict, run.readings))} for run in runs
+            ],
         }
         write_json(json, models={"target": target, "draft": draft}, figures=figures)
     sys.exit(0 if not check or print_bars(bars, console) else 1)
 
 
-async def transcribe(
-    address: str,
-    samples: list[Sample],
-    length_s: float,
-    seed: int,
-    mode: Mode,
-    note: Callable[[float], None] = lambda at_s: None,
-) -> list[int]:
-    """Send the recording, note each final segment's end, and give every token."""
-    tokens: list[int] = []
-    loudest = [sample.log_mel_max for sample in samples if sample.log_mel_max]
-    options = DecodingOptions(language="en", log_mel_max=loudest[0] if loudest else {})
-    config = pb.StreamingRecognitionConfig(config=config_to_proto(options, mode, None, is_container=False))
-    async with open_channel(address) as channel:
-        call = TranscriptionStub(channel).StreamingRecognize()
-        async with aclosing(exchange(call, config, endless(samples, length_s, seed))) as responses:
-            async for response in responses:
-                for result in response.results:
-                    tokens += result.alternatives[0].tokens
-                if response.results:
-                    note(seconds(response.results[-1].end_offset))
-    return tokens
-
-
-async def endless(samples: list[Sample], length_s: float, seed: int) -> AsyncIterator[bytes]:
-    """Give samples in random order with a second of silence between them."""
+def write_long(path: Path, samples: list[Sample], length_s: float, seed: int) -> float:
+    """Write samples in random order, a second of silence between them; give how long it has become."""
     random = np.random.default_rng(seed)
-    num_bytes = 0
-    while num_bytes < length_s * SAMPLE_RATE * 2:
-        pcm = samples[random.integers(len(samples))].pcm + bytes(2 * SAMPLE_RATE)
-        num_bytes += len(pcm)
-        for start in range(0, len(pcm), PIECE_BYTES):
-            yield pcm[start : start + PIECE_BYTES]
+    pause = np.zeros(SAMPLE_RATE, np.int16)
+    num_samples = 0
+    with soundfile.SoundFile(path, "w", SAMPLE_RATE, 1, "PCM_16") as file:
+        while num_samples < length_s * SAMPLE_RATE:
+            pcm = np.frombuffer(samples[random.integers(len(samples))].pcm, "<i2")
+            file.write(pcm)
+            file.write(pause)
+            num_samples += len(pcm) + len(pause)
+    return num_samples / SAMPLE_RATE
+
+
+async def through_servers(address: str, path: Path, mode: Mode, note: Callable[[float], None]) -> list[int]:
+    """Transcribe the file as a client does, note each final segment's end, and give every token."""
+    async with TranscriptionClient(address) as client:
+        transcription = client.stream_file(path, DecodingOptions(language="en"), mode=mode)
+        async for update in transcription:
+            if update.segments:
+                note(update.segments[-1].end_s)
+        return [token for segment in transcription.transcript.segments for token in segment.tokens]
+
+
+def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], None]) -> list[int]:
+    """Transcribe the file with the Python API."""
+    pair = SpeculativeWhisper(draft, target, device="cpu", batch_size=1)
+    last_s = 0.0
+
+    def watch(place: int, builder: TranscriptBuilder) -> None:
+        nonlocal last_s
+        if builder.segments and builder.segments[-1].end_s > last_s:
+            last_s = builder.segments[-1].end_s
+            note(last_s)
+
+    result = pair.transcribe(path, language="en", watch=watch)
+    return [token for segment in result.segments for token in segment.tokens]
 
 
 def children() -> list[int]:

@@ -116,9 +116,11 @@ class SpeculativeLM:
         self._draft = None if draft is None else TextModel(draft, tokenizer, batch_size, size)
 
     @overload
-    def generate(self, prompt: str, **arguments: Any) -> Completion: ...
+    def generate(self, prompt: str, *, max_new_tokens: int = 256, **options: Any) -> Completion: ...
     @overload
-    def generate(self, prompt: Sequence[str], **arguments: Any) -> list[Completion]: ...
+    def generate(
+        self, prompt: Sequence[str], *, max_new_tokens: int = 256, **options: Any
+    ) -> list[Completion]: ...
     def generate(
         self, prompt: str | Sequence[str], *, max_new_tokens: int = 256, **options: Any
     ) -> Completion | list[Completion]:

@@ -6,16 +6,19 @@ after window where many fit into a batch, and a little worse at the seams.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import torch
 from transformers import WhisperTokenizer
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcript import Transcript
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Segment
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
 
 TIME_STEP_S = 0.02
 WINDOW_S = WINDOW_SAMPLES / SAMPLE_RATE
@@ -64,12 +67,17 @@ def join(
     *,
     timestamps: bool,
 ) -> Transcript:
-    """Join the chunks' texts into one; its segments carry no tokens, and without timestamps it has one."""
+    """Join the chunks' texts into one; its segments carry no tokens, and without timestamps it has one.
+
+    Its language is the one that most chunks were heard in. A segment's figures (confidence, temperature, ...)
+    are means over the chunk that heard its middle.
+    """
     statistics, num_samples = SpeculationStatistics(), chunks[-1].stop
     for transcript in transcripts:
         statistics.add(transcript.statistics)
+    language = Counter(transcript.language for transcript in transcripts).most_common(1)[0][0]
     return replace(
-        transcripts[0],
+        next(transcript for transcript in transcripts if transcript.language == language),
         segments=list(_segments(chunks, transcripts, tokenizer, timestamps=timestamps)),
         statistics=statistics,
         num_samples=num_samples,
@@ -94,7 +102,8 @@ def _segments(
     )
     recording_end_s = chunks[-1].stop / SAMPLE_RATE
     if not timestamps:
-        yield Segment(0.0, recording_end_s, (), text)
+        everything = [segment for transcript in transcripts for segment in transcript.segments]
+        yield _with_figures(Segment(0.0, recording_end_s, (), text), everything)
         return
     end_s = 0.0
     for piece in found["chunks"]:
@@ -102,4 +111,22 @@ def _segments(
             end_s if piece["timestamp"][0] is None else piece["timestamp"][0],
             recording_end_s if piece["timestamp"][1] is None else piece["timestamp"][1],
         )
-        yield Segment(start_s, end_s, (), piece["text"])
+        middle = (start_s + end_s) / 2 * SAMPLE_RATE
+        heard_by = next((i for i, c in enumerate(chunks) if middle < c.stop - c.right), len(chunks) - 1)
+        segment = Segment(start_s, end_s, (), piece["text"], seek=chunks[heard_by].start // HOP_SAMPLES)
+        yield _with_figures(segment, transcripts[heard_by].segments)
+
+
+def _with_figures(segment: Segment, heard: Sequence[Segment]) -> Segment:
+    """Say how sure a segment is, by the segments it was joined from."""
+    if not heard:
+        return segment
+    no_speech_probs = [each.no_speech_prob for each in heard if each.no_speech_prob is not None]
+    return replace(
+        segment,
+        confidence=fmean(each.confidence for each in heard),
+        avg_logprob=fmean(each.avg_logprob for each in heard),
+        compression_ratio=text_compression_ratio(segment.text),
+        temperature=max(each.temperature for each in heard),
+        no_speech_prob=fmean(no_speech_probs) if no_speech_probs else None,
+    )

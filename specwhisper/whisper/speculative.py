@@ -28,6 +28,8 @@ from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
 from specwhisper.whisper.sharing import share_encoder
 
+Watch = Callable[[int, TranscriptBuilder], None]
+
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
@@ -174,9 +176,31 @@ class SpeculativeWhisper:
         return alone
 
     @overload
-    def transcribe(self, audio: Audio, **arguments: Any) -> Transcription: ...
+    def transcribe(
+        self,
+        audio: Audio,
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        watch: Watch = ...,
+        **options: Any,
+    ) -> Transcription: ...
     @overload
-    def transcribe(self, audio: Sequence[Audio], **arguments: Any) -> list[Transcription]: ...
+    def transcribe(
+        self,
+        audio: Sequence[Audio],
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        watch: Watch = ...,
+        **options: Any,
+    ) -> list[Transcription]: ...
     def transcribe(
         self,
         audio: Audio | Sequence[Audio],
@@ -186,7 +210,7 @@ class SpeculativeWhisper:
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
         return_stats: bool = True,
-        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+        watch: Watch = lambda place, builder: None,
         **options: Any,
     ) -> Transcription | list[Transcription]:
         """Transcribe a recording, or several side by side.
@@ -199,10 +223,11 @@ class SpeculativeWhisper:
         batch_size : at most that of the constructor.
         chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
             does, instead of window after window; 15 s suits distil models. Word times are not to be had
-            then, and the recording is held in memory.
-        watch : called with a recording's place and transcript so far whenever that has changed.
+            then, the recording is held in memory, and nothing is told to ``watch``.
+        watch : called with a recording's place and its transcript so far, to be read only, whenever that has
+            changed.
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
-            ``initial_prompt``; what the config says too goes before it.
+            ``initial_prompt``; they go before what the config says.
         """
         if max_tokens is not None:
             options["max_new_tokens"] = max_tokens

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import jiwer
+import numpy as np
 import pytest
+import soundfile
 
 from experiments.demo_pair.phonemes import words
 from specwhisper.whisper.checkpoint import DEMO_FOLDER
@@ -71,3 +73,15 @@ def test_the_draft_is_accepted_often_but_not_always(transcripts):
     accepted = sum(s["num_accepted"] for s in statistics)
     verified = sum(s["num_verified"] for s in statistics)
     assert 0.3 < accepted / verified < 0.9  # of whole blocks, so of what follows a wrong token too
+
+
+def test_silence_is_an_empty_transcript_in_every_format(draft_address, tmp_path):
+    silence = tmp_path / "silence.wav"
+    soundfile.write(silence, np.zeros(5 * 16_000, np.int16), 16_000)
+    arguments = ("transcribe", silence, "--server", draft_address, "--language", "en", "--quiet")
+    assert run("client.cli", *map(str, arguments)) == (0, "", "")
+    assert run("client.cli", *map(str, arguments), "-f", "all", "-o", str(tmp_path))[0] == 0
+    written = {path.suffix: path.read_text() for path in tmp_path.glob("silence.*") if path != silence}
+    document = json.loads(written.pop(".json"))
+    assert (document["text"], document["duration_s"], document["language"]) == ("", 5.0, "en")
+    assert written == {".txt": "", ".srt": "", ".vtt": "WEBVTT\n", ".tsv": "start\tend\ttext\n"}

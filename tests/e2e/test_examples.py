@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from specwhisper import SpeculativeWhisper
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,6 +26,17 @@ def run(*arguments: str) -> str:
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_an_example_runs(name):
     assert run(f"examples/{name}").count("\n") >= 2
+
+
+def test_a_distilled_draft_fits_its_target(tmp_path):
+    out = run("examples/distil.py", "--out", str(tmp_path), "--steps", "2", "--batch-size", "2")
+    assert "agreement before" in out
+    pair = SpeculativeWhisper(str(tmp_path), "demo-target", device="cpu", batch_size=1)
+    assert pair.shares_encoder
+    recording = DEMO_FOLDER / "samples" / "04_harbor_in_the_storm.ogg"
+    drafted = pair.transcribe(recording, language="en")
+    assert drafted.text == pair.without_draft().transcribe(recording, language="en").text
+    assert drafted.stats.overall_acceptance_rate > 0
 
 
 def test_the_notebook_runs():

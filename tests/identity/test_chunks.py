@@ -69,6 +69,8 @@ def test_chunks_are_the_pipelines(pair, theirs, timestamps, chunk_length_s, stri
                 assert segment.text == chunk["text"]
                 assert start_s in (None, segment.start_s)
                 assert end_s in (None, segment.end_s)
+        assert all(s.avg_logprob < 0 < s.confidence < 1 for s in ours.segments)
+        assert all((s.compression_ratio > 0) == bool(s.text.strip()) for s in ours.segments)
         assert ours.duration_s == len(pcm) / SAMPLE_RATE
         assert ours.stats.counts.num_accepted == ours.stats.counts.num_verified > 0
 

@@ -1,0 +1,41 @@
+"""Where nothing is said, nothing is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.common.checkpoints import Shape, save_checkpoint
+from specwhisper import SpeculativeWhisper
+
+SECOND = 16_000
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return SpeculativeWhisper("demo-draft-tiny", "demo-target", device="cpu", batch_size=1)
+
+
+@pytest.mark.parametrize("length_s", [0.1, 5, 35])
+def test_silence_is_an_empty_transcript(demo, length_s):
+    silence = np.zeros(int(length_s * SECOND), np.int16)
+    for model in (demo, demo.without_draft()):
+        result = model.transcribe(silence, language="en")
+        assert result.text == ""
+        assert result.duration_s == length_s
+
+
+def test_noise_is_one_too(demo):
+    noise = np.random.default_rng(0).normal(0, 0.01, 10 * SECOND).astype(np.float32)
+    assert demo.transcribe(noise, language="en").text == ""
+
+
+def test_what_a_model_invents_is_skipped_by_the_thresholds(tmp_path):
+    """Random weights write something on silence too, and are not sure of it."""
+    folder = str(save_checkpoint(Shape(seed=11, scale=0.1), tmp_path / "random"))
+    pair = SpeculativeWhisper(folder, folder, device="cpu", batch_size=1)
+    asked = {"language": "en", "max_tokens": 12}
+    silence = np.zeros(35 * SECOND, np.int16)
+    assert pair.transcribe(silence, **asked).text
+    result = pair.transcribe(silence, **asked, logprob_threshold=-1.0, no_speech_threshold=1e-4)
+    assert (result.segments, result.text, result.duration_s) == ((), "", 35.0)
