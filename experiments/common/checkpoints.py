@@ -50,6 +50,7 @@ class Shape:
     scale: float = 0.18  # of the weights: large enough that the choices are clear
     seed: int = 0
     words: Words = "few"
+    ffn_factor: int = 2  # published checkpoints have 4
 
 
 @cache
@@ -95,8 +96,8 @@ def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str
         decoder_layers=shape.decoder_layers,
         encoder_attention_heads=shape.heads,
         decoder_attention_heads=shape.heads,
-        encoder_ffn_dim=2 * shape.d_model,
-        decoder_ffn_dim=2 * shape.d_model,
+        encoder_ffn_dim=shape.ffn_factor * shape.d_model,
+        decoder_ffn_dim=shape.ffn_factor * shape.d_model,
         max_target_positions=shape.max_target_positions,
         pad_token_id=end,
         bos_token_id=end,

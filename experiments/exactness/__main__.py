@@ -18,7 +18,7 @@ from transformers.utils import logging
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.exactness.cases import BATCHES, DISTIL, EN40, OPTIONS, SHAPES, WHISPERS, Case
+from experiments.exactness.cases import BATCHES, DISTIL, EN40, OPTIONS, SHAPES, TRUE_SHAPES, WHISPERS, Case
 from experiments.exactness.demo import DemoPair
 from experiments.exactness.matrix import Result, facts, run_row
 from experiments.exactness.prepared import Prepared, prepared
@@ -152,6 +152,7 @@ def rows(quick: bool, seed: int) -> list[tuple[str, Prepared, int]]:
         for timestamps in (True, False):
             pair = DemoPair(replace(EN40, max_new_tokens=None, timestamps=timestamps))
             made.append((f"demo pair, {'with' if timestamps else 'without'} timestamps", pair, 2))
+        made += [(case.name, Prepared(case), 1) for case in TRUE_SHAPES]
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from experiments.common.checkpoints import Shape
+from experiments.common.published import PUBLISHED
 from specwhisper.options import CompressionRatio, DecodingOptions, Task
 
 PROMPT = "she sells the lazy wood"
@@ -18,7 +19,8 @@ class Case:
 
     ``end_logit`` is added to the logit of end-of-text and ``time_logit`` to those of timestamps: random
     weights alone would hardly ever end a window. ``own_language`` is what its generation config names.
-    ``drafts`` are of :data:`experiments.exactness.prepared.DRAFTS`, one for each mode.
+    ``drafts`` are of :data:`experiments.exactness.prepared.DRAFTS`, one for each mode; ``assisted`` tells
+    whether there is memory and time for transformers' assisted generation too.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Case:
     time_logit: float = -1.5
     own_language: str | None = None
     drafts: tuple[str, str, str, str] = ("noisy", "older", "shorter", "stranger")
+    assisted: bool = True
 
 
 SHAPES = (
@@ -227,6 +230,17 @@ DISTIL = (
         (3.0, 65.0),
         replace(FALLBACK, logprob_threshold=-1.6, word_timestamps=True),
         drafts=DISTILLED,
+    ),
+)
+# As large as they are published: 1.5 billion weights and 39 million.
+TRUE_SHAPES = (
+    Case(
+        "tiny to large-v3, true shapes",
+        replace(PUBLISHED["large-v3"], seed=61),
+        (3.0,),
+        replace(EN40, max_new_tokens=16),
+        drafts=("tiny",) * 4,
+        assisted=False,
     ),
 )
 # Recordings of every length side by side: eight at a time, four, one.

@@ -19,7 +19,7 @@ class DemoPair(Prepared):
     def __init__(self, options: DecodingOptions) -> None:
         self.name = "demo pair"
         self.drafts = (TINY, DISTIL, TINY, DISTIL)
-        self.options = options
+        self.options, self.assisted = options, True
         self.model = WhisperForConditionalGeneration.from_pretrained(resolve(TARGET)).float().eval()
         self.checkpoint = heard_once(load_checkpoint(TARGET))
         assert self.checkpoint.tokenizer is not None

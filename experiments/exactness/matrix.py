@@ -42,8 +42,8 @@ class Result:
     assisted: str = "not run"
 
 
-def run_row(name: str, made: Prepared, num_slots: int, *, assisted: bool = True) -> Result:
-    """Decode a case in every way and compare; transformers' slow assisted generation can be left out."""
+def run_row(name: str, made: Prepared, num_slots: int) -> Result:
+    """Decode a case in every way and compare."""
     batch = made.batch
     result = Result(name)
     for text in batch.oracles:
@@ -65,7 +65,7 @@ def run_row(name: str, made: Prepared, num_slots: int, *, assisted: bool = True)
             accepted = sum(text.statistics.num_accepted for text in texts)
             result.num_recalled = sum(text.statistics.num_recalled for text in texts)
     result.acceptance_rate = accepted / verified if verified else 0.0
-    if assisted:
+    if made.assisted:
         result.assisted = run_assisted(made, batch.oracles)
     return result
 

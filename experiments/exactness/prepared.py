@@ -12,6 +12,7 @@ from torch import nn
 from transformers import WhisperForConditionalGeneration
 
 from experiments.common.checkpoints import Shape, build_model, build_tokenizer, perturbed, with_noise
+from experiments.common.published import PUBLISHED
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.remembering import heard_once
@@ -41,7 +42,7 @@ class Prepared:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.name, self.drafts = case.name, case.drafts
+        self.name, self.drafts, self.assisted = case.name, case.drafts, case.assisted
         self.model, self.tokens = build_model(case.shape)
         _tilt(self.model, end_logit=case.end_logit, time_logit=case.time_logit)
         self.model.generation_config.language = case.own_language
@@ -152,6 +153,11 @@ class Prepared:
         model.model.decoder.layers = nn.ModuleList([layers[0], layers[-1]])
         model.config.decoder_layers = 2
         return checkpoint_from_model(model, self.tokens, name="distil")
+
+    def _tiny(self) -> Checkpoint:
+        """Give a draft of the published shape and vocabulary."""
+        model, tokens = build_model(replace(PUBLISHED["tiny"], seed=98))
+        return checkpoint_from_model(model, tokens, name="tiny")
 
     def _stranger(self) -> Checkpoint:
         """Weights of its own: nearly everything it says is wrong."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -107,6 +107,11 @@ class WhisperModel:
                 self._decoder.unembed.weight = self._decoder.embed_tokens.weight  # one copy on the device
             self._decoder.to(self._device)
         self._decoder.allocate()
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Give every weight."""
+        yield from self._encoder.parameters()
+        yield from self._decoder.parameters()
 
     @property
     def bytes_per_slot(self) -> int:

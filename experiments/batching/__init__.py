@@ -1,0 +1,1 @@
+"""A draft's gain over the number of recordings that are transcribed side by side."""

@@ -1,0 +1,144 @@
+"""``python -m experiments.batching``: what a draft gains when recordings are transcribed side by side."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from rich.progress import track
+from rich.table import Table
+from transformers.utils import logging
+
+from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
+from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.samples import load_samples
+from experiments.common.stats import ratio_of_medians
+from specwhisper import SpeculativeConfig, SpeculativeWhisper, Transcription
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
+
+BATCHES = (1, 2, 4, 8)
+NUM_RECORDINGS = 8
+MIN_RECORDING_S = 10
+
+
+@dataclass(slots=True)
+class Row:
+    """One batch size: seconds per round of the target alone and of the pair, over the same recordings."""
+
+    batch_size: int
+    alone_s: list[float] = field(default_factory=list)
+    pair_s: list[float] = field(default_factory=list)
+    tokens_per_pass: float = 0.0
+    acceptance_rate: float = 0.0
+    num_different: int = 0
+
+
+def batching(
+    target: Target = "demo-target",
+    draft: Draft = "demo-draft-distil",
+    audio: Audio = None,
+    gamma: Gamma = 3,
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Begin with gamma, go on with what is fastest.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="As torch names it.")] = "cpu",
+    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 7,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Transcribe eight windows of speech one, two, four and eight at a time, in one process.
+
+    The target alone and the pair take turns, in random order of batch sizes. Every text is compared.
+    """
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    console = open_console()
+    random = np.random.default_rng(seed)
+    try:
+        config = SpeculativeConfig(gamma=gamma, use_adaptive_gamma=adaptive)
+        pair = SpeculativeWhisper(draft, target, device, config, batch_size=NUM_RECORDINGS)
+        recordings = windows([sample.pcm for sample in load_samples(audio)])
+        rows = {n: Row(n) for n in BATCHES}
+        run(pair, recordings, NUM_RECORDINGS)  # warm up
+        for _ in track(range(2 if quick else rounds), console=console, transient=True):
+            for n in random.permutation(BATCHES):
+                measure(rows[int(n)], pair, recordings, alone_first=bool(random.integers(2)))
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.batching: {error}")
+    table = Table(
+        *("batch", "target alone, s", "pair, s", "pair over alone", "tokens per pass", "accepted", "text"),
+        title=f"{target} with {draft}, {len(recordings)} windows, gamma {'adaptive' if adaptive else gamma}",
+    )
+    bars = []
+    for row in rows.values():
+        ratio = ratio_of_medians(row.pair_s, row.alone_s, seed=seed)
+        table.add_row(
+            str(row.batch_size),
+            f"{np.median(row.alone_s):.2f}",
+            f"{np.median(row.pair_s):.2f}",
+            str(ratio),
+            f"{row.tokens_per_pass:.2f}",
+            f"{row.acceptance_rate:.0%}",
+            "differs" if row.num_different else "same",
+        )
+        name = f"time of the pair over the target's, batch {row.batch_size}"
+        bars.append(Bar(name, ratio.high, 1.0, str(ratio)))
+    console.print(table)
+    num_different = sum(row.num_different for row in rows.values())
+    if json is not None:
+        figures = {
+            "rows": [asdict(row) for row in rows.values()],
+            "threads": torch.get_num_threads(),
+            "bars": list(map(str, bars)),
+        }
+        write_json(json, models={"target": target, "draft": draft, "device": device}, figures=figures)
+    all_hold = print_bars(bars, console) if check else True
+    sys.exit(0 if all_hold and not num_different else 1)
+
+
+def windows(pcms: list[bytes]) -> list[np.ndarray]:
+    """Cut recordings into windows of 30 s and take the first that are not much shorter."""
+    found = []
+    for pcm in pcms:
+        samples = np.frombuffer(pcm, "<i2")
+        found += [samples[i : i + WINDOW_SAMPLES] for i in range(0, len(samples), WINDOW_SAMPLES)]
+    long_enough = [window for window in found if len(window) >= MIN_RECORDING_S * SAMPLE_RATE]
+    return (long_enough * NUM_RECORDINGS)[:NUM_RECORDINGS]
+
+
+def measure(row: Row, pair: SpeculativeWhisper, recordings: list[np.ndarray], *, alone_first: bool) -> None:
+    """Transcribe everything in both ways."""
+    texts: dict[bool, list[Transcription]] = {}
+    for is_alone in (alone_first, not alone_first):
+        model = pair.without_draft() if is_alone else pair
+        elapsed_s, texts[is_alone] = run(model, recordings, row.batch_size)
+        (row.alone_s if is_alone else row.pair_s).append(elapsed_s)
+    counts = [text.stats.counts for text in texts[False] if text.stats]
+    for more in counts[1:]:
+        counts[0].add(more)
+    row.tokens_per_pass, row.acceptance_rate = counts[0].tokens_per_pass, counts[0].acceptance_rate
+    row.num_different += sum(
+        [s.tokens for s in a.segments] != [s.tokens for s in b.segments]
+        for a, b in zip(texts[True], texts[False], strict=True)
+    )
+
+
+def run(
+    model: SpeculativeWhisper, recordings: list[np.ndarray], batch_size: int
+) -> tuple[float, list[Transcription]]:
+    """Transcribe all, so many at a time."""
+    started_s = time.perf_counter()
+    texts = model.transcribe(recordings, batch_size=batch_size, language="en")
+    return time.perf_counter() - started_s, texts
+
+
+if __name__ == "__main__":
+    typer.run(batching)

@@ -1,0 +1,1 @@
+"""What a distilled draft costs beside its teacher, when both have one encoder."""
