@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -12,7 +12,6 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
 
@@ -24,6 +23,7 @@ from experiments.exactness.matrix import Result, facts, run_row
 from experiments.exactness.prepared import Prepared, prepared
 from experiments.exactness.reduced import Reduced, run_reduced
 
+Row = tuple[str, Prepared, int]
 QUICK = ("tiny-like", "no-timestamps", "prompt", "no-speech", "language-detection", "sampling-seed-1")
 COLUMNS = (
     "row",
@@ -54,6 +54,7 @@ def exactness(
     dtype: Annotated[
         str, typer.Option(help="float32, or what happens in bfloat16 or float16 instead.")
     ] = "float32",
+    only: Annotated[str, typer.Option(help="Only rows with this in their name.")] = "",
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -72,16 +73,11 @@ def exactness(
     if dtype != "float32":
         if check:
             sys.exit("experiments.exactness: the bars hold in float32; leave --check out.")
-        in_reduced_precision(dtype, quick, seed, json, markdown, console)
+        in_reduced_precision(dtype, rows(quick, seed, only), json, markdown, console)
         return
-    results = [
-        run_row(name, made, num_slots)
-        for name, made, num_slots in track(
-            rows(quick, seed), description="decoding", console=console, transient=True
-        )
-    ]
+    results = [run_row(*row) for row in told(rows(quick, seed, only), console)]
     console.print(table_of(results))
-    bars = bars_of(results, quick)
+    bars = bars_of(results, is_whole=not (quick or only))
     if json is not None:
         write_json(
             json, models={}, figures={"rows": [facts(r) for r in results], "bars": list(map(str, bars))}
@@ -96,16 +92,15 @@ def exactness(
 
 
 def in_reduced_precision(
-    dtype: str, quick: bool, seed: int, json: Path | None, markdown: Path | None, console: Console
+    dtype: str,
+    chosen: Iterable[Row],
+    json: Path | None,
+    markdown: Path | None,
+    console: Console,
 ) -> None:
     """Report what reduced precision does."""
     numeric: torch.dtype = getattr(torch, dtype)
-    results = [
-        run_reduced(name, made, num_slots, numeric)
-        for name, made, num_slots in track(
-            rows(quick, seed), description="decoding", console=console, transient=True
-        )
-    ]
+    results = [run_reduced(*row, numeric) for row in told(chosen, console)]
     lines = [reduced_cells(result) for result in [*results, added_up(results)]]
     table = Table(*REDUCED_COLUMNS, title=f"{dtype}, CPU: pairs against the target alone")
     for line in lines:
@@ -142,18 +137,31 @@ def reduced_cells(result: Reduced) -> list[str]:
     ]
 
 
-def rows(quick: bool, seed: int) -> list[tuple[str, Prepared, int]]:
-    """Give every row: its name, its models, and how many recordings are decoded side by side."""
-    cases = [case for case in (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL) if not quick or case.name in QUICK]
-    made = [(case.name, prepared(reseeded(case, seed)), 2) for case in cases]
-    if not quick:
-        for case in BATCHES:
-            made += [(f"{case.name}, batch {n}", prepared(case), n) for n in (1, 4, 8)]
-        for timestamps in (True, False):
-            pair = DemoPair(replace(EN40, max_new_tokens=None, timestamps=timestamps))
-            made.append((f"demo pair, {'with' if timestamps else 'without'} timestamps", pair, 2))
-        made += [(case.name, Prepared(case), 1) for case in TRUE_SHAPES]
-    return made
+def rows(quick: bool, seed: int, only: str) -> Iterator[Row]:
+    """Prepare every row: its name, its models, and how many recordings are decoded side by side."""
+    for case in (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL):
+        if only in case.name and (case.name in QUICK or not quick):
+            yield case.name, prepared(reseeded(case, seed)), 2
+    if quick:
+        return
+    for case in BATCHES:
+        for num_slots in (1, 4, 8):
+            if only in (name := f"{case.name}, batch {num_slots}"):
+                yield name, prepared(case), num_slots
+    for timestamps in (True, False):
+        if only in (name := f"demo pair, {'with' if timestamps else 'without'} timestamps"):
+            yield name, DemoPair(replace(EN40, max_new_tokens=None, timestamps=timestamps)), 2
+    for case in TRUE_SHAPES:
+        if only in case.name:
+            yield case.name, Prepared(case), 1
+
+
+def told(chosen: Iterable[Row], console: Console) -> Iterator[Row]:
+    """Say which row is being decoded."""
+    with console.status("") as status:
+        for number, row in enumerate(chosen, start=1):
+            status.update(f"row {number}: {row[0]}")
+            yield row
 
 
 def reseeded(case: Case, seed: int) -> Case:
@@ -166,7 +174,7 @@ def is_broken(result: Result) -> bool:
     return bool(result.split_differences or result.oracle_differences)
 
 
-def bars_of(results: Sequence[Result], quick: bool) -> list[Bar]:
+def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
     """Hold the matrix against what is promised."""
     split = sum(len(result.split_differences) for result in results)
     oracle = sum(len(result.oracle_differences) for result in results)
@@ -175,7 +183,7 @@ def bars_of(results: Sequence[Result], quick: bool) -> list[Bar]:
         Bar("texts of a pair that differ from the target's", split, 1, str(split)),
         Bar("texts of ours that differ from transformers'", oracle, 1, str(oracle)),
     ]
-    if not quick:
+    if is_whole:
         bars.append(Bar("windows short of 400", max(0, 400 - windows), 1, f"{windows} windows"))
     return bars
 

@@ -25,7 +25,9 @@ class DemoPair(Prepared):
         assert self.checkpoint.tokenizer is not None
         self.tokenizer = self.checkpoint.tokenizer
         self.tokens = list(self.checkpoint.vocabulary.tokens)
-        self.pcms = tuple(sample.pcm for sample in load_samples(None))
+        samples = load_samples(None)
+        # transformers takes no longer recording without timestamps.
+        self.pcms = tuple(s.pcm for s in samples if options.timestamps or s.fits_one_window)
         self._drafts: dict[str, Checkpoint] = {}
 
     def draft_checkpoint(self, kind: str) -> Checkpoint:

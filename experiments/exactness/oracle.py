@@ -93,6 +93,10 @@ class OracleText:
         return [window.tokens for window in self.windows]
 
 
+class TooManyWindows(Exception):
+    """A decoding goes round in circles."""
+
+
 class _Watch(LogitsProcessor):
     """Stands behind Whisper's own processors and notes how clear each choice is; changes nothing.
 
@@ -126,7 +130,7 @@ class _Watch(LogitsProcessor):
 
         def noted(*args: Any, **kwargs: Any) -> Any:
             if len(self.windows) + self.num_skipped == self._max_windows:
-                raise RuntimeError(f"This recording takes more than {self._max_windows} windows.")
+                raise TooManyWindows(f"over {self._max_windows} windows")
             self.start_frame, self.attempts = int(kwargs["seek"][0]), []
             self._avg_logprob = self._no_speech_prob = None
             answer = original(*args, **kwargs)
