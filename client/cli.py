@@ -77,7 +77,9 @@ def transcribe(
     server: Server = DEFAULT_SERVER,
     language: Annotated[
         str | None,
-        typer.Option(metavar="LANGUAGE", help="Code or name of what is spoken; by default it is detected."),
+        typer.Option(
+            metavar="LANGUAGE", help="Code or name of the language; else the model's own, or detected."
+        ),
     ] = None,
     task: Annotated[
         Task, typer.Option(metavar="TASK", help="transcribe writes what is said, translate writes English.")
@@ -123,7 +125,10 @@ def transcribe(
     ] = None,
     no_speech_threshold: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Skip a failed window that is likelier silent; OpenAI's is 0.6."),
+        typer.Option(
+            metavar="P",
+            help="Skip a window that is likelier silent and not sure; OpenAI's is 0.6.",
+        ),
     ] = None,
     max_initial_timestamp: Annotated[
         float | None,

@@ -87,9 +87,9 @@ async def _transcribe_file(
     transcript = await _show(client, file, job, console, errors)
     for form in job.formats:
         if job.output_dir is not None:
-            write(outputs[form], render(transcript, file, form, job.options.task, job.layout))
+            write(outputs[form], render(transcript, file, form, job.options, job.layout))
         elif form is not OutputFormat.TXT:  # text has been shown on its way
-            console.file.write(render(transcript, file, form, job.options.task, job.layout))
+            console.file.write(render(transcript, file, form, job.options, job.layout))
     if not job.quiet:
         errors.print(transcript_table(transcript))
 

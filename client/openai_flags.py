@@ -6,7 +6,7 @@ at all is refused in one sentence, not as an unknown option.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from typer.core import TyperCommand, TyperOption
@@ -40,38 +40,41 @@ class OpenAICommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Translate, then parse."""
-        switches = {
-            name: option.secondary_opts
-            for option in self.params
-            if isinstance(option, TyperOption) and option.is_flag
-            for name in option.opts
-        }
-        return list(super().parse_args(ctx, list(_translated(args, switches))))
+        options = [param for param in self.params if isinstance(param, TyperOption)]
+        switches: dict[str, tuple[list[str], list[str]]] = {}  # what says True, and what says False
+        for option in options:
+            if option.is_flag:
+                switches |= dict.fromkeys(option.opts, (option.opts[:1], option.secondary_opts[:1]))
+                switches |= dict.fromkeys(option.secondary_opts, (option.secondary_opts[:1], option.opts[:1]))
+        valued = {name for option in options if not option.is_flag for name in option.opts}
+        return list(super().parse_args(ctx, list(_translated(args, switches, valued))))
 
 
-def _translated(args: Sequence[str], switches: dict[str, list[str]]) -> Iterator[str]:
+def _translated(
+    args: Sequence[str], switches: Mapping[str, tuple[list[str], list[str]]], valued: Collection[str]
+) -> Iterator[str]:
     """Give the arguments as our own options have them."""
     rest = list(args)
     while rest:
         arg = rest.pop(0)
-        if not arg.startswith("--") or arg == "--":
-            yield arg
-            continue
+        if arg == "--":
+            yield from (arg, *rest)
+            return
         name, has_value, value = arg.partition("=")
-        name = name.replace("_", "-")
+        name = name.replace("_", "-") if name.startswith("--") else name
         following = value if has_value else (rest[0] if rest else "")
         if name in switches:
             if following in ("True", "False"):
                 del rest[: not has_value]
-                yield from [name] if following == "True" else switches[name]
+                yield from switches[name][following == "False"]
             else:
                 yield arg
-        elif following == "None":
-            del rest[: not has_value]
-        elif name in REFUSED:
-            harmless, why = REFUSED[name]
-            if following not in harmless:
+        elif name in REFUSED or (name in valued and following == "None"):
+            harmless, why = REFUSED.get(name, ((), ""))
+            if following not in ("None", *harmless):
                 raise UnsupportedOption(why.format(name=name.removeprefix("--").replace("-", "_")))
             del rest[: not has_value]
+        elif name in valued and not has_value and rest:
+            yield from (arg, rest.pop(0))
         else:
             yield arg

@@ -11,7 +11,7 @@ from typing import Any
 
 from client.transcript import Transcript
 from specwhisper.errors import InvalidRequest
-from specwhisper.options import Task
+from specwhisper.options import DecodingOptions
 from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
 from specwhisper.transcription.subtitles import Layout
 
@@ -36,11 +36,11 @@ def render(
     transcript: Transcript,
     audio: Path,
     output_format: OutputFormat,
-    task: Task = Task.TRANSCRIBE,
+    options: DecodingOptions | None = None,
     layout: Layout | None = None,
 ) -> str:
     """Write the transcript of ``audio`` in a format, with a final newline."""
-    segments = transcript.segments
+    segments, options = transcript.segments, options or DecodingOptions()
     match output_format:
         case OutputFormat.JSON:
             return _dump(to_json(transcript, audio))
@@ -50,7 +50,8 @@ def render(
                     segments,
                     language=transcript.language_name,
                     duration_s=transcript.duration_s,
-                    task=task,
+                    task=options.task,
+                    word_timestamps=options.word_timestamps,
                 )
             )
         case OutputFormat.SRT:

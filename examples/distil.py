@@ -2,13 +2,14 @@
 
 python examples/distil.py --target large-v3 --recordings FOLDER --out FOLDER --language nl --device cuda
 
-The draft keeps the target's encoder and some of its decoder layers, and learns what the target answers. What
-it is right about is measured on recordings that it has not heard, before and after.
+The draft keeps the target's encoder and some of its decoder layers, and learns what the target writes. How
+often it would have written the same is told before and after, on whole recordings that it has not heard.
 """
 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -23,22 +24,81 @@ from torch.nn.functional import cross_entropy, kl_div
 from transformers import WhisperForConditionalGeneration, WhisperProcessor
 from transformers.utils import logging
 
+from specwhisper import DecodingOptions
 from specwhisper.audio.decode import decode_file
+from specwhisper.errors import SpecWhisperError
 from specwhisper.evaluation.references import AUDIO_SUFFIXES
-from specwhisper.whisper.checkpoint import resolve
+from specwhisper.whisper.checkpoint import load_checkpoint, resolve
+from specwhisper.whisper.languages import language_code
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
 
-WINDOW_SAMPLES = 30 * 16_000
+WINDOW_BYTES = 30 * 16_000 * 2
+SHORTEST_BYTES = 16_000 * 2
 HELD_OUT = 0.1
 SAMPLES = Path(str(files("specwhisper"))) / "demo" / "samples"
 
 
-def windows_of(folder: Path) -> list[np.ndarray]:
-    """Cut every recording into windows of at most 30 s."""
+class Teacher:
+    """The target: it writes windows, and says how sure it is of every token."""
+
+    def __init__(self, name: str, language: str, device: str, batch_size: int) -> None:
+        checkpoint = load_checkpoint(name, device=device)
+        self._engine = OneProcess(WhisperModel(checkpoint, batch_size))
+        self._options = DecodingOptions(language=language_code(language))
+        self._vocabulary = checkpoint.vocabulary
+        self._prompt = checkpoint.vocabulary.prompt(self._options)
+        self._written: dict[bytes, tuple[int, ...]] = {}
+        source = resolve(name)
+        self.processor = WhisperProcessor.from_pretrained(source)
+        self.model: Any = WhisperForConditionalGeneration.from_pretrained(source, dtype=torch.float32)
+        self.model.to(device).eval()
+
+    def lesson(self, windows: list[bytes]) -> Lesson:
+        """Write windows, those that it has not yet written."""
+        new = [pcm for pcm in windows if pcm not in self._written]
+        for pcm, text in zip(new, self._engine.transcribe(new, self._options), strict=True):
+            self._written[pcm] = text.window_tokens[0]  # the draft learns what follows the window's start
+        samples = [np.frombuffer(pcm, "<i2").astype(np.float32) / 32768 for pcm in windows]
+        heard = self.processor(samples, sampling_rate=16_000, return_tensors="pt").input_features
+        with torch.no_grad():
+            encoded = self.model.model.encoder(heard.to(self.model.device)).last_hidden_state
+        rows = [[*self._prompt, *self._written[pcm]] for pcm in windows]
+        width, end = max(map(len, rows)), self._vocabulary.end_of_text
+        tokens = torch.tensor([row + [end] * (width - len(row)) for row in rows])
+        places = torch.arange(width)
+        counts = (places >= len(self._prompt)) & (places < torch.tensor([[len(row)] for row in rows]))
+        return Lesson(encoded, tokens.to(encoded.device), counts[:, 1:].to(encoded.device))
+
+
+class Lesson:
+    """Windows as the encoder hears them, what the target wrote, and which places count."""
+
+    def __init__(self, encoded: Tensor, tokens: Tensor, counts: Tensor) -> None:
+        self._encoded, self._tokens, self._counts = encoded, tokens, counts
+
+    def logits(self, model: Any) -> Tensor:
+        """Give what a model would write at each place, after the target's tokens before it."""
+        out = model(encoder_outputs=(self._encoded,), decoder_input_ids=self._tokens[:, :-1])
+        return out.logits[self._counts]
+
+
+def windows_of(paths: list[Path]) -> list[bytes]:
+    """Cut recordings into windows of 30 s; what is shorter than a second is left out."""
     found = []
-    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES):
-        samples = np.frombuffer(b"".join(decode_file(path)), "<i2").astype(np.float32) / 32768
-        found += [samples[i : i + WINDOW_SAMPLES] for i in range(0, len(samples), WINDOW_SAMPLES)]
+    for path in paths:
+        pcm = b"".join(decode_file(path))
+        pieces = [pcm[i : i + WINDOW_BYTES] for i in range(0, len(pcm), WINDOW_BYTES)]
+        found += [piece for piece in pieces if len(piece) >= SHORTEST_BYTES]
     return found
+
+
+def in_ever_new_order(windows: list[bytes], size: int, random: np.random.Generator) -> Iterator[list[bytes]]:
+    """Give batches without end."""
+    while True:
+        order = random.permutation(len(windows))
+        for i in range(0, len(order), size):
+            yield [windows[j] for j in order[i : i + size]]
 
 
 def draft_from(target: WhisperForConditionalGeneration, keep: list[int]) -> WhisperForConditionalGeneration:
@@ -55,38 +115,6 @@ def draft_from(target: WhisperForConditionalGeneration, keep: list[int]) -> Whis
     return draft
 
 
-class Lesson:
-    """A batch of windows: what is heard, what the target writes, and which positions count."""
-
-    def __init__(self, target: Any, processor: Any, windows: list[np.ndarray], asked: dict[str, Any]) -> None:
-        heard = processor(windows, sampling_rate=16_000, return_tensors="pt").input_features
-        features = heard.to(target.device, target.dtype)
-        with torch.no_grad():
-            written = target.generate(features, return_timestamps=True, num_beams=1, **asked)
-            self.encoded = target.model.encoder(features)
-        start, end = target.generation_config.decoder_start_token_id, processor.tokenizer.eos_token_id
-        if (written[:, 0] != start).any():  # transformers leaves the prompt out or in, by version
-            prompt = processor.tokenizer.prefix_tokens[:-1]
-            written = torch.cat([torch.tensor(prompt).expand(len(written), -1).to(written), written], dim=1)
-        self.tokens = written
-        is_past_end = (written == end).cumsum(1) - (written == end).long() > 0
-        is_prompt = (written >= start) & (written < target.generation_config.no_timestamps_token_id)
-        self.counts = ~(is_past_end | is_prompt)[:, 1:]
-
-    def logits(self, model: Any) -> Tensor:
-        """Give what a model would write at each position that counts, after the target's tokens before it."""
-        out = model(encoder_outputs=self.encoded, decoder_input_ids=self.tokens[:, :-1]).logits
-        return out[self.counts]
-
-
-def batches(windows: list[np.ndarray], size: int, random: np.random.Generator) -> Iterator[list[np.ndarray]]:
-    """Give the windows in ever new order."""
-    while True:
-        order = random.permutation(len(windows))
-        for i in range(0, len(order), size):
-            yield [windows[j] for j in order[i : i + size]]
-
-
 def agreement(draft: Any, target: Any, lessons: list[Lesson]) -> float:
     """Share of tokens at which the draft would have written the target's."""
     with torch.no_grad():
@@ -96,14 +124,14 @@ def agreement(draft: Any, target: Any, lessons: list[Lesson]) -> float:
 
 def distil(
     target: Annotated[str, typer.Option(help="The model whose text it will be.")] = "demo-target",
-    recordings: Annotated[Path, typer.Option(help="A folder of recordings.")] = SAMPLES,
+    recordings: Annotated[Path, typer.Option(file_okay=False, exists=True, help="A folder.")] = SAMPLES,
     out: Annotated[Path | None, typer.Option(help="Where the draft goes.")] = None,
     language: Annotated[str, typer.Option(help="Of the recordings.")] = "en",
-    keep: Annotated[list[int], typer.Option(help="A decoder layer to keep; say it for each.")] = [0, -1],  # noqa: B006
+    keep: Annotated[list[int] | None, typer.Option(help="A decoder layer to keep; say it for each.")] = None,
     steps: Annotated[int, typer.Option(min=1, help="Batches to learn from.")] = 8,
-    batch_size: Annotated[int, typer.Option(min=1)] = 4,
+    batch_size: Annotated[int, typer.Option(min=1, help="Windows in a batch.")] = 4,
     rate: Annotated[float, typer.Option(help="Learning rate, at its highest.")] = 1e-4,
-    device: str = "cpu",
+    device: Annotated[str, typer.Option(help="As torch names it.")] = "cpu",
     seed: int = 0,
 ) -> None:
     """Distil a draft; thousands of steps are wanted in earnest."""
@@ -111,26 +139,32 @@ def distil(
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     out = out or Path(mkdtemp(prefix="draft-"))
-    teacher: Any = WhisperForConditionalGeneration.from_pretrained(resolve(target), dtype=torch.float32)
-    teacher.to(device).eval()
-    processor = WhisperProcessor.from_pretrained(resolve(target), language=language, task="transcribe")
-    draft: Any = draft_from(teacher, [range(teacher.config.decoder_layers)[i] for i in keep])
-    asked = {"language": language, "task": "transcribe"}
-
-    windows = windows_of(recordings)
-    num_held_out = max(1, round(HELD_OUT * len(windows)))
-    random.shuffle(windows)  # type: ignore[arg-type]
-    held_out = [Lesson(teacher, processor, [window], asked) for window in windows[:num_held_out]]
-    print(f"{len(windows)} windows, {num_held_out} of them held out")
-    print(f"agreement before: {agreement(draft, teacher, held_out):.1%}")
+    paths = sorted(p for p in recordings.rglob("*") if p.suffix.lower() in AUDIO_SUFFIXES)
+    if len(paths) < 2:
+        sys.exit(f"{recordings} holds {len(paths)} recordings: at least two are needed, one to test on.")
+    try:
+        teacher = Teacher(target, language, device, batch_size)
+        random.shuffle(paths)  # type: ignore[arg-type]
+        num_held_out = max(1, round(HELD_OUT * len(paths)))
+        held_out, known = windows_of(paths[:num_held_out]), windows_of(paths[num_held_out:])
+    except SpecWhisperError as error:
+        sys.exit(str(error))
+    num_layers = teacher.model.config.decoder_layers
+    kept = [i + num_layers if i < 0 else i for i in keep or (0, -1)]
+    if not all(0 <= i < num_layers for i in kept):
+        sys.exit(f"There is no such layer among {keep}: {target} has decoder layers 0 to {num_layers - 1}.")
+    draft: Any = draft_from(teacher.model, kept)
+    exam = [teacher.lesson([window]) for window in held_out]
+    print(f"{len(known)} windows to learn from, {len(held_out)} of other recordings to test on")
+    print(f"agreement before: {agreement(draft, teacher.model, exam):.1%}")
 
     learning = [parameter for parameter in draft.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learning, lr=rate, weight_decay=0.0)
-    warmup = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
-    for number, batch in enumerate(batches(windows[num_held_out:] or windows, batch_size, random), 1):
-        lesson = Lesson(teacher, processor, batch, asked)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps + 1, pct_start=0.1)
+    for number, windows in enumerate(in_ever_new_order(known, batch_size, random), start=1):
+        lesson = teacher.lesson(windows)
         with torch.no_grad():
-            wanted = lesson.logits(teacher)
+            wanted = lesson.logits(teacher.model)
         said = lesson.logits(draft)
         divergence = kl_div(
             said.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean"
@@ -139,15 +173,15 @@ def distil(
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        warmup.step()
+        schedule.step()
         if number % 50 == 0 or number == steps:
             print(f"step {number}: loss {loss.item():.3f}")
         if number == steps:
             break
-    print(f"agreement after: {agreement(draft, teacher, held_out):.1%}")
+    print(f"agreement after: {agreement(draft, teacher.model, exam):.1%}")
     draft.save_pretrained(out)
-    processor.save_pretrained(out)
-    print(f"specwhisper evaluate --folder {recordings} --final-model {target} --draft-model {out}")
+    teacher.processor.save_pretrained(out)
+    print(f"the draft is in {out}: specwhisper-draft-server --draft-model {out}")
 
 
 if __name__ == "__main__":

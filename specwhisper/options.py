@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from numbers import Real
@@ -67,7 +67,9 @@ class DecodingOptions:
     acceptance : which candidates are kept when sampling.
     acceptance_threshold : keep a candidate also where the target would have written something else but gives
         it at least this probability. Faster, and *lossy*: the text is no longer the target's own.
-    compression_ratio_threshold : a window whose text compresses better than this failed.
+    compression_ratio_threshold : a window that compresses better than this failed.
+    compression_ratio_of : what is compressed: the tokens, as transformers does, or the text, as
+        openai/whisper does. The command line, whose options are openai's, has text unless told.
     logprob_threshold : a window whose mean log-probability (natural, end-of-text included) is below failed.
     no_speech_threshold : a window that is silence with more than this probability is skipped, unless there is
         a ``logprob_threshold`` and it is sure enough by that.
@@ -108,6 +110,8 @@ class DecodingOptions:
             value = getattr(self, option.name)
             if value is None and option.default is not MISSING:
                 value = option.default
+            if value is None and option.default_factory is not MISSING:
+                value = option.default_factory()
             object.__setattr__(self, option.name, _read(option.name, str(option.type), value))
         for is_wrong, name, rule in self._rules():
             if is_wrong:
@@ -195,7 +199,7 @@ def _read(name: str, kind: str, value: Any) -> Any:
         except ValueError:
             raise InvalidRequest(f"{name} is '{value}': choose from {', '.join(CHOICES[kind])}.") from None
     if kind == "tuple[float, ...]":
-        values = (value,) if isinstance(value, Real) else value
+        values = value if isinstance(value, Iterable) else (value,)
         if isinstance(values, str) or not all(_is_number(v) for v in values):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number, or several.")
         return tuple(float(v) for v in values)
@@ -212,7 +216,7 @@ def _read(name: str, kind: str, value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)  # numpy's numbers are Real too
 
 
 def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
@@ -220,9 +224,9 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Decod
 
     ``temperature`` is one of them, or several; ``beam_size`` and ``num_beams`` may say that it is one beam.
     """
-    wanted = dict(given)
+    wanted = {name: value for name, value in given.items() if value is not None}
     for name in ("beam_size", "num_beams"):
-        if wanted.pop(name, None) not in (None, 1):
+        if wanted.pop(name, 1) != 1:
             raise UnsupportedOption(NO_BEAMS)
     if "temperature" in wanted:
         if "temperatures" in wanted:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import torch
 import typer
@@ -16,14 +19,15 @@ from rich.table import Table
 from transformers.utils import logging
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
+from experiments.common.processes import available_cores
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.exactness.cases import BATCHES, DISTIL, EN40, OPTIONS, SHAPES, TRUE_SHAPES, WHISPERS, Case
 from experiments.exactness.demo import DemoPair
 from experiments.exactness.matrix import Result, facts, run_row
-from experiments.exactness.prepared import Prepared, prepared
+from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import Reduced, run_reduced
 
-Row = tuple[str, Prepared, int]
+T = TypeVar("T")
 QUICK = ("tiny-like", "no-timestamps", "prompt", "no-speech", "language-detection", "sampling-seed-1")
 COLUMNS = (
     "row",
@@ -75,7 +79,7 @@ def exactness(
             sys.exit("experiments.exactness: the bars hold in float32; leave --check out.")
         in_reduced_precision(dtype, rows(quick, seed, only), json, markdown, console)
         return
-    results = [run_row(*row) for row in told(rows(quick, seed, only), console)]
+    results = decoded(in_full, rows(quick, seed, only), console)
     console.print(table_of(results))
     bars = bars_of(results, is_whole=not (quick or only))
     if json is not None:
@@ -93,14 +97,13 @@ def exactness(
 
 def in_reduced_precision(
     dtype: str,
-    chosen: Iterable[Row],
+    chosen: Sequence[Row],
     json: Path | None,
     markdown: Path | None,
     console: Console,
 ) -> None:
     """Report what reduced precision does."""
-    numeric: torch.dtype = getattr(torch, dtype)
-    results = [run_reduced(*row, numeric) for row in told(chosen, console)]
+    results = decoded(partial(in_reduced, dtype=dtype), chosen, console)
     lines = [reduced_cells(result) for result in [*results, added_up(results)]]
     table = Table(*REDUCED_COLUMNS, title=f"{dtype}, CPU: pairs against the target alone")
     for line in lines:
@@ -137,31 +140,61 @@ def reduced_cells(result: Reduced) -> list[str]:
     ]
 
 
-def rows(quick: bool, seed: int, only: str) -> Iterator[Row]:
-    """Prepare every row: its name, its models, and how many recordings are decoded side by side."""
-    for case in (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL):
-        if only in case.name and (case.name in QUICK or not quick):
-            yield case.name, prepared(reseeded(case, seed)), 2
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row to be decoded; ``make`` prepares its models, in whichever process decodes it."""
+
+    name: str
+    make: Callable[[], Prepared]
+    num_slots: int = 2
+
+
+def rows(quick: bool, seed: int, only: str) -> list[Row]:
+    """Give every row."""
+    cases = (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL)
+    chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
     if quick:
-        return
+        return [row for row in chosen if row.name in QUICK and only in row.name]
     for case in BATCHES:
-        for num_slots in (1, 4, 8):
-            if only in (name := f"{case.name}, batch {num_slots}"):
-                yield name, prepared(case), num_slots
+        chosen += [
+            Row(f"{case.name}, batch {n}", partial(Prepared, reseeded(case, seed)), n) for n in (1, 4, 8)
+        ]
     for timestamps in (True, False):
-        if only in (name := f"demo pair, {'with' if timestamps else 'without'} timestamps"):
-            yield name, DemoPair(replace(EN40, max_new_tokens=None, timestamps=timestamps)), 2
-    for case in TRUE_SHAPES:
-        if only in case.name:
-            yield case.name, Prepared(case), 1
+        options = replace(EN40, max_new_tokens=None, timestamps=timestamps)
+        name = f"demo pair, {'with' if timestamps else 'without'} timestamps"
+        chosen.append(Row(name, partial(DemoPair, options)))
+    chosen += [Row(case.name, partial(Prepared, reseeded(case, seed)), 1) for case in TRUE_SHAPES]
+    return [row for row in chosen if only in row.name]
 
 
-def told(chosen: Iterable[Row], console: Console) -> Iterator[Row]:
-    """Say which row is being decoded."""
-    with console.status("") as status:
-        for number, row in enumerate(chosen, start=1):
-            status.update(f"row {number}: {row[0]}")
-            yield row
+def decoded(run: Callable[[Row], T], chosen: Sequence[Row], console: Console) -> list[T]:
+    """Decode rows, one on each core, and say how far it has come."""
+    processes = ProcessPoolExecutor(
+        len(available_cores()), mp_context=get_context("spawn"), initializer=be_quiet_and_single
+    )
+    with processes, console.status("") as status:
+        results = []
+        for row, result in zip(chosen, processes.map(run, chosen), strict=True):
+            results.append(result)
+            status.update(f"{len(results)} of {len(chosen)} rows, last: {row.name}")
+    return results
+
+
+def be_quiet_and_single() -> None:
+    """Prepare a process: the models are small, and a second thread would only wait."""
+    torch.set_num_threads(1)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def in_full(row: Row) -> Result:
+    """Decode a row and compare."""
+    return run_row(row.name, row.make(), row.num_slots)
+
+
+def in_reduced(row: Row, dtype: str) -> Reduced:
+    """Decode a row in reduced precision."""
+    return run_reduced(row.name, row.make(), row.num_slots, getattr(torch, dtype))
 
 
 def reseeded(case: Case, seed: int) -> Case:

@@ -66,7 +66,7 @@ class Reduced:
 
 
 def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -> Reduced:
-    """Decode a case by the target alone and by every pair, all in ``dtype``."""
+    """Decode a case by the target alone and by every pair; drafts stay in float32."""
     model = copy.deepcopy(made.model).to(dtype)
     checkpoint = heard_once(
         checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)

@@ -22,7 +22,7 @@ class Remembering(nn.Module):
 
     def forward(self, features: torch.Tensor) -> Any:
         """Encode features, or remember."""
-        key = hashlib.blake2b(features.numpy()).digest()
+        key = hashlib.blake2b(features.float().numpy()).digest()
         if key not in self._heard:
             self._heard[key] = self._encoder(features)
         return self._heard[key]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -29,6 +30,7 @@ from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.pairing import draft_ids
 from specwhisper.whisper.sharing import share_encoder
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WAYS = ("target alone", "pair, two encoders", "pair, one encoder")
 WINDOWS = 3
 
@@ -46,8 +48,8 @@ class Figures:
 class Pair:
     """Target and distilled draft (two decoder layers) of a published shape, in a process of their own."""
 
-    def __init__(self, shape: str, way: str, dtype: torch.dtype) -> None:
-        model, tokens = build_model(PUBLISHED[shape])
+    def __init__(self, shape: str, way: str, dtype: torch.dtype, seed: int) -> None:
+        model, tokens = build_model(replace(PUBLISHED[shape], seed=seed))
         model.to(dtype)
         target = checkpoint_from_model(model, tokens, name=shape)
         self.models = []
@@ -103,9 +105,14 @@ def sharing(
     logging.set_verbosity_error()
     console = open_console()
     shape = "small" if quick else shape
+    if shape not in PUBLISHED or dtype not in DTYPES:
+        sys.exit(
+            f"experiments.sharing: choose a shape from {', '.join(PUBLISHED)} and a dtype from "
+            f"{', '.join(DTYPES)}."
+        )
     figures = []
     for way in WAYS:
-        worker = Worker(partial(Pair, shape, way, getattr(torch, dtype)), cores=available_cores())
+        worker = Worker(partial(Pair, shape, way, DTYPES[dtype], seed), cores=available_cores())
         figures.append(worker.call("measure"))
         worker.stop()
     table = Table("", "weights, MB", "process, MB", "encode a window, s", title=f"{shape}, {dtype}, CPU")

@@ -44,7 +44,9 @@ def evaluate(
         bool, typer.Option("--adaptive-gamma", help="Go on with what is fastest.")
     ] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Recordings transcribed side by side.")] = 1,
-    language: Annotated[str | None, typer.Option(help="Code or name; by default it is detected.")] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Code or name; else the model's own, or detected.")
+    ] = None,
     timestamps: Annotated[bool, typer.Option(help="Decode with timestamps.")] = True,
     json: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Write every text and figure here.")
@@ -53,6 +55,7 @@ def evaluate(
     """Word error rate, time and acceptance of the final model alone and of the pair, side by side."""
     logging.set_verbosity_error()
     errors = Console(stderr=True)
+    bad: list[str] = []
     try:
         if dtype not in DTYPES:
             raise InvalidRequest(f"There is no dtype '{dtype}': choose from {', '.join(DTYPES)}.")
@@ -73,15 +76,26 @@ def evaluate(
                 references,
                 batch_size=batch_size,
                 on_progress=show,
+                on_bad=lambda reference, error: bad.append(f"{reference.name}: {error}"),
                 language=language,
                 timestamps=timestamps,
             )
     except SpecWhisperError as error:
         errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
+    for line in bad:
+        errors.print(f"left out: {line}", style="red", highlight=False, soft_wrap=True, markup=False)
+    if not comparison.references:
+        errors.print("error: There was nothing to transcribe.", style="red")
+        raise typer.Exit(1)
     Console().print(table_of(comparison, final_model, draft_model))
     if json is not None:
-        json.write_text(json_module.dumps(facts(comparison), ensure_ascii=False, indent=1) + "\n")
+        document = json_module.dumps(facts(comparison) | {"left_out": bad}, ensure_ascii=False, indent=1)
+        try:
+            json.write_text(document + "\n", encoding="utf-8")
+        except OSError as error:
+            errors.print(f"error: {json} cannot be written: {error.strerror}.", style="red", highlight=False)
+            raise typer.Exit(1) from None
 
 
 def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Table:

@@ -72,7 +72,9 @@ def from_dataset(name: str, config: str | None, split: str, limit: int | None) -
             raise InvalidRequest(
                 f"Dataset '{name}' broke off ({_first_line(error)}): check the connection and try again."
             ) from error
-        yield Reference(str(row.get("id", number)), BytesIO(row["audio"]["bytes"]), _text_of(row))
+        audio = row["audio"]
+        recording = Path(audio["path"]) if audio["bytes"] is None else BytesIO(audio["bytes"])
+        yield Reference(str(row.get("id", number)), recording, _text_of(row))
 
 
 def _first_line(error: Exception) -> str:

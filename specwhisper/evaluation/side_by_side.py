@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from specwhisper.audio.given import recordings_in
+from specwhisper.errors import InvalidAudio
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -71,18 +73,20 @@ def compare(
     *,
     batch_size: int = 1,
     on_progress: Callable[[int], None] = lambda done: None,
+    on_bad: Callable[[Reference, InvalidAudio], None] | None = None,
     **options: Any,
 ) -> Comparison:
     """Transcribe batch after batch in both ways; which one goes first alternates.
 
-    The first batch is transcribed once more beforehand, untimed: first calls cost what later ones do not.
+    A recording that cannot be decoded is told to ``on_bad`` and left out; without it, that is an error. The
+    first batch is transcribed once more beforehand, untimed: first calls cost what later ones do not.
     """
     alone = pair.without_draft()
     standard, speculative = Arm("target alone"), Arm("speculative")
     texts: list[str] = []
     languages: Counter[str] = Counter()
     duration_s, language = 0.0, language_code(options.get("language")) or ""
-    for number, batch in enumerate(_batches(references, batch_size)):
+    for number, batch in enumerate(_batches(_good(references, on_bad), batch_size)):
         ways = [(alone, standard), (pair, speculative)]
         if number == 0:
             for model, _ in ways:
@@ -98,6 +102,23 @@ def compare(
     if not language and languages:
         language = languages.most_common(1)[0][0]
     return Comparison(texts, duration_s, standard, speculative, language)
+
+
+def _good(
+    references: Iterable[Reference], on_bad: Callable[[Reference, InvalidAudio], None] | None
+) -> Iterator[Reference]:
+    """Leave out what cannot be decoded."""
+    for reference in references:
+        try:
+            for decode in recordings_in(reference.audio)[0]:
+                for _ in decode():
+                    pass
+        except InvalidAudio as error:
+            if on_bad is None:
+                raise
+            on_bad(reference, error)
+        else:
+            yield reference
 
 
 def _batches(references: Iterable[Reference], size: int) -> Iterable[list[Reference]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.ledger import Belief
@@ -26,6 +27,9 @@ class DraftLength:
     is_adaptive: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("gamma", "depth"):
+            if not isinstance(getattr(self, name), Integral):
+                raise InvalidRequest(f"{name} is {getattr(self, name)!r}: it must be a whole number.")
         if not 1 <= self.gamma <= MAX_GAMMA:
             raise InvalidRequest(f"gamma is {self.gamma}: a block holds between 1 and {MAX_GAMMA} tokens.")
         if self.depth < 1:

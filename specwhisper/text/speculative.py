@@ -98,6 +98,8 @@ class SpeculativeLM:
         dtype: torch.dtype = torch.float32,
         batch_size: int = 8,
     ) -> None:
+        if batch_size < 1:
+            raise InvalidRequest(f"batch_size is {batch_size}: it must be at least 1.")
         self.config = config or SpeculativeConfig()
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         load = partial(_load, dtype=dtype, device=device)

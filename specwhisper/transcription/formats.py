@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specwhisper.options import Task
-from specwhisper.transcription.subtitles import Layout, cues, one_line
+from specwhisper.transcription.subtitles import SAID, Cue, Layout, cues, one_line
 from specwhisper.types import Segment
 
 
@@ -18,7 +18,7 @@ def to_txt(segments: Iterable[Segment]) -> str:
 def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
     """Write SubRip subtitles."""
     written = [
-        f"{number}\n{clock(cue.start_s, ',')} --> {clock(cue.end_s, ',')}\n{_without_arrows(cue.text)}\n"
+        f"{number}\n{_times(cue, ',')}\n{_underlined(_without_arrows(cue.text))}\n"
         for number, cue in enumerate(cues(segments, layout), start=1)
     ]
     return "\n".join(written)
@@ -27,7 +27,7 @@ def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
 def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
     """Write WebVTT subtitles."""
     written = [
-        f"{clock(cue.start_s, '.')} --> {clock(cue.end_s, '.')}\n{_escaped(_without_arrows(cue.text))}\n"
+        f"{_times(cue, '.')}\n{_underlined(_escaped(_without_arrows(cue.text)))}\n"
         for cue in cues(segments, layout)
     ]
     return "\n".join(["WEBVTT\n", *written])
@@ -40,11 +40,17 @@ def to_tsv(segments: Sequence[Segment]) -> str:
 
 
 def to_verbose_json(
-    segments: Sequence[Segment], *, language: str, duration_s: float, task: Task = Task.TRANSCRIBE
+    segments: Sequence[Segment],
+    *,
+    language: str,
+    duration_s: float,
+    task: Task = Task.TRANSCRIBE,
+    word_timestamps: bool = False,
 ) -> dict[str, Any]:
     """Lay a transcript out as OpenAI's API does with ``response_format=verbose_json``; times in seconds.
 
-    ``language`` is a name there, such as "german"; a word's ``probability`` is openai/whisper's.
+    ``language`` is a name there, such as "german"; a word's ``probability`` is openai/whisper's. With
+    ``word_timestamps`` there is a list of words even where none was found.
     """
     document: dict[str, Any] = {
         "task": str(task),
@@ -68,7 +74,7 @@ def to_verbose_json(
         ],
     }
     words = [word for segment in segments for word in segment.words if word.text.strip()]
-    if words:
+    if words or word_timestamps:
         document["words"] = [
             {
                 "word": word.text.strip(),
@@ -89,12 +95,20 @@ def clock(time_s: float, point: str) -> str:
     return f"{hours:02}:{minutes:02}:{ms // 1000:02}{point}{ms % 1000:03}"
 
 
+def _times(cue: Cue, point: str) -> str:
+    return f"{clock(cue.start_s, point)} --> {clock(cue.end_s, point)}"
+
+
 def _without_arrows(text: str) -> str:
     """Change what would be read as a line of times."""
     return text.replace("-->", "->")
 
 
 def _escaped(text: str) -> str:
-    """Escape what WebVTT would take for markup, but for the underlining of words."""
-    text = text.replace("&", "&amp;").replace("<", "&lt;")
-    return text.replace("&lt;u>", "<u>").replace("&lt;/u>", "</u>")
+    """Escape what WebVTT would take for markup."""
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _underlined(text: str) -> str:
+    """Mark the word that is being said, as both formats do."""
+    return text.replace(SAID[0], "<u>").replace(SAID[1], "</u>")

@@ -1,6 +1,7 @@
 """Segments as subtitles: when each is shown, and how its words fall into lines.
 
-The options and their effect are openai/whisper's.
+The options and how they cut are openai/whisper's. Without any a cue is a segment and has its times, also
+where words carry times; openai/whisper then goes from the first word to the last.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import inf
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Segment, Word
 
+SAID = ("\x0e", "\x0f")  # shift out and in, which no transcript holds: formats write their own markup
 PAUSE_S = 3.0  # after which a cue does not go on
 
 Line = list[Word]
@@ -19,7 +21,10 @@ Line = list[Word]
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What is shown between two times; lines are separated by line breaks."""
+    """What is shown between two times; lines are separated by line breaks.
+
+    The word that is being said, if one is, stands between the two characters of :data:`SAID`.
+    """
 
     start_s: float
     end_s: float
@@ -46,8 +51,8 @@ class Layout:
     def __post_init__(self) -> None:
         for name in ("max_line_width", "max_line_count", "max_words_per_line"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidRequest(f"{name} is {value}: it must be at least 1.")
+            if value is not None and not (isinstance(value, int) and value >= 1):
+                raise InvalidRequest(f"{name} is {value!r}: it must be a whole number of at least 1.")
         if self.max_line_count is not None and self.max_line_width is None:
             raise InvalidRequest("max_line_count has no effect without max_line_width: give both.")
         if self.max_words_per_line is not None and self.max_line_width is not None:
@@ -115,4 +120,4 @@ def _shown(word: Word, is_said: bool) -> str:
     if not is_said:
         return word.text
     spaces = word.text[: len(word.text) - len(word.text.lstrip())]
-    return f"{spaces}<u>{word.text.lstrip()}</u>"
+    return f"{spaces}{SAID[0]}{word.text.lstrip()}{SAID[1]}"

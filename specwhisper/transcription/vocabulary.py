@@ -23,7 +23,7 @@ class Vocabulary:
     ----------
     tokens : byte-level BPE strings as tokenizers write them (a space is ``Ġ``); specials as ``<|...|>``.
     end_of_text : first special id; ids below it are text.
-    more_ends : further ids that end a text, as chat models have them.
+    more_ends : further ids that end a text, as chat models have them; Whisper has none, nor has the wire.
     start_of_transcript, no_timestamps : prompt tokens; ``no_timestamps`` is ``None`` where a model has none.
     timestamp_begin : id of ``<|0.00|>``; ids from it on are timestamps, 20 ms apart.
     languages, tasks : ids of the prompt tokens by code and name; both empty for English-only models.
@@ -67,7 +67,7 @@ class Vocabulary:
             (self.end_of_text, self.start_of_transcript, self.no_timestamps, self.timestamp_begin),
             (sorted(self.languages.items()), sorted(self.tasks.items())),
             (self.suppress, self.begin_suppress, self.max_initial_timestamp, self.max_length),
-            (self.start_of_prev, self.no_speech, self.own_language),
+            (self.start_of_prev, self.no_speech, self.own_language, self.more_ends),
         )
         return hashlib.sha256(repr(content).encode()).hexdigest()
 

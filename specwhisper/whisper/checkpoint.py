@@ -218,12 +218,13 @@ def _check_generation(name: str, model: WhisperForConditionalGeneration) -> None
                 f"Model '{name}' has an outdated generation_config.json without lang_to_id: copy that of the "
                 "model it was tuned from."
             )
-    ignored = {
-        key: value
-        for key, value in ((key, getattr(generation, key, None)) for key in CALLERS_OWN)
-        if value is not None and value != CALLERS_OWN[key]
-    }
-    for key, value in ignored.items():
+    asked = {key: getattr(generation, key, None) for key in CALLERS_OWN}
+    if asked["task"] is None:
+        tasks = {id_: task for task, id_ in (getattr(generation, "task_to_id", None) or {}).items()}
+        asked["task"] = next((tasks[i] for i in _forced(model).values() if i in tasks), None)
+    for key, value in asked.items():
+        if value is None or value == CALLERS_OWN[key]:
+            continue
         logger.warning(
             "Model '%s' asks for %s=%s in its generation_config.json, which is not followed: ask for it with "
             "each transcription, where it is offered.",
@@ -235,10 +236,10 @@ def _check_generation(name: str, model: WhisperForConditionalGeneration) -> None
 
 def _forced(model: WhisperForConditionalGeneration) -> dict[int, int | None]:
     """Give the tokens that a config of old forces, by position; 1 is the language, 2 the task."""
-    for config in (model.generation_config, model.config):
-        if forced := getattr(config, "forced_decoder_ids", None):
-            return dict(forced)
-    return {}
+    forced = getattr(model.generation_config, "forced_decoder_ids", None)
+    if forced is None:
+        forced = getattr(model.config, "forced_decoder_ids", None)
+    return dict(forced or ())
 
 
 def _own_language(model: WhisperForConditionalGeneration, languages: Mapping[str, int]) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from statistics import fmean
 
 import torch
@@ -41,6 +42,9 @@ class Chunk:
 
 def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None = None) -> Iterator[Chunk]:
     """Cut a recording; by default chunks overlap by a sixth of their length on either side."""
+    for name, value in (("chunk_length_s", chunk_length_s), ("stride_length_s", stride_length_s)):
+        if value is not None and not isinstance(value, Real):
+            raise InvalidRequest(f"{name} is {value!r}: it must be a number of seconds.")
     if stride_length_s is None:
         stride_length_s = chunk_length_s / 6
     length, stride = round(chunk_length_s * SAMPLE_RATE), round(stride_length_s * SAMPLE_RATE)
@@ -69,8 +73,8 @@ def join(
 ) -> Transcript:
     """Join the chunks' texts into one; its segments carry no tokens, and without timestamps it has one.
 
-    Its language is the one that most chunks were heard in. A segment's figures (confidence, temperature, ...)
-    are means over the chunk that heard its middle.
+    Its language is the one that most chunks were heard in. A segment's figures are those of the chunk that
+    heard its middle: means, and of temperatures the highest; the compression ratio is of its own text.
     """
     statistics, num_samples = SpeculationStatistics(), chunks[-1].stop
     for transcript in transcripts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -18,6 +19,7 @@ from specwhisper.whisper.choosing import Heard, Row, Scores, choose
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
+from specwhisper.whisper.sharing import SharedEncoder
 from specwhisper.whisper.words import align_words
 
 EMBEDDING = "model.decoder.embed_tokens.weight"
@@ -107,6 +109,14 @@ class WhisperModel:
                 self._decoder.unembed.weight = self._decoder.embed_tokens.weight  # one copy on the device
             self._decoder.to(self._device)
         self._decoder.allocate()
+
+    def unshared(self) -> WhisperModel:
+        """Give the same model, slots included, with an encoder that keeps nothing for another."""
+        if not isinstance(self._encoder, SharedEncoder):
+            return self
+        alone = copy.copy(self)
+        alone._encoder = self._encoder.encoder
+        return alone
 
     def parameters(self) -> Iterator[Tensor]:
         """Give every weight."""

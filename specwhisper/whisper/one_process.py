@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
@@ -91,7 +92,9 @@ class OneProcess:
         self._draft = draft
         self._length = DraftLength(mode if draft is not None else Mode.TARGET_ONLY, gamma, depth, is_adaptive)
         self._max_new_tokens = max_new_tokens
-        self._max_sessions = min(max_sessions or target.num_slots, target.num_slots)
+        self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
+        if self._max_sessions < 1:
+            raise InvalidRequest(f"batch_size is {self._max_sessions}: it must be at least 1.")
         self._plan = plan
         self._edit_block = edit_block
 

@@ -172,7 +172,7 @@ class SpeculativeWhisper:
     def without_draft(self) -> SpeculativeWhisper:
         """Give the final model alone, without loading it again."""
         alone = copy.copy(self)
-        alone.draft_model = None
+        alone.final_model, alone.draft_model = self.final_model.unshared(), None
         return alone
 
     @overload
@@ -230,10 +230,12 @@ class SpeculativeWhisper:
             ``initial_prompt``; they go before what the config says.
         """
         if max_tokens is not None:
+            if options.get("max_new_tokens") is not None:
+                raise InvalidRequest("Both max_tokens and max_new_tokens are given: leave one out.")
             options["max_new_tokens"] = max_tokens
         wanted = options_from(self.config.decoding, options)
         sources, is_one = recordings_in(audio)
-        batch_size = min(batch_size or self.batch_size, self.batch_size)
+        batch_size = min(self.batch_size, self.batch_size if batch_size is None else batch_size)
         engine = OneProcess(
             self.final_model,
             self.draft_model,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from io import BytesIO
+from io import BytesIO, StringIO
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from experiments.common.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.sharing import share_encoder
 
 SHAPE = Shape(seed=11, scale=0.1)
 MAX_TOKENS = 12
@@ -42,6 +44,19 @@ def test_one_recording_gives_one_result_that_prints_as_its_text(pair, samples):
     assert not result.is_lossy
 
 
+class AudioDecoder:
+    """What `datasets` gives from version 4 on."""
+
+    def __init__(self, samples: np.ndarray) -> None:
+        self._samples = samples
+
+    def get_all_samples(self) -> None:
+        raise NotImplementedError
+
+    def __getitem__(self, name: str) -> object:
+        return {"array": self._samples, "sampling_rate": 16_000}[name]
+
+
 def test_several_give_a_list_in_their_order(pair, samples):
     lengths = (3.0, 1.0, 2.0, 0.5, 2.5)
     recordings = [samples[: int(length_s * 16_000)] for length_s in lengths]
@@ -58,9 +73,15 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
     asked = {"language": "en", "max_tokens": MAX_TOKENS}
     expected = pair.transcribe(samples, **asked).text
     floats = samples.astype(np.float32) / 32768
-    row = {"path": None, "array": floats, "sampling_rate": 16_000}
     files = (path, str(path), BytesIO(path.read_bytes()), path.read_bytes())
-    for audio in (*files, floats, floats.astype(np.float64), torch.from_numpy(floats), row):
+    tensor = torch.from_numpy(floats.copy()).requires_grad_()
+    rows = (
+        {"path": None, "array": floats, "sampling_rate": 16_000},
+        {"path": "a.wav", "bytes": path.read_bytes()},
+        {"path": str(path), "bytes": None},
+        AudioDecoder(floats),
+    )
+    for audio in (*files, floats, floats.astype(np.float64), tensor, *rows):
         assert pair.transcribe(audio, **asked).text == expected
 
 
@@ -87,16 +108,20 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
     assert not SpeculativeWhisper(str(other), str(folder), device="cpu", batch_size=1).shares_encoder
 
 
-def test_a_window_is_encoded_once_where_the_encoder_is_shared(folder, samples):
+def test_weights_of_two_types_are_not_shared(folder, samples):
+    half, full = (load_checkpoint(str(folder), dtype=dtype) for dtype in (torch.float16, torch.float32))
+    draft, target = share_encoder(full, half, 1)
+    assert (draft.encoder, target.encoder) == (full.encoder, half.encoder)
+
+
+def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remembered(folder, samples):
     pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", batch_size=1)
-    encoder = pair.final_model._encoder._encoder
     calls = []
-    handle = encoder.register_forward_hook(lambda *_: calls.append(1))
-    pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
-    handle.remove()
-    assert (
-        len(calls) == pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS).stats.counts.num_windows
-    )
+    pair.final_model.unshared()._encoder.register_forward_hook(lambda *_: calls.append(1))
+    for model in (pair, pair.without_draft(), pair, pair.without_draft()):
+        calls.clear()
+        result = model.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
+        assert len(calls) == result.stats.counts.num_windows > 0
 
 
 def test_the_config_says_how(folder, samples):
@@ -116,6 +141,10 @@ def test_the_config_says_how(folder, samples):
         ({"max_tokens": 0}, InvalidRequest, "max_new_tokens is 0"),
         ({"initial_prompt": "wood " * 300}, UnsupportedOption, "shorten it"),
         ({"initial_prompt": "<|en|>"}, UnsupportedOption, "special tokens such as"),
+        ({"batch_size": 0}, InvalidRequest, "batch_size is 0"),
+        ({"batch_size": -1}, InvalidRequest, "batch_size is -1"),
+        ({"max_new_tokens": 3, "max_tokens": 4}, InvalidRequest, "Both max_tokens and max_new_tokens"),
+        ({"chunk_length_s": "15"}, InvalidRequest, "chunk_length_s is '15'"),
         ({"beam_size": 5}, UnsupportedOption, "Beam search is not offered"),
         ({"language": 5}, InvalidRequest, "language is 5: it must be text"),
         ({"stride_length_s": 2.0}, InvalidRequest, "give chunk_length_s too"),
@@ -137,7 +166,9 @@ def test_what_cannot_be_is_refused(pair, samples, asked, error, message):
         ("nowhere.wav", "does not exist"),
         ([0.0, 0.1], "of type float cannot be read: give a file name"),
         (None, "of type NoneType cannot be read: give a file name"),
-        ({"path": "a.wav"}, "with path cannot be read: give a file name"),
+        ({"audio": "a.wav"}, "with audio cannot be read: give a file name"),
+        ({"array": np.zeros(9), "sampling_rate": None}, "sampling_rate is None"),
+        (StringIO("text"), "open it with mode 'rb'"),
         (b"no audio at all", "neither libsndfile nor FFmpeg"),
     ],
 )
@@ -171,6 +202,7 @@ def test_a_segment_ends_no_later_than_its_recording(pair, samples):
     ("config", "message"),
     [
         ({"gamma": 0}, "gamma is 0"),
+        ({"gamma": "5"}, "gamma is '5': it must be a whole number"),
         ({"acceptance_threshold": 7}, "acceptance_threshold is 7"),
         ({"temperature": "hot"}, "temperatures is 'hot'"),
     ],

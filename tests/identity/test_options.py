@@ -42,7 +42,9 @@ def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, dr
     oracle.assert_equal(texts, batch.oracles, made.tokenizer)
 
 
-@pytest.mark.parametrize(("case", "num_slots"), zip(DISTIL, (1, 2), strict=True), ids=["plain", "fallback"])
+@pytest.mark.parametrize(
+    ("case", "num_slots"), list(zip(DISTIL, (1, 2), strict=True)), ids=["plain", "fallback"]
+)
 @pytest.mark.parametrize(("mode", "gamma"), [run[:2] for run in RUNS], ids=[run[0] for run in RUNS])
 def test_a_shared_encoder_changes_nothing(case: Case, mode: Mode, gamma: int, num_slots: int):
     made = prepared(case)

@@ -6,9 +6,8 @@ those of the checkpoints they are named after.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import base64
+from dataclasses import replace
 
 import pytest
 import tiktoken

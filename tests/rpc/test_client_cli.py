@@ -234,7 +234,8 @@ async def test_booleans_and_none_are_read_as_openais(files):
         *"--word_timestamps True --condition_on_previous_text False --carry_initial_prompt=False".split(),
         *"--temperature_increment_on_fallback None --logprob_threshold=None --beam_size None".split(),
         *"--patience None --best_of 1 --suppress_tokens -1 --fp16 None --language None".split(),
-        *"--timestamps False --acceptance-threshold 0.5".split(),
+        *"--no-timestamps True --acceptance-threshold 0.5".split(),
+        *("--initial_prompt", "--fp16", "--hotwords", "--model"),  # texts, whatever they look like
     ]
     async with serving(server) as address:
         status, out, err = await run_cli("transcribe", *options, files[0], "--server", address, "--quiet")
@@ -243,6 +244,8 @@ async def test_booleans_and_none_are_read_as_openais(files):
     assert asked == DecodingOptions(
         word_timestamps=True,
         timestamps=False,
+        initial_prompt="--fp16",
+        hotwords="--model",
         acceptance_threshold=0.5,
         compression_ratio_of=CompressionRatio.TEXT,
     )

@@ -161,6 +161,9 @@ class TestGenerationConfig:
     def test_what_is_not_followed_is_said(self, changed, caplog):
         changed(task="transcribe", repetition_penalty=1.0)
         assert not caplog.messages
+        task = changed().vocabulary.tasks["translate"]
+        changed(forced_decoder_ids=[[1, None], [2, task]], task="-")
+        assert "asks for task=translate" in caplog.text
         changed(num_beams=5)
         assert "asks for num_beams=5 in its generation_config.json, which is not followed" in caplog.text
 
