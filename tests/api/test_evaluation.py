@@ -1,0 +1,115 @@
+"""Recordings with texts, transcribed in both ways: which are compared, and which are left out."""
+
+from __future__ import annotations
+
+import sys
+from io import BytesIO
+from types import ModuleType
+
+import pytest
+
+from specwhisper import SpeculativeWhisper
+from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.evaluation.references import Reference, from_dataset, from_folder
+from specwhisper.evaluation.side_by_side import compare
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+
+SAMPLES = DEMO_FOLDER / "samples"
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return SpeculativeWhisper("demo-draft-distil", "demo-target", device="cpu", batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def short() -> list[Reference]:
+    return [reference for reference in from_folder(SAMPLES) if reference.name < "03"]
+
+
+def test_both_ways_write_the_same_and_are_scored(pair, short):
+    seen = []
+    comparison = compare(pair, short, batch_size=2, on_progress=seen.append, language="English")
+    assert comparison.num_identical == len(short) == len(comparison.references) == seen[-1]
+    assert comparison.language == "en"
+    assert comparison.duration_s > 3
+    rates = [comparison.rates(arm) for arm in (comparison.standard, comparison.speculative)]
+    assert rates[0] == rates[1]
+    assert rates[0].wer < 0.3
+    assert comparison.standard.statistics.num_verified == 0
+    assert comparison.speculative.statistics.num_accepted > 0
+
+
+def test_what_cannot_be_decoded_is_left_out_and_named(pair, short):
+    broken = Reference("broken.wav", BytesIO(b"no audio"), "one two")
+    with pytest.raises(InvalidAudio):
+        compare(pair, [broken], language="en")
+    bad = []
+    found = compare(
+        pair,
+        [broken, short[0]],
+        on_bad=lambda reference, error: bad.append((reference.name, str(error))),
+        language="en",
+    )
+    assert found.references == [short[0].text]
+    assert [name for name, _ in bad] == ["broken.wav"]
+    assert "neither libsndfile nor FFmpeg" in bad[0][1]
+
+
+class Rows:
+    """A dataset of the hub, as far as it is used."""
+
+    def __init__(self, rows: list[dict], fails_at: int | None = None) -> None:
+        self._rows, self._fails_at = rows, fails_at
+
+    def cast_column(self, name, audio):
+        assert (name, audio) == ("audio", "not decoded")
+        return self
+
+    def __iter__(self):
+        for number, row in enumerate(self._rows):
+            if number == self._fails_at:
+                raise ConnectionError("the hub is gone")
+            yield row
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    def holds(rows: Rows) -> None:
+        datasets = ModuleType("datasets")
+        datasets.load_dataset = lambda name, config, split, streaming: rows
+        datasets.Audio = lambda decode: "decoded" if decode else "not decoded"
+        monkeypatch.setitem(sys.modules, "datasets", datasets)
+
+    return holds
+
+
+def test_a_dataset_gives_files_or_their_bytes(hub):
+    path = next(SAMPLES.glob("01*"))
+    hub(
+        Rows(
+            [
+                {"id": "a", "audio": {"bytes": path.read_bytes(), "path": "a.flac"}, "text": "One."},
+                {"audio": {"bytes": None, "path": str(path)}, "sentence": "Two."},
+                {"audio": {"bytes": b"", "path": ""}, "sentence": "Beyond the limit."},
+            ]
+        )
+    )
+    first, second = from_dataset("some/thing", "nl", "test", 2)
+    assert (first.name, first.text, first.audio.read()) == ("a", "One.", path.read_bytes())
+    assert (second.name, second.text, second.audio) == ("1", "Two.", path)
+
+
+def test_a_hub_that_goes_away_is_one_sentence(hub):
+    row = {"audio": {"bytes": b"", "path": ""}, "text": "One."}
+    hub(Rows([row, row], fails_at=1))
+    rows = from_dataset("some/thing", None, "test", None)
+    next(rows)
+    with pytest.raises(InvalidRequest, match=r"'some/thing' broke off \(the hub is gone\)"):
+        next(rows)
+
+
+def test_a_dataset_without_text_is_refused(hub):
+    hub(Rows([{"audio": {"bytes": b"", "path": ""}, "label": 3}]))
+    with pytest.raises(InvalidRequest, match="The dataset has no text"):
+        list(from_dataset("some/thing", None, "test", None))
