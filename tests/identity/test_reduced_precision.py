@@ -1,4 +1,4 @@
-"""bfloat16 is counted: where a pair's text parts from the target's own, and how close the choice was there."""
+"""In bfloat16 texts part now and then: it is counted where, and how close the choice was there."""
 
 from __future__ import annotations
 
