@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.processes import available_cores
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.exactness.cases import BATCHES, DISTIL, EN40, OPTIONS, SHAPES, TRUE_SHAPES, WHISPERS, Case
-from experiments.exactness.demo import DemoPair
-from experiments.exactness.matrix import Result, facts, run_row
-from experiments.exactness.prepared import Prepared
-from experiments.exactness.reduced import Reduced, run_reduced
+from experiments.exactness.matrix import Result, facts
+from experiments.exactness.reduced import Reduced
+from experiments.exactness.rows import Row, decoded, in_full, in_reduced, rows
 
-T = TypeVar("T")
-QUICK = ("tiny-like", "no-timestamps", "prompt", "no-speech", "language-detection", "sampling-seed-1")
 COLUMNS = (
     "row",
     "windows",
@@ -138,68 +129,6 @@ def reduced_cells(result: Reduced) -> list[str]:
         f"{median(known):.3f}, {max(known):.3f}" if known else "",
         str(result.num_from_float32),
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row to be decoded; ``make`` prepares its models, in whichever process decodes it."""
-
-    name: str
-    make: Callable[[], Prepared]
-    num_slots: int = 2
-
-
-def rows(quick: bool, seed: int, only: str) -> list[Row]:
-    """Give every row."""
-    cases = (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL)
-    chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
-    if quick:
-        return [row for row in chosen if row.name in QUICK and only in row.name]
-    for case in BATCHES:
-        chosen += [
-            Row(f"{case.name}, batch {n}", partial(Prepared, reseeded(case, seed)), n) for n in (1, 4, 8)
-        ]
-    for timestamps in (True, False):
-        options = replace(EN40, max_new_tokens=None, timestamps=timestamps)
-        name = f"demo pair, {'with' if timestamps else 'without'} timestamps"
-        chosen.append(Row(name, partial(DemoPair, options)))
-    chosen += [Row(case.name, partial(Prepared, reseeded(case, seed)), 1) for case in TRUE_SHAPES]
-    return [row for row in chosen if only in row.name]
-
-
-def decoded(run: Callable[[Row], T], chosen: Sequence[Row], console: Console) -> list[T]:
-    """Decode rows, one on each core, and say how far it has come."""
-    processes = ProcessPoolExecutor(
-        len(available_cores()), mp_context=get_context("spawn"), initializer=be_quiet_and_single
-    )
-    with processes, console.status("") as status:
-        results = []
-        for row, result in zip(chosen, processes.map(run, chosen), strict=True):
-            results.append(result)
-            status.update(f"{len(results)} of {len(chosen)} rows, last: {row.name}")
-    return results
-
-
-def be_quiet_and_single() -> None:
-    """Prepare a process: the models are small, and a second thread would only wait."""
-    torch.set_num_threads(1)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-
-
-def in_full(row: Row) -> Result:
-    """Decode a row and compare."""
-    return run_row(row.name, row.make(), row.num_slots)
-
-
-def in_reduced(row: Row, dtype: str) -> Reduced:
-    """Decode a row in reduced precision."""
-    return run_reduced(row.name, row.make(), row.num_slots, getattr(torch, dtype))
-
-
-def reseeded(case: Case, seed: int) -> Case:
-    """Give the case with other weights and other recordings."""
-    return case if seed == 0 else replace(case, shape=replace(case.shape, seed=case.shape.seed + 1000 * seed))
 
 
 def is_broken(result: Result) -> bool:
