@@ -232,16 +232,17 @@ DISTIL = (
         drafts=DISTILLED,
     ),
 )
-# As large as they are published: 1.5 billion weights and 39 million.
-TRUE_SHAPES = (
+# As large as they are published: 1.5 billion weights and 0.8, drafts of 39 million and more.
+TRUE_SHAPES = tuple(
     Case(
-        "tiny to large-v3, true shapes",
-        replace(PUBLISHED["large-v3"], seed=61),
+        f"{name}, true shapes: tiny, base, small, distil",
+        replace(PUBLISHED[name], seed=61),
         (3.0,),
         replace(EN40, max_new_tokens=16),
-        drafts=("tiny",) * 4,
+        drafts=("tiny", "base", "small", "distil"),
         assisted=False,
-    ),
+    )
+    for name in ("large-v3", "turbo")
 )
 # Recordings of every length side by side: eight at a time, four, one.
 MANY_LENGTHS_S = (0.5, 3.0, 31.0, 12.0, 65.0, 7.0, 29.99, 20.0)

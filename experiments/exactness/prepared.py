@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 import numpy as np
 import torch
@@ -104,7 +104,7 @@ class Prepared:
         return WhisperModel(self.checkpoint, num_slots)
 
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
-        """Give a draft of one of the :data:`DRAFTS`, speaking the target's vocabulary."""
+        """Give one of the :data:`DRAFTS`, or one of a published shape; it speaks the target's vocabulary."""
         return _draft_model(self.draft_checkpoint(kind), self.checkpoint, num_slots)
 
     def pair(self, kind: str, num_slots: int) -> tuple[Steered, WhisperModel]:
@@ -115,7 +115,8 @@ class Prepared:
     def draft_checkpoint(self, kind: str) -> Checkpoint:
         """Give a draft as it comes."""
         if kind not in self._drafts:
-            self._drafts[kind] = heard_once(getattr(self, f"_{kind}")())
+            make = partial(_published, kind) if kind in PUBLISHED else getattr(self, f"_{kind}")
+            self._drafts[kind] = heard_once(make())
         return self._drafts[kind]
 
     def _noisy(self) -> Checkpoint:
@@ -154,11 +155,6 @@ class Prepared:
         model.config.decoder_layers = 2
         return checkpoint_from_model(model, self.tokens, name="distil")
 
-    def _tiny(self) -> Checkpoint:
-        """Give a draft of the published shape and vocabulary."""
-        model, tokens = build_model(replace(PUBLISHED["tiny"], seed=98))
-        return checkpoint_from_model(model, tokens, name="tiny")
-
     def _stranger(self) -> Checkpoint:
         """Weights of its own: nearly everything it says is wrong."""
         model, tokens = build_model(replace(self._other_shape, seed=99))
@@ -168,6 +164,12 @@ class Prepared:
     def _other_shape(self) -> Shape:
         shape = self.case.shape
         return replace(shape, num_mel_bins=208 - shape.num_mel_bins, cantonese=not shape.cantonese)
+
+
+def _published(name: str) -> Checkpoint:
+    """Give a draft of a published shape and vocabulary."""
+    model, tokens = build_model(replace(PUBLISHED[name], seed=98))
+    return checkpoint_from_model(model, tokens, name=name)
 
 
 def _draft_model(draft: Checkpoint, target: Checkpoint, num_slots: int) -> WhisperModel:
