@@ -140,13 +140,14 @@ def bars_of(results: Sequence[Result], *, is_whole: bool) -> list[Bar]:
     """Hold the matrix against what is promised."""
     split = sum(len(result.split_differences) for result in results)
     oracle = sum(len(result.oracle_differences) for result in results)
-    windows = sum(result.windows for result in results)
+    decoded_windows = sum(result.attempts for result in results)
     bars = [
         Bar("texts of a pair that differ from the target's", split, 1, str(split)),
         Bar("texts of ours that differ from transformers'", oracle, 1, str(oracle)),
     ]
     if is_whole:
-        bars.append(Bar("windows short of 400", max(0, 400 - windows), 1, f"{windows} windows"))
+        short_of = max(0, 400 - decoded_windows)
+        bars.append(Bar("decoded windows short of 400", short_of, 1, f"{decoded_windows} decoded"))
     return bars
 
 

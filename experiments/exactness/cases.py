@@ -44,7 +44,7 @@ SHAPES = (
         (3.0, 65.0),
     ),
     Case(
-        "any-first-time",
+        "translate",  # and without a latest first time
         Shape(max_initial_timestamp=None, heads=4, encoder_layers=3, seed=14),
         (3.0, 30.0, 65.0),
         DecodingOptions(language="de", task=Task.TRANSLATE, max_new_tokens=40),
@@ -200,6 +200,15 @@ OPTIONS = (
     ),
 )
 CASES = (*SHAPES, *OPTIONS)
+MANY = (
+    Case(
+        "short",
+        Shape(seed=36),
+        tuple(round(1.0 + 0.3 * i, 1) for i in range(48)),
+        replace(EN40, max_new_tokens=16),
+    ),
+    Case("long-form", Shape(seed=37), (240.0,)),
+)
 # Whisper's own tokens, in the vocabularies of published checkpoints; the "older" draft has another of them.
 WHISPERS = (
     Case(

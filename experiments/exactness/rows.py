@@ -14,7 +14,17 @@ from rich.console import Console
 from transformers.utils import logging
 
 from experiments.common.processes import available_cores
-from experiments.exactness.cases import BATCHES, DISTIL, EN40, OPTIONS, SHAPES, TRUE_SHAPES, WHISPERS, Case
+from experiments.exactness.cases import (
+    BATCHES,
+    DISTIL,
+    EN40,
+    MANY,
+    OPTIONS,
+    SHAPES,
+    TRUE_SHAPES,
+    WHISPERS,
+    Case,
+)
 from experiments.exactness.demo import DemoPair
 from experiments.exactness.matrix import Result, run_row
 from experiments.exactness.prepared import Prepared
@@ -35,7 +45,7 @@ class Row:
 
 def rows(quick: bool, seed: int, only: str) -> list[Row]:
     """Give every row."""
-    cases = (*SHAPES, *OPTIONS, *WHISPERS, *DISTIL)
+    cases = (*MANY, *SHAPES, *OPTIONS, *WHISPERS, *DISTIL)
     chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
     if quick:
         return [row for row in chosen if row.name in QUICK and only in row.name]
