@@ -56,14 +56,18 @@ class Prepared:
         self._drafts: dict[str, Checkpoint] = {"itself": self.checkpoint}
 
     @cached_property
-    def batch(self) -> Batch:
-        """All recordings; of long ones the loudest moment is an option."""
-        options = tuple(
+    def recording_options(self) -> tuple[DecodingOptions, ...]:
+        """Options of each recording; of long ones the loudest moment is one."""
+        return tuple(
             replace(self.options, log_mel_max=log_mel_max([pcm])) if is_long(pcm) else self.options
             for pcm in self.pcms
         )
-        oracles = tuple(map(self.oracle, self.pcms, options))
-        return Batch(self.pcms, options, oracles)
+
+    @cached_property
+    def batch(self) -> Batch:
+        """All recordings, and what transformers makes of them."""
+        oracles = tuple(map(self.oracle, self.pcms, self.recording_options))
+        return Batch(self.pcms, self.recording_options, oracles)
 
     def steered(self, num_slots: int) -> Steered:
         """Give the target, which continues from the oracle's token at the oracle's ties."""

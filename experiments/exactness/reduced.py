@@ -71,12 +71,12 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -
     checkpoint = heard_once(
         checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)
     )
-    batch = made.batch
+    pcms, options = made.pcms, made.recording_options  # transformers is not asked
     target = Noting(WhisperModel(checkpoint, num_slots))
-    alone = OneProcess(target).transcribe(batch.pcms, batch.options)
+    alone = OneProcess(target).transcribe(pcms, options)
     margins, frames = dict(target.margins), {samples: list(f) for samples, f in target.frames.items()}
     result = Reduced(name, num_recordings=len(alone))
-    exact = OneProcess(made.target(num_slots)).transcribe(batch.pcms, batch.options)
+    exact = OneProcess(made.target(num_slots)).transcribe(pcms, options)
     result.num_from_float32 = sum(
         a.window_tokens != b.window_tokens for a, b in zip(alone, exact, strict=True)
     )
@@ -86,8 +86,8 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -
             drafted.vocabulary, checkpoint.vocabulary, draft_name=kind, target_name=checkpoint.name
         )
         draft = WhisperModel(drafted, num_slots, vocabulary=checkpoint.vocabulary, ids=ids)
-        texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(batch.pcms, batch.options)
-        for pcm, ours, theirs in zip(batch.pcms, texts, alone, strict=True):
+        texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
+        for pcm, ours, theirs in zip(pcms, texts, alone, strict=True):
             _compare(ours, theirs, len(pcm) // 2, frames, margins, result)
     return result
 
