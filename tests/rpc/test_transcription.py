@@ -15,6 +15,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.sharing import share_encoder
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.services import (
@@ -104,6 +105,27 @@ async def test_a_target_in_the_same_process_writes_the_same(tmp_path):
             check_statistics(responses[-1].statistics, alone)
         error = await error_of(draft.stub.StreamingRecognize(iter([streaming_config()])))
         assert "The recording is empty" in str(error)
+
+
+async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, monkeypatch):
+    shape = Shape(max_target_positions=60)
+    folder = save_checkpoint(shape, tmp_path / "target")
+    _, same = build_checkpoint(shape, "draft")
+    calls = []
+
+    def noted(draft, target, num_windows):
+        draft, target = share_encoder(draft, target, num_windows)
+        assert draft.encoder is target.encoder
+        target.encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
+        return draft, target
+
+    monkeypatch.setattr("draft_server.server.share_encoder", noted)
+    async with draft_server("127.0.0.1:1", checkpoint=same, target_model=str(folder)) as draft:
+        for mode in ("MODE_FULL", "MODE_SYNC"):
+            calls.clear()
+            statistics = (await stream(draft, recording(3.0), mode=mode))[-1].statistics
+            assert len(calls) == statistics.num_windows > 0
+            assert statistics.num_accepted > 0
 
 
 async def test_a_good_draft_saves_passes_over_the_network():
