@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -14,7 +16,8 @@ from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
+from experiments.common.args import Audio, Check, Gamma, JsonFile, Quick, Seed
+from experiments.common.deep import save_deep_pair
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.common.samples import load_samples
 from experiments.common.stats import ratio_of_medians
@@ -40,15 +43,22 @@ class Row:
 
 
 def batching(
-    target: Target = "demo-target",
-    draft: Draft = "demo-draft-distil",
+    target: Annotated[
+        str | None, typer.Option(help="Target model. [default: whisper-small's decoder, random weights]")
+    ] = None,
+    draft: Annotated[
+        str | None, typer.Option(help="Draft model. [default: the target's first layers]")
+    ] = None,
     audio: Audio = None,
-    gamma: Gamma = 3,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Most tokens of a window. [default: 32 with random weights]")
+    ] = None,
+    gamma: Gamma = 4,
     adaptive: Annotated[
         bool, typer.Option("--adaptive", help="Begin with gamma, go on with what is fastest.")
     ] = False,
     device: Annotated[str, typer.Option(help="As torch names it.")] = "cpu",
-    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="How often everything is repeated.")] = 5,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -56,26 +66,35 @@ def batching(
 ) -> None:
     """Transcribe eight windows of speech one, two, four and eight at a time, in one process.
 
-    The target alone and the pair take turns, in random order of batch sizes. Every text is compared.
+    The bundled pair is too small to gain anything in one process, so by default the target is as deep as
+    whisper-small, with random weights, and its first two layers are the draft. The target alone and the pair
+    take turns, in random order of batch sizes. Every text is compared.
     """
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     console = open_console()
     random = np.random.default_rng(seed)
+    if (target is None) != (draft is None):
+        sys.exit("experiments.batching: name both --target and --draft, or neither.")
     try:
-        config = SpeculativeConfig(gamma=gamma, use_adaptive_gamma=adaptive)
-        pair = SpeculativeWhisper(draft, target, device, config, batch_size=NUM_RECORDINGS)
+        with TemporaryDirectory() as folder:
+            names = (target, draft) if target and draft else save_deep_pair(Path(folder), seed)
+            config = SpeculativeConfig(gamma=gamma, use_adaptive_gamma=adaptive)
+            pair = SpeculativeWhisper(names[1], names[0], device, config, batch_size=NUM_RECORDINGS)
+        max_tokens = max_tokens or (None if target else 16 if quick else 32)
         recordings = windows([sample.pcm for sample in load_samples(audio)])
-        rows = {n: Row(n) for n in BATCHES}
-        run(pair, recordings, NUM_RECORDINGS)  # warm up
+        batches = (1, NUM_RECORDINGS) if quick else BATCHES
+        rows = {n: Row(n) for n in batches}
+        run(pair, recordings, NUM_RECORDINGS, max_tokens)  # warm up
         for _ in track(range(2 if quick else rounds), console=console, transient=True):
-            for n in random.permutation(BATCHES):
-                measure(rows[int(n)], pair, recordings, alone_first=bool(random.integers(2)))
+            for n in random.permutation(batches):
+                measure(rows[int(n)], pair, recordings, max_tokens, alone_first=bool(random.integers(2)))
     except SpecWhisperError as error:
         sys.exit(f"experiments.batching: {error}")
+    named = {"target": target or "random weights", "draft": draft or "its first two layers"}
     table = Table(
         *("batch", "target alone, s", "pair, s", "pair over alone", "tokens per pass", "accepted", "text"),
-        title=f"{target} with {draft}, {len(recordings)} windows, gamma {'adaptive' if adaptive else gamma}",
+        title=f"{named['target']} with {named['draft']}, gamma {'adaptive' if adaptive else gamma}",
     )
     bars = []
     for row in rows.values():
@@ -99,7 +118,7 @@ def batching(
             "threads": torch.get_num_threads(),
             "bars": list(map(str, bars)),
         }
-        write_json(json, models={"target": target, "draft": draft, "device": device}, figures=figures)
+        write_json(json, models=named | {"device": device}, figures=figures)
     all_hold = print_bars(bars, console) if check else True
     sys.exit(0 if all_hold and not num_different else 1)
 
@@ -114,12 +133,19 @@ def windows(pcms: list[bytes]) -> list[np.ndarray]:
     return (long_enough * NUM_RECORDINGS)[:NUM_RECORDINGS]
 
 
-def measure(row: Row, pair: SpeculativeWhisper, recordings: list[np.ndarray], *, alone_first: bool) -> None:
+def measure(
+    row: Row,
+    pair: SpeculativeWhisper,
+    recordings: list[np.ndarray],
+    max_tokens: int | None,
+    *,
+    alone_first: bool,
+) -> None:
     """Transcribe everything in both ways."""
     texts: dict[bool, list[Transcription]] = {}
     for is_alone in (alone_first, not alone_first):
         model = pair.without_draft() if is_alone else pair
-        elapsed_s, texts[is_alone] = run(model, recordings, row.batch_size)
+        elapsed_s, texts[is_alone] = run(model, recordings, row.batch_size, max_tokens)
         (row.alone_s if is_alone else row.pair_s).append(elapsed_s)
     counts = [text.stats.counts for text in texts[False] if text.stats]
     for more in counts[1:]:
@@ -132,11 +158,11 @@ def measure(row: Row, pair: SpeculativeWhisper, recordings: list[np.ndarray], *,
 
 
 def run(
-    model: SpeculativeWhisper, recordings: list[np.ndarray], batch_size: int
+    model: SpeculativeWhisper, recordings: list[np.ndarray], batch_size: int, max_tokens: int | None
 ) -> tuple[float, list[Transcription]]:
     """Transcribe all, so many at a time."""
     started_s = time.perf_counter()
-    texts = model.transcribe(recordings, batch_size=batch_size, language="en")
+    texts = model.transcribe(recordings, batch_size=batch_size, language="en", max_tokens=max_tokens)
     return time.perf_counter() - started_s, texts
 
 

@@ -1,0 +1,85 @@
+"""Target and distilled draft in one process: what it holds, and how long both hear a window."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from experiments.common.checkpoints import build_model
+from experiments.common.published import PUBLISHED
+from specwhisper.audio.recording import Recording
+from specwhisper.types import AudioChunk
+from specwhisper.whisper.checkpoint import checkpoint_from_model
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.pairing import draft_ids
+from specwhisper.whisper.sharing import share_encoder
+
+WAYS = ("target alone", "pair, two encoders", "pair, one encoder")
+WINDOWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a process holds once its models are placed, and how long both hear a window."""
+
+    way: str
+    weights_mb: float
+    resident_mb: float
+    encode_s: list[float]
+
+
+class Pair:
+    """Target and distilled draft (two decoder layers) of a published shape, in a process of their own."""
+
+    def __init__(self, shape: str, way: str, dtype: torch.dtype, seed: int) -> None:
+        model, tokens = build_model(replace(PUBLISHED[shape], seed=seed))
+        model.to(dtype)
+        target = checkpoint_from_model(model, tokens, name=shape)
+        self.models = []
+        if way != WAYS[0]:
+            student = copy.deepcopy(model)
+            layers = student.model.decoder.layers
+            student.model.decoder.layers = nn.ModuleList([layers[0], layers[-1]])
+            student.config.decoder_layers = 2
+            draft = checkpoint_from_model(student, tokens, name="distil")
+            del student
+            if way == WAYS[2]:
+                draft, target = share_encoder(draft, target, 1)
+            ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="distil", target_name=shape)
+            self.models.append(WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids))
+            del draft
+        self.models.append(WhisperModel(target, 1))
+        self._way = way
+
+    def measure(self) -> Figures:
+        """Encode windows with every model, as a transcription does."""
+        seconds = []
+        for number in range(WINDOWS):
+            recording = Recording()
+            tone = (torch.arange(16_000 * 2) * (number + 1) * 0.05).sin()
+            recording.append(AudioChunk(0, (tone * 9_000).short().numpy().tobytes(), is_last=True))
+            started_s = time.perf_counter()
+            for model in self.models:
+                model.encode(0, recording, 0)
+            seconds.append(time.perf_counter() - started_s)
+        return Figures(self._way, self._weights_mb(), resident_mb(), seconds)
+
+    def _weights_mb(self) -> float:
+        """Add up every weight once, however many models use it."""
+        held = {}
+        for model in self.models:
+            for tensor in model.parameters():
+                held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return sum(held.values()) / 1e6
+
+
+def resident_mb() -> float:
+    """Read how much memory this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
