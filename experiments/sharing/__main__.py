@@ -23,7 +23,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def sharing(
-    shape: Annotated[str, typer.Option(help=f"One of {', '.join(PUBLISHED)}.")] = "large-v2",
+    shape: Annotated[str, typer.Option(help=f"One of {', '.join(PUBLISHED)}.")] = "small",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "bfloat16",
     quick: Quick = False,
     seed: Seed = 0,
@@ -32,11 +32,11 @@ def sharing(
 ) -> None:
     """Place a target of a published shape and its distilled draft, with one encoder and with two.
 
-    Weights are random, which changes neither memory nor time. ``--quick`` takes small instead.
+    Weights are random, which changes neither memory nor time. ``--quick`` takes base instead.
     """
     logging.set_verbosity_error()
     console = open_console()
-    shape = "small" if quick else shape
+    shape = "base" if quick else shape
     if shape not in PUBLISHED or dtype not in DTYPES:
         sys.exit(
             f"experiments.sharing: choose a shape from {', '.join(PUBLISHED)} and a dtype from "
