@@ -206,6 +206,7 @@ MANY = (
         Shape(seed=36),
         tuple(round(1.0 + 0.3 * i, 1) for i in range(48)),
         replace(EN40, max_new_tokens=16),
+        end_logit=0.5,
     ),
     Case("long-form", Shape(seed=37), (240.0,)),
 )
