@@ -68,7 +68,9 @@ def exactness(
     if dtype != "float32":
         if check:
             sys.exit("experiments.exactness: the bars hold in float32; leave --check out.")
-        in_reduced_precision(dtype, rows(quick, seed, only), json, markdown, console)
+        # Not those of true shape: a billion weights in reduced precision take a CPU too long.
+        chosen = [row for row in rows(quick, seed, only) if "true shapes" not in row.name]
+        in_reduced_precision(dtype, chosen, json, markdown, console)
         return
     results = decoded(in_full, rows(quick, seed, only), console)
     console.print(table_of(results))
