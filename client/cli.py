@@ -92,12 +92,12 @@ def transcribe(
         str,
         typer.Option(
             metavar="TEXT",
-            help="Text before the first window; before every one, if they are not conditioned otherwise.",
+            help="Text before the first window; without --condition-on-previous-text, before every one.",
         ),
     ] = "",
     carry_initial_prompt: Annotated[
         bool,
-        typer.Option("--carry-initial-prompt", help="Keep it before every window in any case."),
+        typer.Option("--carry-initial-prompt", help="Keep it before every window, with or without that."),
     ] = False,
     hotwords: Annotated[str, typer.Option(metavar="TEXT", help="Words to prompt every window.")] = "",
     condition_on_previous_text: Annotated[
@@ -127,7 +127,8 @@ def transcribe(
         float | None,
         typer.Option(
             metavar="P",
-            help="Skip a window that is likelier silent and not sure; OpenAI's is 0.6.",
+            help="Skip what is silent with more than this probability, unless --logprob-threshold finds it "
+            "sure; OpenAI's is 0.6.",
         ),
     ] = None,
     max_initial_timestamp: Annotated[

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers import WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
 from transformers.utils.hub import cached_file
 
 from specwhisper.errors import CheckpointError
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
-from specwhisper.whisper.languages import language_code
-
-logger = logging.getLogger(__name__)
+from specwhisper.whisper.generation import check_generation, own_language, start_of_prev
 
 T = TypeVar("T")
 
@@ -38,18 +35,6 @@ ADVICE = (
     f"{', '.join((*DEMO_MODELS, *OPENAI_MODELS, *OTHER_NAMES))}."
 )
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-# What a generation config may hold that only a caller can ask for here, with what means nothing.
-CALLERS_OWN = {
-    "num_beams": 1,
-    "do_sample": False,
-    "repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "task": "transcribe",
-    "compression_ratio_threshold": None,
-    "logprob_threshold": None,
-    "no_speech_threshold": None,
-    "condition_on_prev_tokens": False,
-}
 NUM_TIMESTAMPS = WINDOW_FRAMES // FRAMES_PER_TIMESTAMP + 1
 
 
@@ -190,7 +175,7 @@ def checkpoint_from_model(
 ) -> Checkpoint:
     """Take apart a transformers model that is in memory; ``tokens`` are its token strings in id order."""
     model.eval()
-    _check_generation(name, model)
+    check_generation(name, model)
     vocabulary = _vocabulary(tokens, model)
     state = {key: value for key, value in model.state_dict().items() if not key.startswith("model.encoder.")}
     return Checkpoint(
@@ -207,52 +192,6 @@ def checkpoint_from_model(
             for layer, head in getattr(model.generation_config, "alignment_heads", None) or ()
         ),
     )
-
-
-def _check_generation(name: str, model: WhisperForConditionalGeneration) -> None:
-    """Refuse an outdated generation config, and say what of another is not followed."""
-    generation = model.generation_config
-    if not getattr(generation, "lang_to_id", None):
-        if len(_forced(model)) > 1:  # English-only models force a single token: no timestamps
-            raise CheckpointError(
-                f"Model '{name}' has an outdated generation_config.json without lang_to_id: copy that of the "
-                "model it was tuned from."
-            )
-    asked = {key: getattr(generation, key, None) for key in CALLERS_OWN}
-    if asked["task"] is None:
-        tasks = {id_: task for task, id_ in (getattr(generation, "task_to_id", None) or {}).items()}
-        asked["task"] = next((tasks[i] for i in _forced(model).values() if i in tasks), None)
-    for key, value in asked.items():
-        if value is None or value == CALLERS_OWN[key]:
-            continue
-        logger.warning(
-            "Model '%s' asks for %s=%s in its generation_config.json, which is not followed: ask for it with "
-            "each transcription, where it is offered.",
-            name,
-            key,
-            value,
-        )
-
-
-def _forced(model: WhisperForConditionalGeneration) -> dict[int, int | None]:
-    """Give the tokens that a config of old forces, by position; 1 is the language, 2 the task."""
-    forced = getattr(model.generation_config, "forced_decoder_ids", None)
-    if forced is None:
-        forced = getattr(model.config, "forced_decoder_ids", None)
-    return dict(forced or ())
-
-
-def _own_language(model: WhisperForConditionalGeneration, languages: Mapping[str, int]) -> str | None:
-    """Find the language a model was tuned to, as transformers does: in new form, else in old."""
-    generation = model.generation_config
-    language, task = getattr(generation, "language", None), getattr(generation, "task", None)
-    if isinstance(language, str):
-        code = str(language_code(language.strip("<|>")))
-        return code if code in languages else None
-    if task is None:
-        forced = _forced(model).get(1)
-        return next((code for code, id_ in languages.items() if id_ == forced), None)
-    return None
 
 
 def _vocabulary(tokens: list[str], model: WhisperForConditionalGeneration) -> Vocabulary:
@@ -280,19 +219,10 @@ def _vocabulary(tokens: list[str], model: WhisperForConditionalGeneration) -> Vo
         begin_suppress=tuple(sorted(set(generation.begin_suppress_tokens or ()))),
         max_initial_timestamp=getattr(generation, "max_initial_timestamp_index", None),
         max_length=config.max_target_positions,
-        start_of_prev=_start_of_prev(generation),
+        start_of_prev=start_of_prev(generation),
         no_speech=None if no_timestamps is None else no_timestamps - 1,
-        own_language=_own_language(model, languages),
+        own_language=own_language(model, languages),
     )
-
-
-def _start_of_prev(generation: GenerationConfig) -> int | None:
-    """Find ``<|startofprev|>`` as transformers does: older checkpoints tell it only by what they suppress."""
-    named = getattr(generation, "prev_sot_token_id", None)
-    if named is not None:
-        return int(named)
-    suppressed = list(generation.suppress_tokens or ())
-    return int(suppressed[-2]) if len(suppressed) >= 2 else None
 
 
 def _one_id(value: int | list[int]) -> int:
