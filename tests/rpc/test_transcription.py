@@ -125,7 +125,8 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
             calls.clear()
             statistics = (await stream(draft, recording(3.0), mode=mode))[-1].statistics
             assert len(calls) == statistics.num_windows > 0
-            assert statistics.num_accepted > 0
+            if mode == "MODE_SYNC":  # in full mode a target this small may write all before a block arrives
+                assert statistics.num_accepted > 0
 
 
 async def test_a_good_draft_saves_passes_over_the_network():
