@@ -46,7 +46,7 @@ def serve_draft(
         typer.Option(
             rich_help_panel=DRAFTING,
             metavar="TYPE",
-            help="Of --target-model: float32 (text identical to transformers), float16 or bfloat16.",
+            help="Of --target-model: float32 (text as transformers), bfloat16, float16 or, on a CPU, int8.",
         ),
     ] = "float32",
     draft_model: Annotated[
@@ -64,7 +64,7 @@ def serve_draft(
         typer.Option(
             rich_help_panel=MODEL_PANEL,
             metavar="TYPE",
-            help="float32, float16 or bfloat16; never changes the text.",
+            help="float32, bfloat16, float16 or, on a CPU, int8; never changes the text.",
         ),
     ] = "float32",
     mode: Annotated[

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import Mode
+from specwhisper.types import DTYPES, Mode
 from specwhisper.wire.addresses import check_bind, split_address
 from specwhisper.wire.serving import ServingOptions
 
@@ -60,8 +60,8 @@ class DraftConfig:
             )
         DraftLength(self.mode, self.gamma, self.depth)
         for flag, dtype in (("--dtype", self.dtype), ("--target-dtype", self.target_dtype)):
-            if dtype not in ("float32", "float16", "bfloat16"):
-                raise InvalidRequest(f"{flag} is '{dtype}': choose float32, float16 or bfloat16.")
+            if dtype not in DTYPES:
+                raise InvalidRequest(f"{flag} is '{dtype}': choose one of {', '.join(DTYPES)}.")
         if self.max_sessions < 1:
             raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
         if not self.connect_timeout_s >= 0:

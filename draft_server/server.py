@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-import torch
-
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
@@ -58,7 +56,7 @@ def _load_target(config: DraftConfig) -> Checkpoint | None:
     return load_checkpoint(
         config.target_model,
         revision=config.target_revision,
-        dtype=getattr(torch, config.target_dtype),
+        dtype=config.target_dtype,
         device=config.target_device,
     )
 
@@ -85,7 +83,7 @@ async def run(config: DraftConfig) -> None:
         checkpoint = load_checkpoint(
             config.draft_model,
             revision=config.revision,
-            dtype=getattr(torch, config.dtype),
+            dtype=config.dtype,
             device=config.device,
         )
     async with running_service(config, checkpoint) as service:

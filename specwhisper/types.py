@@ -18,6 +18,8 @@ HOP_SAMPLES = 160  # one mel frame is 10 ms
 WINDOW_FRAMES = 3_000
 WINDOW_SAMPLES = WINDOW_FRAMES * HOP_SAMPLES  # 30 s
 FRAMES_PER_TIMESTAMP = 2  # one timestamp token is 20 ms
+# Of weights. Identical to transformers is float32; int8 is for CPUs, activations stay float32 there.
+DTYPES = ("float32", "bfloat16", "float16", "int8")
 
 
 class Mode(StrEnum):

@@ -37,7 +37,7 @@ def serve_target(
         typer.Option(
             rich_help_panel=MODEL_PANEL,
             metavar="TYPE",
-            help="float32 (text identical to transformers), float16 or bfloat16.",
+            help="float32 (text identical to transformers), bfloat16, float16 or, on a CPU, int8.",
         ),
     ] = "float32",
     host: flags.Host = "127.0.0.1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import Limits
+from specwhisper.types import DTYPES, Limits
 from specwhisper.wire.addresses import check_bind
 from specwhisper.wire.serving import ServingOptions
 
@@ -38,8 +38,8 @@ class TargetConfig:
 
     def __post_init__(self) -> None:
         check_bind(self.serving.host, self.serving.insecure)
-        if self.dtype not in ("float32", "float16", "bfloat16"):
-            raise InvalidRequest(f"--dtype is '{self.dtype}': choose float32, float16 or bfloat16.")
+        if self.dtype not in DTYPES:
+            raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
         if self.max_width < 1:

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-import torch
-
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import Model, WhisperModel
@@ -64,7 +62,7 @@ async def run(config: TargetConfig) -> None:
     checkpoint = load_checkpoint(
         config.model,
         revision=config.revision,
-        dtype=getattr(torch, config.dtype),
+        dtype=config.dtype,
         device=config.device,
     )
     async with running_service(config, checkpoint) as service:

@@ -72,10 +72,7 @@ class Pair:
 
     def _weights_mb(self) -> float:
         """Add up every weight once, however many models use it."""
-        held = {}
-        for model in self.models:
-            for tensor in model.parameters():
-                held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        held = {id(tensor): tensor.nbytes for model in self.models for tensor in model.weights()}
         return sum(held.values()) / 1e6
 
 

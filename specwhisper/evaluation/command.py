@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -19,9 +18,8 @@ from transformers.utils import logging
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import Arm, Comparison, compare
+from specwhisper.types import DTYPES
 from specwhisper.whisper.speculative import SpeculativeConfig, SpeculativeWhisper
-
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -67,7 +65,7 @@ def evaluate(
             final_model,
             device,
             SpeculativeConfig(gamma=gamma, use_adaptive_gamma=adaptive_gamma),
-            dtype=DTYPES[dtype],
+            dtype=dtype,
             batch_size=batch_size,
         )
         with _progress(errors) as show:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from transformers import WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
 from transformers.utils.hub import cached_file
 
-from specwhisper.errors import CheckpointError
+from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
+from specwhisper.types import DTYPES, FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 from specwhisper.whisper.generation import check_generation, own_language, start_of_prev
+from specwhisper.whisper.linear import pack_linears
 
 T = TypeVar("T")
 
@@ -48,6 +49,8 @@ class Checkpoint:
     state : transformers' state dict of decoder and projection, on the CPU.
     encoder : transformers' encoder module, on the device that was asked for.
     weights_digest : SHA-256 over the weight files.
+    dtype : one of :data:`specwhisper.types.DTYPES`; the decoder of an int8 checkpoint is rounded when it is
+        placed.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
     tokenizer : turns prompts into tokens and tokens into words; a draft does without.
     alignment_heads : (layer, head) whose cross-attention follows the speech; empty where unknown.
@@ -59,14 +62,10 @@ class Checkpoint:
     encoder: nn.Module
     state: dict[str, Tensor] = field(repr=False)
     weights_digest: str = ""
+    dtype: str = "float32"
     max_new_tokens: int | None = None
     tokenizer: WhisperTokenizer | None = field(default=None, repr=False)
     alignment_heads: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def dtype(self) -> str:
-        """Numeric type of the weights, e.g. "float32"."""
-        return str(next(self.encoder.parameters()).dtype).removeprefix("torch.")
 
     @property
     def num_mel_bins(self) -> int:
@@ -95,10 +94,21 @@ def load_checkpoint(
     name: str,
     *,
     revision: str | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: str | torch.dtype = "float32",
     device: str | torch.device = "cpu",
 ) -> Checkpoint:
-    """Load a checkpoint by name; every failure is one :class:`CheckpointError` that says what to do."""
+    """Load a checkpoint by name; every failure is one :class:`CheckpointError` that says what to do.
+
+    Parameters
+    ----------
+    dtype : one of :data:`specwhisper.types.DTYPES`, or torch's own name for it.
+    """
+    dtype = str(dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise UnsupportedOption(f"There is no dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
+    is_int8 = dtype == "int8"
+    if is_int8 and torch.device(device).type != "cpu":
+        raise UnsupportedOption(f"int8 weights are for CPUs: choose float16 or bfloat16 on '{device}'.")
     source = resolve(name)
     if Path(source).is_dir():
         _check_folder(name, Path(source))
@@ -114,7 +124,7 @@ def load_checkpoint(
         lambda: WhisperForConditionalGeneration.from_pretrained(
             source,
             revision=revision,
-            dtype=dtype,
+            dtype=torch.float32 if is_int8 else getattr(torch, dtype),
             use_safetensors=True,
             ignore_mismatched_sizes=True,  # told below, in one sentence
             attn_implementation="sdpa",
@@ -136,7 +146,13 @@ def load_checkpoint(
     checkpoint = checkpoint_from_model(model, tokens, name=name, weights_digest=digest, tokenizer=tokenizer)
     if len(tokens) < checkpoint.vocabulary.end_of_text:
         raise CheckpointError(f"Model '{name}' has no tokenizer: fetch or save it again together with it.")
-    return checkpoint
+    return rounded(checkpoint) if is_int8 else checkpoint
+
+
+def rounded(checkpoint: Checkpoint) -> Checkpoint:
+    """Round a float32 checkpoint's weights to int8; its encoder is changed in place."""
+    pack_linears(checkpoint.encoder, is_int8=True)
+    return replace(checkpoint, dtype="int8")
 
 
 def _check_folder(name: str, folder: Path) -> None:
@@ -185,6 +201,7 @@ def checkpoint_from_model(
         encoder=model.model.encoder,
         state=state,
         weights_digest=weights_digest,
+        dtype=str(model.dtype).removeprefix("torch."),
         max_new_tokens=model.generation_config.max_length,
         tokenizer=tokenizer,
         alignment_heads=tuple(

@@ -8,52 +8,23 @@ append.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import WhisperConfig
 from transformers.activations import ACT2FN
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One forward pass over a batch of slots: where each row writes and what it may see.
-
-    Attributes
-    ----------
-    slots, starts, lengths : per row: the slot, the tokens it holds, the tokens it appends.
-    mask : boolean, rows x 1 x width x ``longest``, or ``None`` when every row sees all it reads.
-    longest : tokens in the fullest slot after the step.
-    slot_range : the slots as a slice where they lie side by side in order, so that reading them copies
-        nothing.
-    """
-
-    slots: tuple[int, ...]
-    starts: tuple[int, ...]
-    lengths: tuple[int, ...]
-    mask: Tensor | None
-    longest: int = field(init=False)
-    slot_range: slice | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Set here, not computed where they are read: every layer reads them twice.
-        ends = map(sum, zip(self.starts, self.lengths, strict=True))
-        object.__setattr__(self, "longest", max(ends))
-        first, last = self.slots[0], self.slots[0] + len(self.slots)
-        is_range = self.slots == tuple(range(first, last))
-        object.__setattr__(self, "slot_range", slice(first, last) if is_range else None)
+from specwhisper.whisper.linear import Int8Embedding, pack_linears
+from specwhisper.whisper.slot_attention import LayerSlots, Pass, lay_out
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention and feed-forward, with fused projections and its slots' caches."""
+    """Self-attention, cross-attention and feed-forward, with fused projections."""
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__()
         width, hidden = config.d_model, config.decoder_ffn_dim
-        self.num_heads = config.decoder_attention_heads
         self.activation = ACT2FN[config.activation_function]
         self.self_norm = nn.LayerNorm(width)
         self.self_qkv = nn.Linear(width, 3 * width)
@@ -66,43 +37,14 @@ class DecoderLayer(nn.Module):
         self.ffn_in = nn.Linear(width, hidden)
         self.ffn_out = nn.Linear(hidden, width)
 
-    def forward(self, hidden: Tensor, step: Step, self_cache: Tensor, cross_cache: Tensor) -> Tensor:
-        """Map ``hidden`` (rows x width x d_model); caches are 2 x slots x heads x positions x head_size."""
-        hidden = hidden + self.self_out(self._self_attention(self.self_norm(hidden), step, self_cache))
-        hidden = hidden + self.cross_out(self._cross_attention(self.cross_norm(hidden), step, cross_cache))
+    def forward(self, hidden: Tensor, slots: LayerSlots, forward_pass: Pass) -> Tensor:
+        """Map the pass's tokens, tokens x d_model, to the same."""
+        attended = slots.attend_self(self.self_qkv(self.self_norm(hidden)), forward_pass)
+        hidden = hidden + self.self_out(attended)
+        attended = slots.attend_cross(self.cross_query(self.cross_norm(hidden)), forward_pass)
+        hidden = hidden + self.cross_out(attended)
         expanded: Tensor = self.activation(self.ffn_in(self.ffn_norm(hidden)))
         return hidden + cast(Tensor, self.ffn_out(expanded))
-
-    def _self_attention(self, hidden: Tensor, step: Step, cache: Tensor) -> Tensor:
-        qkv = self.split_heads(self.self_qkv(hidden), 3)
-        for row, (slot, start, length) in enumerate(zip(step.slots, step.starts, step.lengths, strict=True)):
-            cache[:, slot, :, start : start + length] = qkv[1:, row, :, :length]
-        where = step.slot_range
-        held = cache[:, list(step.slots) if where is None else where, :, : step.longest]
-        return self._attend(qkv[0], held, step.mask)
-
-    def _cross_attention(self, hidden: Tensor, step: Step, cache: Tensor) -> Tensor:
-        query = self.split_heads(self.cross_query(hidden), 1)[0]
-        where = step.slot_range
-        if where is not None:
-            return self._attend(query, cache[:, where], None)
-        # Row by row: gathering scattered slots would copy all their keys and values on every step.
-        rows = [
-            self._attend(query[i : i + 1], cache[:, slot : slot + 1], None)
-            for i, slot in enumerate(step.slots)
-        ]
-        return torch.cat(rows)
-
-    def _attend(self, query: Tensor, key_value: Tensor, mask: Tensor | None) -> Tensor:
-        key, value = key_value.unbind()
-        mask = None if mask is None else mask.to(query.device)
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return attended.transpose(1, 2).flatten(2)
-
-    def split_heads(self, projected: Tensor, num_parts: int) -> Tensor:
-        """Cut rows x width x (parts x d_model) into parts x rows x heads x width x head_size."""
-        rows, width, _ = projected.shape
-        return projected.view(rows, width, num_parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
 
 
 class CachedDecoder(nn.Module):
@@ -117,42 +59,52 @@ class CachedDecoder(nn.Module):
         super().__init__()
         self.config = config
         self.num_slots = num_slots
-        self.max_positions = config.max_target_positions
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model)
+        self.embed_tokens: nn.Module = nn.Embedding(config.vocab_size, config.d_model)
         self.embed_positions = nn.Embedding(config.max_target_positions, config.d_model)
         self.embed_scale = config.d_model**0.5 if config.scale_embedding else 1.0
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         self.norm = nn.LayerNorm(config.d_model)
         self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.lengths = [0] * num_slots
-        self._self_caches: list[Tensor] = []
-        self._cross_caches: list[Tensor] = []
+        self._layer_slots: list[LayerSlots] = []
+
+    def tie(self) -> None:
+        """Let the embedding serve as projection too: one copy for both."""
+        self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
+
+    def pack(self, *, is_int8: bool) -> None:
+        """Bring the weights into the order and type that a CPU multiplies fastest; once they are loaded."""
+        pack_linears(self, is_int8=is_int8, leave=("cross_kv",))
+        if is_int8:
+            self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
 
     def allocate(self) -> None:
         """Allocate the slots, each layer's where its weights run; once, after the weights are placed."""
-        heads = self.config.decoder_attention_heads
-        head_size = self.config.d_model // heads
+        config, dtype = self.config, self.embed_positions.weight.dtype
+        heads = config.decoder_attention_heads
         for layer in self.layers:
-            device, dtype = _execution_device(layer), self.embed_tokens.weight.dtype
-            for caches, positions in (
-                (self._self_caches, self.max_positions),
-                (self._cross_caches, self.config.max_source_positions),
-            ):
-                shape = (2, self.num_slots, heads, positions, head_size)  # keys, values
-                caches.append(torch.zeros(shape, device=device, dtype=dtype))
+            device = _execution_device(layer)
+            caches = (
+                torch.zeros(
+                    2, self.num_slots, heads, positions, config.d_model // heads, dtype=dtype, device=device
+                )
+                for positions in (config.max_target_positions, config.max_source_positions)
+            )
+            self._layer_slots.append(LayerSlots(*caches))
+        self._device = _execution_device(self.embed_positions)
+        size = config.max_target_positions
+        self._causal = torch.full((size, size), -torch.inf, dtype=dtype, device=self._device).triu(1)
 
     @property
     def bytes_per_slot(self) -> int:
         """Memory one slot takes."""
-        caches = self._self_caches + self._cross_caches
-        return sum(cache[:, 0].numel() * cache.element_size() for cache in caches)
+        return sum(slots.bytes_per_slot for slots in self._layer_slots)
 
     @torch.inference_mode()
     def prefill_audio(self, slot: int, encoded: Tensor) -> None:
         """Empty the slot and give it a window: ``encoded`` is positions x d_model from the encoder."""
-        for module, cache in zip(self.layers, self._cross_caches, strict=True):
-            layer = cast(DecoderLayer, module)
-            cache[:, slot] = layer.split_heads(layer.cross_kv(encoded[None].to(cache.device)), 2)[:, 0]
+        for layer, slots in zip(self.layers, self._layer_slots, strict=True):
+            slots.hear(slot, cast(DecoderLayer, layer).cross_kv(encoded.to(slots.cross_cache.device)))
         self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
@@ -177,27 +129,29 @@ class CachedDecoder(nn.Module):
         -------
         float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes.
         """
-        device = _execution_device(self.embed_tokens)
-        step = self._step(slots, [len(row) for row in tokens], device)
-        width = max(step.lengths)
-        ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in tokens], device=device)
-        last = self.max_positions - 1
-        places = [[min(start + i, last) for i in range(width)] for start in step.starts]
-        hidden = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(
-            torch.tensor(places, device=device)
+        order = sorted(range(len(slots)), key=slots.__getitem__)
+        forward_pass = lay_out(
+            [slots[row] for row in order],
+            [self.lengths[slots[row]] for row in order],
+            [len(tokens[row]) for row in order],
+            self._causal,
         )
-        for layer, self_cache, cross_cache in zip(
-            self.layers, self._self_caches, self._cross_caches, strict=True
-        ):
-            hidden = layer(hidden, step, self_cache, cross_cache)
-        for slot, start, length in zip(step.slots, step.starts, step.lengths, strict=True):
-            self.lengths[slot] = start + length
-        scored = [
-            hidden[row, length - num : length]
-            for row, (length, num) in enumerate(zip(step.lengths, num_scored, strict=True))
-        ]
-        scored += [hidden[row, index][None] for row, index in probes]
-        return cast(Tensor, self.unembed(self.norm(torch.cat(scored)))).float()
+        ids = torch.tensor([token for row in order for token in tokens[row]], device=self._device)
+        positions = torch.tensor(list(forward_pass.positions), device=self._device)
+        hidden = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(positions)
+        for layer, layer_slots in zip(self.layers, self._layer_slots, strict=True):
+            hidden = layer(hidden, layer_slots, forward_pass)
+        offsets, offset = [0] * len(slots), 0
+        for row in order:
+            offsets[row] = offset
+            offset += len(tokens[row])
+            self.lengths[slots[row]] += len(tokens[row])
+        ends = [at + len(row) for at, row in zip(offsets, tokens, strict=True)]
+        wanted = [i for end, num in zip(ends, num_scored, strict=True) for i in range(end - num, end)]
+        wanted += [offsets[row] + index for row, index in probes]
+        if wanted != list(range(offset)):
+            hidden = hidden[torch.tensor(wanted, device=hidden.device)]
+        return cast(Tensor, self.unembed(self.norm(hidden))).float()
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
@@ -222,20 +176,10 @@ class CachedDecoder(nn.Module):
                 hook.remove()
         weights = []
         for i, head in heads:
-            query = layers[i].split_heads(queries[i], 1)[0, 0, head]
-            key = self._cross_caches[i][0, slot, head]
+            query = self._layer_slots[i].split_heads(queries[i], 1)[:, 0, head]
+            key = self._layer_slots[i].cross_cache[0, slot, head]
             weights.append((query * query.shape[-1] ** -0.5 @ key.T).float().softmax(dim=-1).cpu())
         return torch.stack(weights)
-
-    def _step(self, slots: Sequence[int], lengths: Sequence[int], device: torch.device) -> Step:
-        starts = tuple(self.lengths[slot] for slot in slots)
-        plain = Step(tuple(slots), starts, tuple(lengths), None)
-        if max(lengths) == 1 and len(set(starts)) == 1:
-            return plain
-        # Row b, column i is the token at position starts[b] + i: it sees itself and what lies before it.
-        position = torch.tensor(starts, device=device)[:, None] + torch.arange(max(lengths), device=device)
-        mask = torch.arange(plain.longest, device=device) <= position[:, None, :, None]
-        return Step(plain.slots, starts, plain.lengths, mask)
 
 
 def _execution_device(layer: nn.Module) -> torch.device:

@@ -106,8 +106,10 @@ class WhisperModel:
             place(self._decoder, device_map, offload_folder=offload_folder, main_device=self._device)
         else:
             if torch.equal(state[EMBEDDING], state["proj_out.weight"]):
-                self._decoder.unembed.weight = self._decoder.embed_tokens.weight  # one copy on the device
+                self._decoder.tie()
             self._decoder.to(self._device)
+            if self._device.type == "cpu":
+                self._decoder.pack(is_int8=checkpoint.dtype == "int8")
         self._decoder.allocate()
 
     def unshared(self) -> WhisperModel:
@@ -118,10 +120,11 @@ class WhisperModel:
         alone._encoder = self._encoder.encoder
         return alone
 
-    def parameters(self) -> Iterator[Tensor]:
-        """Give every weight."""
-        yield from self._encoder.parameters()
-        yield from self._decoder.parameters()
+    def weights(self) -> Iterator[Tensor]:
+        """Give every weight, in the form in which it is held."""
+        for module in (self._encoder, self._decoder):
+            yield from module.parameters()
+            yield from module.buffers()
 
     @property
     def bytes_per_slot(self) -> int:

@@ -133,7 +133,8 @@ class SpeculativeWhisper:
     ----------
     draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
         a draft the final model works alone.
-    device, dtype : of both, as torch names them; the device defaults to a GPU where there is one.
+    device : of both, as torch names it; a GPU where there is one.
+    dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
     batch_size : recordings that are transcribed side by side.
     """
 
@@ -144,7 +145,7 @@ class SpeculativeWhisper:
         device: str | None = None,
         config: SpeculativeConfig | None = None,
         *,
-        dtype: torch.dtype = torch.float32,
+        dtype: str | torch.dtype = "float32",
         batch_size: int = 8,
     ) -> None:
         if batch_size < 1:
