@@ -22,6 +22,7 @@ class DraftConfig:
     Attributes
     ----------
     target : address of a target server, or of whatever answers ``Locate`` for many.
+    cores : the only ones the process runs on; ``None`` for all.
     target_model, target_revision, target_device, target_dtype : a target to run in this process instead.
     draft_model : bundled name, Whisper size, hub id or folder.
     mode, gamma, depth : how sessions draft unless they ask otherwise.
@@ -40,6 +41,7 @@ class DraftConfig:
     device: str = "cpu"
     dtype: str = "float32"
     threads: int | None = None
+    cores: tuple[int, ...] | None = None
     mode: Mode = Mode.FULL
     gamma: int = 5
     depth: int = 4

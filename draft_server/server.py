@@ -75,7 +75,7 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
 
 async def run(config: DraftConfig) -> None:
     """Load the draft model, unless nothing is ever drafted, and serve until a signal stops the process."""
-    prepare_process(config.device, config.threads)
+    prepare_process(config.device, config.threads, config.cores)
     if config.target_model is not None:
         check_device(config.target_device, "--target-device")
     checkpoint = None

@@ -61,7 +61,25 @@ def serve_target(
             help="Most candidates of one session in one forward pass.",
         ),
     ] = 16,
+    max_pass_tokens: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            rich_help_panel=SERVING_PANEL,
+            metavar="N",
+            help="Most tokens of all sessions in one forward pass; what is over waits for the next.",
+        ),
+    ] = 256,
+    latency_budget: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=SERVING_PANEL,
+            metavar="MS",
+            help="Refuse sessions when answers would take longer than this on average; default: never.",
+        ),
+    ] = None,
     threads: flags.Threads = None,
+    cores: flags.Cores = None,
     device_map: Annotated[
         Path | None,
         typer.Option(
@@ -98,7 +116,10 @@ def serve_target(
             device=device,
             dtype=dtype,
             threads=threads,
+            cores=flags.parse_cores(cores),
             max_width=max_width,
+            max_pass_tokens=max_pass_tokens,
+            latency_budget_ms=latency_budget,
             device_map=read_device_map(device_map) if device_map else None,
             offload_folder=str(offload_folder) if offload_folder else None,
             limits=Limits(max_sessions=max_sessions),

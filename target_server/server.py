@@ -34,6 +34,8 @@ async def running_service(
         model or _placed(config, checkpoint),
         limits=config.limits,
         max_width=config.max_width,
+        max_pass_tokens=config.max_pass_tokens,
+        latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
     )
     try:
@@ -58,7 +60,7 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
 
 async def run(config: TargetConfig) -> None:
     """Load the model and serve it until a signal stops the process."""
-    prepare_process(config.device, config.threads)
+    prepare_process(config.device, config.threads, config.cores)
     checkpoint = load_checkpoint(
         config.model,
         revision=config.revision,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull
+from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, Mode, ToTarget, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
@@ -49,13 +49,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
         # Asked in the engine's own order: a session that has just ended frees its slot first.
-        free_slots = await self._thread.call(lambda: self.num_free_slots)
-        if not free_slots:
-            raise ServerFull(
-                f"The target holds its {self._verifier.limits.max_sessions} sessions already: "
-                "try again later."
-            )
-        return pb.LocateResponse(free_slots=free_slots)
+        return pb.LocateResponse(free_slots=await self._thread.call(self._verifier.check_room))
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         """Tell what a draft must know of this target."""

@@ -25,14 +25,21 @@ from specwhisper.types import (
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.model import Model
-from specwhisper.whisper.verifier import Verifier
+from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, DEFAULT_MAX_WIDTH, Verifier
 
 
 class TargetEngine:
     """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to."""
 
     def __init__(
-        self, model: Model, *, limits: Limits, max_width: int = 16, max_new_tokens: int | None = None
+        self,
+        model: Model,
+        *,
+        limits: Limits,
+        max_width: int = DEFAULT_MAX_WIDTH,
+        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        latency_budget_ms: float | None = None,
+        max_new_tokens: int | None = None,
     ) -> None:
         self.thread = EngineThread[FromTarget]("verifier")
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
@@ -42,6 +49,8 @@ class TargetEngine:
             wake=self.thread.wake,
             limits=limits,
             max_width=max_width,
+            max_pass_tokens=max_pass_tokens,
+            latency_budget_ms=latency_budget_ms,
             max_new_tokens=max_new_tokens,
         )
         self.thread.start(self.verifier)

@@ -17,7 +17,7 @@ from specwhisper.transcription.windows import Windows
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, Mode, WindowOpened
 from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.model import Model
-from specwhisper.whisper.verifier import DEFAULT_MAX_WIDTH, Verifier
+from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, DEFAULT_MAX_WIDTH, Verifier
 
 PIECE_SAMPLES = 4 * 16_000
 
@@ -70,6 +70,7 @@ class OneProcess:
     mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
         without delay.
     max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
+    max_pass_tokens : as :class:`Verifier` takes it.
     plan : as :class:`Verifier` takes it.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
@@ -85,6 +86,7 @@ class OneProcess:
         is_adaptive: bool = False,
         max_new_tokens: int | None = None,
         max_sessions: int | None = None,
+        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
@@ -95,6 +97,7 @@ class OneProcess:
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:
             raise InvalidRequest(f"batch_size is {self._max_sessions}: it must be at least 1.")
+        self._max_pass_tokens = max_pass_tokens
         self._plan = plan
         self._edit_block = edit_block
 
@@ -121,6 +124,7 @@ class OneProcess:
             self._target,
             executor=executor,
             max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
+            max_pass_tokens=self._max_pass_tokens,
             max_new_tokens=self._max_new_tokens,
             plan=self._plan,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Sequence
 
 import torch
 from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -11,8 +13,10 @@ from transformers.utils import logging as transformers_logging
 from specwhisper.errors import InvalidRequest
 
 
-def prepare_process(device: str, num_threads: int | None) -> None:
-    """Check the device, set the threads of a forward pass and have the libraries speak through our log."""
+def prepare_process(device: str, num_threads: int | None, cores: Sequence[int] | None) -> None:
+    """Check the device, set cores and threads of a forward pass, have the libraries speak through our log."""
+    if cores is not None:
+        pin(cores)
     check_device(device, "--device")
     if num_threads is not None:
         torch.set_num_threads(num_threads)
@@ -21,6 +25,17 @@ def prepare_process(device: str, num_threads: int | None) -> None:
     transformers_logging.enable_propagation()
     transformers_logging.disable_progress_bar()
     disable_progress_bars()
+
+
+def pin(cores: Sequence[int]) -> None:
+    """Keep this process, and every thread it starts, on some cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise InvalidRequest("--cores does not work on this system: leave it out.")
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError as error:
+        usable = sorted(os.sched_getaffinity(0))
+        raise InvalidRequest(f"--cores is {list(cores)}, but this process may use {usable}.") from error
 
 
 def check_device(device: str, flag: str) -> None:

@@ -20,9 +20,13 @@ class Slots:
 
     def take(self) -> int:
         """Take a slot; :class:`ServerFull` when there is none."""
+        self.check_free()
+        return self._free.pop()
+
+    def check_free(self) -> None:
+        """Raise :class:`ServerFull` when no slot is left."""
         if not self._free:
             raise ServerFull(f"{self._holder} holds its {self._num_slots} sessions already: try again later.")
-        return self._free.pop()
 
     def give_back(self, slot: int) -> None:
         """Let another session have a slot."""

@@ -7,15 +7,17 @@ runs one pass and gives the answers. One process calls it directly; the target s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
+from specwhisper.speculation.admission import AnswerTime
+from specwhisper.speculation.scheduling import next_pass
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
 from specwhisper.types import (
@@ -43,6 +45,7 @@ from specwhisper.whisper.verifier_session import VerifierSession
 logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_WIDTH = 16  # candidates of one session in one pass; on a server, one of them shall not slow all
+DEFAULT_MAX_PASS_TOKENS = 256  # of all sessions in one pass; what is over waits for the next
 
 
 class Verifier:
@@ -55,6 +58,8 @@ class Verifier:
     executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     max_width : most candidates one session may put into one pass.
+    max_pass_tokens : tokens that one pass feeds (:func:`specwhisper.speculation.scheduling.next_pass`).
+    latency_budget_ms : sessions are refused when answers would take longer than this on average.
     plan : decides which windows a session has; by default Whisper's.
     """
 
@@ -66,6 +71,8 @@ class Verifier:
         wake: Callable[[], None] = lambda: None,
         limits: Limits | None = None,
         max_width: int = DEFAULT_MAX_WIDTH,
+        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
@@ -74,6 +81,8 @@ class Verifier:
         self._executor = executor
         self._wake = wake
         self._max_width = max_width
+        self._max_pass_tokens = max_pass_tokens
+        self._answer_time = AnswerTime(latency_budget_ms)
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._sequential_windows
         self._slots = Slots(model.num_slots, "The target")
@@ -91,7 +100,8 @@ class Verifier:
         return bool(self._outbox) or any(s.is_runnable or s.can_advance for s in self._sessions.values())
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
-        """Open a session; :class:`ServerFull` when every slot is taken."""
+        """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
+        self.check_room()
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         options = replace(options, language=language_code(options.language))
@@ -107,6 +117,18 @@ class Verifier:
             recording=recording,
             windows=windows,
         )
+
+    def check_room(self) -> int:
+        """Give how many slots are free; :class:`ServerFull` unless one more session can be opened."""
+        self._slots.check_free()
+        num_sessions, answer_time = len(self._sessions), self._answer_time
+        if not answer_time.has_room(num_sessions):
+            raise ServerFull(
+                f"With {num_sessions + 1} sessions the target would answer in "
+                f"{answer_time.expected_ms(num_sessions):.0f} ms, more than its "
+                f"{answer_time.budget_ms:.0f} ms: try again later."
+            )
+        return self._slots.num_free
 
     def _sequential_windows(self, options: DecodingOptions) -> SequentialWindows:
         words = PromptText(
@@ -149,34 +171,48 @@ class Verifier:
                 self._advance(session)
             except Exception as error:
                 self._fail(session, error)
-        batch = [session for session in self._sessions.values() if session.is_runnable]
-        if batch:
-            self._run_pass(batch)
+        runnable = [session for session in self._sessions.values() if session.is_runnable]
+        if runnable:
+            self._run_pass(self._choose(runnable))
         events, self._outbox = self._outbox, []
         return events
 
-    def _run_pass(self, batch: list[VerifierSession]) -> None:
+    def _choose(self, runnable: list[VerifierSession]) -> dict[VerifierSession, int]:
+        """Give the sessions of the next pass, and how many candidates each may have verified."""
+        requests = [
+            session.request(self._model.length(session.slot), self._max_width) for session in runnable
+        ]
+        parts = next_pass(requests, self._max_pass_tokens)
+        for session in runnable:
+            session.num_missed += 1
+        chosen = {runnable[part.index]: part.num_candidates for part in parts}
+        for session in chosen:
+            session.num_missed = 0
+        return chosen
+
+    def _run_pass(self, batch: Mapping[VerifierSession, int]) -> None:
         """Collect, forward, accept, roll back, reply; if that fails, one by one, so that one alone ends."""
         started_ns = perf_counter_ns()
         held = [self._model.length(session.slot) for session in batch]
         rows = [
-            session.row(length, self._max_width, self._model.vocabulary)
-            for session, length in zip(batch, held, strict=True)
+            session.row(length, num_candidates, self._model.vocabulary)
+            for (session, num_candidates), length in zip(batch.items(), held, strict=True)
         ]
         try:
             scores = self._model.score(rows)
         except Exception as error:
             if len(batch) == 1:
-                self._fail(batch[0], error)
+                self._fail(next(iter(batch)), error)
                 return
             logger.warning("pass repeated", extra={"sessions": len(batch), "error": str(error)})
-            for session, length in zip(batch, held, strict=True):
+            for (session, num_candidates), length in zip(batch.items(), held, strict=True):
                 self._model.rollback(session.slot, length)
-                self._run_pass([session])
+                self._run_pass({session: num_candidates})
             return
         forward_ns = perf_counter_ns() - started_ns
         for session, row, score in zip(batch, rows, scores, strict=True):
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
+            self._answer_time.observe(timing.queue_ns + forward_ns)
             try:
                 self._commit(session, row, score, timing)
             except Exception as error:

@@ -12,6 +12,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.ledger import Ledger
+from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import (
@@ -57,6 +58,8 @@ class VerifierSession:
     candidates_received: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
+    num_missed: int = 0  # passes it had something for and took no part in, since its last one
+    expects_candidates: bool = False  # the last pass verified some: the draft lives
     is_finished: bool = False
 
     @property
@@ -181,13 +184,25 @@ class VerifierSession:
         self.recording.discard_before(self.window.start_sample)
         return self.window
 
-    def row(self, num_held: int, max_width: int, vocabulary: Vocabulary) -> Row:
-        """Put together what the session feeds: what its slot lacks beyond ``num_held``, then candidates."""
+    def request(self, num_held: int, max_width: int) -> Request:
+        """Tell what the session would feed: what its slot lacks beyond ``num_held``, then candidates."""
+        if self.window is None:
+            return Request(1, 0, self.num_missed)
+        window, ledger = self.window, self.ledger
+        room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
+        return Request(
+            num_needed=len(window.prompt) + len(ledger.committed) - num_held,
+            num_candidates=min(len(ledger.pending or self.recalled), max_width, room),
+            num_missed=self.num_missed,
+            may_yield=self.expects_candidates,
+        )
+
+    def row(self, num_held: int, num_candidates: int, vocabulary: Vocabulary) -> Row:
+        """Put together what the session feeds, with the first ``num_candidates`` of its candidates."""
         if self.window is None:
             return Row(self.slot, [vocabulary.start_of_transcript], 0, (), timestamps=False, probe=0)
         window, ledger = self.window, self.ledger
-        room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
-        candidates = list((ledger.pending or self.recalled)[: min(max_width, room)])
+        candidates = list((ledger.pending or self.recalled)[:num_candidates])
         start = vocabulary.start_of_transcript
         begins = num_held == 0 and start in window.prompt
         return Row(
@@ -212,6 +227,7 @@ class VerifierSession:
         self.ledger.append(verdict.tokens)
         self.log_probs += scores.log_probs[:num_tokens]
         self.may_go_alone = False
+        self.expects_candidates = num_verified > 0 and not is_recalled
         self.encode_ns = 0
         self.ready_ns = perf_counter_ns()
         commit = replace(

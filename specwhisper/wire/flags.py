@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from specwhisper import __version__
+from specwhisper.errors import InvalidRequest
 from specwhisper.wire.logs import LogFormat, LogLevel
 
 MODEL_PANEL = "Model"
@@ -19,6 +20,19 @@ def show_version(is_wanted: bool) -> None:
     if is_wanted:
         typer.echo(f"specwhisper {__version__}")
         raise typer.Exit
+
+
+def parse_cores(text: str | None) -> tuple[int, ...] | None:
+    """Read a list of cores and ranges of them."""
+    if text is None:
+        return None
+    cores: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise InvalidRequest(f"--cores is '{text}': write numbers and ranges, such as 0,2 or 0-3.")
+        cores += range(int(first), int(last or first) + 1)
+    return tuple(cores)
 
 
 Version = Annotated[
@@ -42,6 +56,14 @@ Threads = Annotated[
         rich_help_panel=MODEL_PANEL,
         metavar="N",
         help="CPU threads of a forward pass; default: torch's.",
+    ),
+]
+Cores = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=MODEL_PANEL,
+        metavar="CORES",
+        help="Run on these CPU cores only, e.g. 0,1 or 0-3; default: all.",
     ),
 ]
 Host = Annotated[

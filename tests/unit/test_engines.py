@@ -48,8 +48,11 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     seed=st.integers(0, 10_000),
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)[:6]), min_size=1, max_size=3),
     max_positions=st.sampled_from([64, 20]),
+    max_pass_tokens=st.sampled_from([1, 7, 256]),
 )
-def test_any_draft_gives_the_targets_text(mode, kind, gamma, depth, error_rate, seed, keys, max_positions):
+def test_any_draft_gives_the_targets_text(
+    mode, kind, gamma, depth, error_rate, seed, keys, max_positions, max_pass_tokens
+):
     pcms = [RECORDINGS[key] for key in keys]
     split = OneProcess(
         ScriptedModel(len(pcms), seed=seed),
@@ -57,6 +60,7 @@ def test_any_draft_gives_the_targets_text(mode, kind, gamma, depth, error_rate, 
         mode=mode,
         gamma=gamma,
         depth=depth,
+        max_pass_tokens=max_pass_tokens,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms)
     assert [transcript.window_tokens for transcript in split] == target_text(pcms, seed)

@@ -1,0 +1,103 @@
+"""Packed layers multiply as plain ones do; one-byte layers nearly, and each row for itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from specwhisper.whisper import linear
+from specwhisper.whisper.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
+
+LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below what is packed
+
+
+def layer(shape: tuple[int, int], *, bias: bool = True) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(shape[1], shape[0], bias=bias).requires_grad_(False)
+
+
+def rows(num_rows: int, size: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(num_rows, size, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("num_rows", [1, 5, 40])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@torch.inference_mode()
+def test_packed_equals_plain(num_rows, bias, dtype, tolerance):
+    plain = layer(LARGE, bias=bias).to(dtype)
+    hidden = rows(num_rows, LARGE[1]).to(dtype)
+    torch.testing.assert_close(PackedLinear(plain)(hidden), plain(hidden), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [LARGE, SMALL])
+@pytest.mark.parametrize("bias", [True, False])
+@torch.inference_mode()
+def test_one_byte_is_near(shape, bias):
+    plain, hidden = layer(shape, bias=bias), rows(7, shape[1])
+    ours, exact = Int8Linear(plain)(hidden), plain(hidden)
+    assert (ours - exact).norm() < 0.01 * exact.norm()
+    batched = hidden.expand(2, 7, -1)
+    assert torch.equal(Int8Linear(plain)(batched), ours.expand(2, 7, -1))
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+@torch.inference_mode()
+def test_both_integer_kernels_give_the_same(monkeypatch, is_packed):
+    plain, hidden = layer(LARGE), rows(3, LARGE[1])
+    expected = Int8Linear(plain)(hidden)
+    monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0 if is_packed else 2**40)
+    ours = Int8Linear(plain)
+    assert ours.is_packed == is_packed
+    torch.testing.assert_close(ours(hidden), expected, rtol=0, atol=2e-3 * float(expected.abs().max()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    shape=st.sampled_from([LARGE, SMALL]),
+    num_rows=st.integers(1, 40),
+    scales=st.lists(st.sampled_from([0.0, 1e-6, 1.0, 1e4]), min_size=1, max_size=5),
+    seed=st.integers(0, 99),
+)
+def test_a_row_does_not_depend_on_its_company(shape, num_rows, scales, seed):
+    made = _made(shape)
+    hidden = rows(num_rows, shape[1], seed)
+    for i in range(num_rows):
+        hidden[i] *= scales[i % len(scales)]
+    with torch.inference_mode():
+        together = made(hidden)
+        assert all(torch.equal(made(hidden[i : i + 1])[0], together[i]) for i in range(num_rows))
+
+
+MADE: dict[tuple[int, int], Int8Linear] = {}
+
+
+def _made(shape: tuple[int, int]) -> Int8Linear:
+    return MADE.setdefault(shape, Int8Linear(layer(shape)))
+
+
+@torch.inference_mode()
+def test_embedding_of_one_byte():
+    plain = nn.Embedding(50, 16).requires_grad_(False)
+    plain.weight[7] = 0
+    ids = torch.tensor([3, 7, 3, 49])
+    ours = Int8Embedding(plain)(ids)
+    torch.testing.assert_close(ours, plain(ids), rtol=0, atol=float(plain.weight.abs().max()) / 127)
+    assert not ours[1].any()
+
+
+def test_what_is_replaced():
+    module = nn.ModuleDict({"large": layer(LARGE), "small": layer(SMALL), "left": layer(LARGE)})
+    pack_linears(module, is_int8=False, leave=("left",))
+    kinds = {name: type(child) for name, child in module.items()}
+    assert kinds["small"] is kinds["left"] is nn.Linear
+    assert kinds["large"] is (PackedLinear if linear.HAS_ONEDNN else nn.Linear)
+    nested = nn.Sequential(nn.Sequential(layer(LARGE)), layer(SMALL))
+    pack_linears(nested, is_int8=True, leave=("0",))
+    assert [type(nested[0][0]), type(nested[1])] == [Int8Linear, Int8Linear]
+    halves = nn.ModuleDict({"fp16": layer(LARGE).half()})
+    pack_linears(halves, is_int8=False)
+    assert type(halves["fp16"]) is nn.Linear

@@ -1,0 +1,84 @@
+"""Whoever has something to do takes part soon, and a pass stays as long as it may be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.scheduling import Part, Request, next_pass
+
+requests = st.lists(
+    st.builds(
+        Request,
+        num_needed=st.integers(1, 230),
+        num_candidates=st.integers(0, 16),
+        num_missed=st.integers(0, 5),
+        may_yield=st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def chosen(*requests: Request, max_tokens: int = 100) -> list[Part]:
+    return next_pass(requests, max_tokens)
+
+
+def test_everybody_takes_part_where_there_is_room():
+    parts = chosen(Request(1, 5), Request(4, 0), Request(1, 16))
+    assert parts == [Part(0, 5), Part(1, 0), Part(2, 16)]
+
+
+def test_decoding_by_itself_yields_once_to_verification():
+    waiting = Request(1, 0, may_yield=True)
+    assert chosen(Request(1, 5), waiting) == [Part(0, 5)]
+    assert chosen(Request(1, 5), replace(waiting, num_missed=1)) == [Part(0, 5), Part(1, 0)]
+
+
+def test_it_yields_to_nobody_else():
+    waiting = Request(1, 0, may_yield=True)
+    assert chosen(waiting) == [Part(0, 0)]
+    assert chosen(waiting, Request(1, 0)) == [Part(0, 0), Part(1, 0)]
+    assert chosen(Request(1, 5), Request(1, 0)) == [Part(0, 5), Part(1, 0)]
+
+
+def test_candidates_are_cut_where_the_tokens_are_used_up():
+    assert chosen(Request(1, 16), Request(1, 16), max_tokens=20) == [Part(0, 16), Part(1, 2)]
+
+
+def test_who_missed_a_pass_comes_first():
+    parts = chosen(Request(1, 16), Request(1, 16, num_missed=1), max_tokens=17)
+    assert parts == [Part(1, 16)]
+
+
+def test_a_long_prompt_alone_may_be_too_long():
+    assert chosen(Request(228, 3), max_tokens=100) == [Part(0, 0)]
+    assert chosen(Request(1, 3), Request(228, 3), max_tokens=100) == [Part(0, 3)]
+
+
+@given(requests, st.integers(1, 300))
+def test_a_pass_is_never_empty_nor_too_long(requests, max_tokens):
+    parts = next_pass(requests, max_tokens)
+    assert parts
+    assert [part.index for part in parts] == sorted({part.index for part in parts})
+    assert all(part.num_candidates <= requests[part.index].num_candidates for part in parts)
+    num_tokens = sum(requests[part.index].num_needed + part.num_candidates for part in parts)
+    assert num_tokens <= max_tokens or len(parts) == 1
+
+
+@given(requests, st.integers(1, 300))
+def test_nobody_waits_for_ever(requests, max_tokens):
+    """Each pass that misses somebody serves somebody else who has missed no fewer, or was let by once."""
+    waiting = [replace(request, num_missed=0) for request in requests]
+    unserved, rounds = set(range(len(waiting))), 0
+    while unserved:
+        served = {part.index for part in next_pass(waiting, max_tokens)}
+        unserved -= served
+        waiting = [
+            replace(request, num_missed=0 if i in served else request.num_missed + 1)
+            for i, request in enumerate(waiting)
+        ]
+        rounds += 1
+        assert rounds <= len(waiting) + 1
