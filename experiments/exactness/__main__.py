@@ -19,6 +19,7 @@ from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.exactness.matrix import Result, facts
 from experiments.exactness.reduced import Reduced
 from experiments.exactness.rows import Row, decoded, in_full, in_reduced, rows
+from specwhisper.types import DTYPES
 
 COLUMNS = (
     "row",
@@ -47,7 +48,7 @@ def exactness(
         Path | None, typer.Option(dir_okay=False, help="Also write the table into this file.")
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="float32, or what happens in bfloat16 or float16 instead.")
+        str, typer.Option(help="float32, or what happens in bfloat16, float16 or int8 instead.")
     ] = "float32",
     only: Annotated[str, typer.Option(help="Only rows with this in their name.")] = "",
     quick: Quick = False,
@@ -63,8 +64,8 @@ def exactness(
     """
     logging.set_verbosity_error()
     console = open_console()
-    if dtype not in ("float32", "bfloat16", "float16"):
-        sys.exit(f"experiments.exactness: there is no dtype '{dtype}': float32, bfloat16 or float16.")
+    if dtype not in DTYPES:
+        sys.exit(f"experiments.exactness: there is no dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
     if dtype != "float32":
         if check:
             sys.exit("experiments.exactness: the bars hold in float32; leave --check out.")

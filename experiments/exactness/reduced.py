@@ -15,7 +15,7 @@ from experiments.exactness.remembering import heard_once
 from experiments.exactness.wrapping import Wrapping
 from specwhisper.audio.recording import Recording
 from specwhisper.transcription.transcript import Transcript
-from specwhisper.whisper.checkpoint import checkpoint_from_model
+from specwhisper.whisper.checkpoint import checkpoint_from_model, rounded
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.one_process import OneProcess
@@ -65,12 +65,12 @@ class Reduced:
     num_from_float32: int = 0
 
 
-def run_reduced(name: str, made: Prepared, num_slots: int, dtype: torch.dtype) -> Reduced:
+def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduced:
     """Decode a case by the target alone and by every pair; drafts stay in float32."""
-    model = copy.deepcopy(made.model).to(dtype)
-    checkpoint = heard_once(
-        checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)
-    )
+    is_int8 = dtype == "int8"
+    model = copy.deepcopy(made.model).to(torch.float32 if is_int8 else getattr(torch, dtype))
+    checkpoint = checkpoint_from_model(model, made.tokens, name=made.name, tokenizer=made.tokenizer)
+    checkpoint = heard_once(rounded(checkpoint) if is_int8 else checkpoint)
     pcms, options = made.pcms, made.recording_options  # transformers is not asked
     target = Noting(WhisperModel(checkpoint, num_slots))
     alone = OneProcess(target).transcribe(pcms, options)

@@ -88,7 +88,7 @@ def in_full(row: Row) -> Result:
 
 def in_reduced(row: Row, dtype: str) -> Reduced:
     """Decode a row in reduced precision."""
-    return run_reduced(row.name, row.make(), row.num_slots, getattr(torch, dtype))
+    return run_reduced(row.name, row.make(), row.num_slots, dtype)
 
 
 def reseeded(case: Case, seed: int) -> Case:
