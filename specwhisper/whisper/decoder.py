@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from transformers import WhisperConfig
 from transformers.activations import ACT2FN
 
-from specwhisper.whisper.linear import Int8Embedding, pack_linears
-from specwhisper.whisper.slot_attention import LayerSlots, Pass, lay_out
+from specwhisper.whisper.linear import Int8Embedding, is_even, pack_linears
+from specwhisper.whisper.slot_attention import LayerSlots, Padding, Pass, causal_mask, lay_out
+
+UNPACKED = ("cross_kv",)  # it sees a whole window at once
 
 
 class DecoderLayer(nn.Module):
@@ -67,6 +69,7 @@ class CachedDecoder(nn.Module):
         self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.lengths = [0] * num_slots
         self._layer_slots: list[LayerSlots] = []
+        self._padding = Padding()
 
     def tie(self) -> None:
         """Let the embedding serve as projection too: one copy for both."""
@@ -74,9 +77,11 @@ class CachedDecoder(nn.Module):
 
     def pack(self, *, is_int8: bool) -> None:
         """Bring the weights into the order and type that a CPU multiplies fastest; once they are loaded."""
-        pack_linears(self, is_int8=is_int8, leave=("cross_kv",))
+        pack_linears(self, is_int8=is_int8, leave=UNPACKED)
         if is_int8:
             self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
+        if is_even(self, leave=UNPACKED):
+            self._padding = Padding(min_width=3, multiple=16)
 
     def allocate(self) -> None:
         """Allocate the slots, each layer's where its weights run; once, after the weights are placed."""
@@ -88,12 +93,14 @@ class CachedDecoder(nn.Module):
                 torch.zeros(
                     2, self.num_slots, heads, positions, config.d_model // heads, dtype=dtype, device=device
                 )
-                for positions in (config.max_target_positions, config.max_source_positions)
+                for positions in (
+                    self._padding.positions(config.max_target_positions),
+                    config.max_source_positions,
+                )
             )
             self._layer_slots.append(LayerSlots(*caches))
         self._device = _execution_device(self.embed_positions)
-        size = config.max_target_positions
-        self._causal = torch.full((size, size), -torch.inf, dtype=dtype, device=self._device).triu(1)
+        self._causal = causal_mask(config.max_target_positions, self._padding, dtype, self._device)
 
     @property
     def bytes_per_slot(self) -> int:
@@ -135,6 +142,7 @@ class CachedDecoder(nn.Module):
             [self.lengths[slots[row]] for row in order],
             [len(tokens[row]) for row in order],
             self._causal,
+            self._padding,
         )
         ids = torch.tensor([token for row in order for token in tokens[row]], device=self._device)
         positions = torch.tensor(list(forward_pass.positions), device=self._device)

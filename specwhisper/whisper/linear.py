@@ -2,8 +2,8 @@
 
 A step of a decoder mostly waits for its weights. PyTorch's plain kernels read them again and again for a
 handful of rows (five rows of whisper-small's projection cost 2.4 times as much as one); packed once for
-oneDNN, five rows cost a fifth more than one. Small matrices stay as they are: finding the packed kernel
-costs more than it saves there. Measured in docs/performance-log.md.
+oneDNN, five rows cost a fifth more than one. Small float32 matrices stay as they are: finding the packed
+kernel costs more than it saves there. Measured in docs/performance-log.md.
 """
 
 from __future__ import annotations
@@ -35,9 +35,26 @@ def pack_linears(module: nn.Module, *, is_int8: bool, leave: Collection[str] = (
             pack_linears(child, is_int8=is_int8, leave=leave)
         elif is_int8:
             setattr(module, name, Int8Linear(child))
-        elif HAS_ONEDNN and name not in leave and child.weight.numel() >= MIN_PACKED_WEIGHTS:
-            if child.weight.dtype in (torch.float32, torch.bfloat16):
-                setattr(module, name, PackedLinear(child))
+        elif name not in leave and _gains_by_packing(child.weight):
+            setattr(module, name, PackedLinear(child))
+
+
+def _gains_by_packing(weight: Tensor) -> bool:
+    if weight.dtype is torch.bfloat16:  # PyTorch uses oneDNN for it in any case, and packs on every call
+        return HAS_ONEDNN
+    return HAS_ONEDNN and weight.dtype is torch.float32 and weight.numel() >= MIN_PACKED_WEIGHTS
+
+
+def is_even(module: nn.Module, *, leave: Collection[str] = ()) -> bool:
+    """Tell whether what a row gets from the linear layers below a module does not depend on its company.
+
+    It does not in :class:`PackedLinear` and :class:`Int8Linear`; PyTorch's own sum in another order for a few
+    rows than for many.
+    """
+    return not any(
+        isinstance(child, nn.Linear) and name.rpartition(".")[2] not in leave
+        for name, child in module.named_modules()
+    )
 
 
 class PackedLinear(nn.Module):
@@ -50,10 +67,11 @@ class PackedLinear(nn.Module):
         self.register_buffer("packed", packed)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Map ... x inputs to ... x outputs."""
-        return cast(
-            Tensor, torch.ops.mkldnn._linear_pointwise(hidden, self.packed, self.bias, "none", [], "")
-        )
+        """Map rows x inputs to rows x outputs."""
+        # A single long row is summed in another order than several: it is given company.
+        rows = hidden.expand(2, -1) if len(hidden) == 1 else hidden
+        outputs = torch.ops.mkldnn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
+        return cast(Tensor, outputs[: len(hidden)])
 
 
 class Int8Linear(nn.Module):

@@ -1,4 +1,9 @@
-"""Keys and values of a decoder layer, slot by slot, and the attention of a pass's tokens over them."""
+"""Keys and values of a decoder layer, slot by slot, and the attention of a pass's tokens over them.
+
+What a token gets shall not depend on how many others are fed beside it. PyTorch's attention on a CPU sums in
+another order for one or two queries than for more, and for numbers of positions that do not fill
+its vectors; :class:`Padding` tells by how much both are padded so that the order is always the same.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,18 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
+class Padding:
+    """How attention is padded: the fewest queries of a row, and what the positions are a multiple of."""
+
+    min_width: int = 1
+    multiple: int = 1
+
+    def positions(self, num_positions: int) -> int:
+        """Round a number of positions up."""
+        return -(-num_positions // self.multiple) * self.multiple
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """Rows of equal length whose slots lie side by side: one call of attention serves them all.
 
@@ -18,15 +35,17 @@ class Group:
     ----------
     tokens : where the rows' tokens lie among those of the pass.
     slots : the rows' slots.
-    width : tokens of each row.
-    longest : tokens in the fullest of the slots after the pass.
-    mask : added to the scores, rows x 1 x width x ``longest``; ``None`` when every token sees all it reads.
+    width, num_queries : tokens of each row, and the same with padding.
+    num_positions : what is read of each slot: as much as the fullest holds after the pass, with padding.
+    mask : added to the scores, rows x 1 x ``num_queries`` x ``num_positions``; ``None`` when every token sees
+        all it reads.
     """
 
     tokens: slice
     slots: slice
     width: int
-    longest: int
+    num_queries: int
+    num_positions: int
     mask: Tensor | None
 
 
@@ -52,39 +71,49 @@ class Pass:
             yield from range(start, start + length)
 
 
-def lay_out(slots: Sequence[int], starts: Sequence[int], lengths: Sequence[int], causal: Tensor) -> Pass:
-    """Group the rows of a pass, which are ordered by slot.
+def causal_mask(num_positions: int, padding: Padding, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Give what a token at each position, or padding behind it, adds to each score: 0 or -inf."""
+    size = padding.positions(num_positions)
+    shape = (size + padding.min_width, size)
+    return torch.full(shape, -torch.inf, dtype=dtype, device=device).triu(1)
 
-    Parameters
-    ----------
-    causal : what a token at each position adds to its score of each position: 0 or -inf.
-    """
+
+def lay_out(
+    slots: Sequence[int],
+    starts: Sequence[int],
+    lengths: Sequence[int],
+    causal: Tensor,
+    padding: Padding = Padding(),
+) -> Pass:
+    """Group the rows of a pass, which are ordered by slot; ``causal`` is of the same padding."""
     groups, row, offset = [], 0, 0
     while row < len(slots):
         width, end = lengths[row], row + 1
         while end < len(slots) and slots[end] == slots[row] + end - row and lengths[end] == width:
             end += 1
-        held, longest = starts[row:end], max(starts[row:end]) + width
+        held, num_queries = starts[row:end], max(width, padding.min_width)
+        num_positions = padding.positions(max(held) + width)
         groups.append(
             Group(
                 tokens=slice(offset, offset + width * len(held)),
                 slots=slice(slots[row], slots[row] + len(held)),
                 width=width,
-                longest=longest,
-                mask=_mask(held, width, causal[:, :longest]),
+                num_queries=num_queries,
+                num_positions=num_positions,
+                mask=_mask(held, num_queries, causal[:, :num_positions]),
             )
         )
         row, offset = end, offset + width * len(held)
     return Pass(tuple(slots), tuple(starts), tuple(lengths), tuple(groups))
 
 
-def _mask(starts: Sequence[int], width: int, causal: Tensor) -> Tensor | None:
-    if width == 1 and min(starts) == max(starts):
+def _mask(starts: Sequence[int], num_queries: int, causal: Tensor) -> Tensor | None:
+    if num_queries == 1 and all(start + 1 == causal.shape[1] for start in starts):
         return None
     if len(starts) == 1:
-        return causal[starts[0] : starts[0] + width]
-    positions = [range(start, start + width) for start in starts]
-    return causal[torch.tensor([list(row) for row in positions], device=causal.device)].unsqueeze(1)
+        return causal[starts[0] : starts[0] + num_queries]
+    rows = [list(range(start, start + num_queries)) for start in starts]
+    return causal[torch.tensor(rows, device=causal.device)].unsqueeze(1)
 
 
 class LayerSlots:
@@ -119,7 +148,7 @@ class LayerSlots:
             self.self_cache[:, slot, :, start : start + length] = kept
             offset += length
         attended = [
-            _attend(parts[group.tokens, 0], self.self_cache[:, group.slots, :, : group.longest], group)
+            _attend(parts[group.tokens, 0], self.self_cache[:, group.slots, :, : group.num_positions], group)
             for group in forward_pass.groups
         ]
         return attended[0] if len(attended) == 1 else torch.cat(attended)
@@ -145,5 +174,7 @@ def _attend(query: Tensor, key_value: Tensor, group: Group, *, is_causal: bool =
     mask = group.mask if is_causal else None
     if mask is not None:
         mask = mask.to(query.device)
-    attended = F.scaled_dot_product_attention(rows, key, value, attn_mask=mask)
-    return attended.transpose(1, 2).flatten(2).flatten(0, 1)
+    if group.num_queries > group.width:
+        rows = F.pad(rows, (0, 0, 0, group.num_queries - group.width))
+    attended = F.scaled_dot_product_attention(rows, key, value, attn_mask=mask)[:, :, : group.width]
+    return attended.transpose(1, 2).reshape(len(query), -1)

@@ -1,8 +1,6 @@
-"""In reduced precision texts part now and then: it is counted where, and how close the choice was there."""
+"""In reduced precision, too, the text is what the target alone writes in it, to the last bit."""
 
 from __future__ import annotations
-
-import math
 
 import pytest
 
@@ -10,19 +8,20 @@ from experiments.common.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
+from specwhisper.whisper.linear import HAS_ONEDNN
 
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 
 
+@pytest.mark.skipif(not HAS_ONEDNN, reason="oneDNN sums evenly, other libraries do not")
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-def test_partings_come_with_their_margins(dtype):
+def test_nothing_parts(dtype):
     result = run_reduced("reduced", Prepared(CASE), 2, dtype)
     assert result.num_recordings == 2
     assert result.num_tokens > 100
-    assert len(result.margins) < 0.05 * result.num_tokens
-    assert all(math.isnan(margin) or margin < 0.5 for margin in result.margins)
+    assert result.margins == []
 
 
-def test_in_float32_nothing_parts():
+def test_in_float32_nothing_parts_and_it_is_its_own_reference():
     result = run_reduced("reduced", Prepared(CASE), 2, "float32")
     assert (result.margins, result.num_from_float32) == ([], 0)

@@ -15,6 +15,7 @@ from experiments.common.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import AudioChunk
+from specwhisper.whisper import linear
 from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.whisper.model import WhisperModel
@@ -141,6 +142,54 @@ def test_any_history_equals_none(operations):
                 held[slot] += row
                 torch.testing.assert_close(ours, alone(slot, held[slot])[-1], **CLOSE)
         assert made.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
+
+
+EVEN = {}
+
+
+def even(dtype: str) -> CachedDecoder:
+    """A decoder in which what a token gets does not depend on its company, with empty slots."""
+    if dtype not in EVEN:
+        with torch.device("meta"):
+            made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
+        type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+        load_decoder_weights(made, {key: value.to(type_) for key, value in CHECKPOINT.state.items()})
+        made.eval().requires_grad_(False)
+        with pytest.MonkeyPatch.context() as patch:
+            if dtype == "float32":
+                patch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
+            made.pack(is_int8=dtype == "int8")
+        made.allocate()
+        for slot, encoded in enumerate(AUDIO):
+            made.prefill_audio(slot, encoded.to(type_))
+        EVEN[dtype] = made
+    for slot in range(NUM_SLOTS):
+        EVEN[dtype].rollback(slot, 0)
+    return EVEN[dtype]
+
+
+@pytest.mark.skipif(not linear.HAS_ONEDNN, reason="oneDNN sums evenly, other libraries do not")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@settings(max_examples=40, deadline=None)
+@given(
+    held=st.lists(st.integers(0, 12), min_size=NUM_SLOTS, max_size=NUM_SLOTS),
+    widths=st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 12), min_size=1),
+    seed=st.integers(0, 99),
+)
+def test_company_changes_no_bit(dtype, held, widths, seed):
+    made = even(dtype)
+    texts = {slot: text(seed + slot, held[slot] + width) for slot, width in widths.items()}
+    one_by_one = []
+    for slot, tokens in texts.items():
+        logits = [made.append([slot], [[token]], [1]) for token in tokens]
+        one_by_one.append(torch.cat(logits[held[slot] :]))
+        made.rollback(slot, 0)
+    for slot, tokens in texts.items():
+        if held[slot]:
+            made.append([slot], [tokens[: held[slot]]], [1])
+    rows = [tokens[held[slot] :] for slot, tokens in texts.items()]
+    together = made.append(list(texts), rows, [len(row) for row in rows])
+    assert torch.equal(together, torch.cat(one_by_one))
 
 
 def test_memory_of_a_slot():
