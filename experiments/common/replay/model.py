@@ -1,0 +1,152 @@
+"""Models that do the forward pass of one shape and give the tokens of a trace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+from experiments.common.replay.trace import Decoding, Trace, window_digest
+from specwhisper.audio.recording import Recording
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import Acceptance
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Window, WordAlignment
+from specwhisper.whisper.choosing import Heard, Row, Scores
+from specwhisper.whisper.model import Model
+
+
+class Replay(ABC):
+    """A model whose time is that of ``forward`` and whose text is that of a trace.
+
+    Parameters
+    ----------
+    vocabulary : of the trace's target; the engines see no other.
+    forward : a model of any shape with a vocabulary of its own; all it is fed, it does in full: encoder,
+        decoder, logits, rules, choice. ``None`` costs nothing, for whoever loads another model with drafts.
+    num_slots : where there is no ``forward``, whose number it is otherwise.
+    """
+
+    has_word_times = False
+
+    def __init__(
+        self, trace: Trace, vocabulary: Vocabulary, forward: Model | None, *, num_slots: int = 1
+    ) -> None:
+        if trace.vocabulary_digest != vocabulary.digest:
+            raise InvalidRequest(
+                f"The trace was recorded with '{trace.target}', which has other ids: record it again."
+            )
+        if forward is not None and forward.max_positions < vocabulary.max_length:
+            raise InvalidRequest(
+                f"A window of '{trace.target}' has up to {vocabulary.max_length} tokens, the replayed shape "
+                f"holds {forward.max_positions}: choose another shape."
+            )
+        self.vocabulary = vocabulary
+        self.num_slots = num_slots if forward is None else forward.num_slots
+        self.num_mel_bins = 80 if forward is None else forward.num_mel_bins
+        self.max_positions = vocabulary.max_length
+        self._trace = trace
+        self._forward = forward
+        self._ids = [] if forward is None else forward_ids(vocabulary, forward.vocabulary)
+        self._audio = [""] * self.num_slots
+        self._fed: list[list[int]] = [[] for _ in range(self.num_slots)]
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode in full, and find the window in the trace."""
+        digest = window_digest(recording, start_frame)
+        if digest not in self._trace.audio:
+            raise InvalidRequest(
+                f"The window at frame {start_frame} is in no recording of the trace: record it there first."
+            )
+        if self._forward is not None:
+            self._forward.encode(slot, recording, start_frame)
+        self._audio[slot] = digest
+        self._fed[slot] = []
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Do the whole pass over as many tokens, then say what the trace says."""
+        if self._forward is not None:
+            self._forward.score([self._translated(row) for row in rows])
+        return [self._replayed(row) for row in rows]
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a slot."""
+        del self._fed[slot][length:]
+        if self._forward is not None:
+            self._forward.rollback(slot, length)
+
+    def length(self, slot: int) -> int:
+        """Tell how many tokens a slot holds."""
+        return len(self._fed[slot])
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Take no prompt: its tokens are in the trace only as part of windows."""
+        if text.strip():
+            raise UnsupportedOption("A replay takes no prompt.")
+        return ()
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[WordAlignment, ...]:
+        """Have no word times: a trace has none."""
+        raise UnsupportedOption("A replay has no word times.")
+
+    @abstractmethod
+    def _choose(self, decoding: Decoding, row: Row) -> tuple[Sequence[int], Sequence[int]]:
+        """Give the choice behind each candidate, and the positions in the decoding that tell about it."""
+
+    def _replayed(self, row: Row) -> Scores:
+        if row.acceptance is not Acceptance.EXACT or row.acceptance_threshold is not None:
+            raise UnsupportedOption("A replay accepts what is equal and nothing else.")
+        fed = self._fed[row.slot]
+        fed += row.tokens
+        prompt = tuple(fed[: len(fed) - row.num_candidates - len(row.generated)])
+        temperature = 0.0 if row.sampling is None else row.sampling.temperature
+        decoding = self._trace.by_key.get((self._audio[row.slot], prompt, temperature))
+        if decoding is None:
+            names = "".join(self.vocabulary.tokens[i] for i in prompt)
+            raise InvalidRequest(
+                f"The trace has no decoding of this window behind {names} at temperature {temperature:g}: "
+                "ask for what was recorded, a language included."
+            )
+        tokens, places = self._choose(decoding, row)
+        return Scores(
+            tokens=list(tokens),
+            log_probs=[decoding.log_probs[i] for i in places],
+            margins=[decoding.margins[i] for i in places],
+            heard=Heard(decoding.no_speech_prob, {}) if row.probe is not None else None,
+        )
+
+    def _translated(self, row: Row) -> Row:
+        """Say a row in ids of the forward model: as many tokens, and times where there are times."""
+        ids = self._ids
+        return replace(row, tokens=[ids[i] for i in row.tokens], generated=[ids[i] for i in row.generated])
+
+
+class ReplayTarget(Replay):
+    """A target that writes what the trace's wrote, whatever is proposed."""
+
+    def _choose(self, decoding: Decoding, row: Row) -> tuple[Sequence[int], Sequence[int]]:
+        # Behind a candidate that the target did not write nothing is looked at: any token will do.
+        base, last = len(row.generated), len(decoding.tokens) - 1
+        places = [min(base + i, last) for i in range(row.num_candidates + 1)]
+        return [decoding.tokens[i] for i in places], places
+
+
+class ReplayDraft(Replay):
+    """A draft that proposes what the trace's would have, wherever it is asked to go on."""
+
+    def _choose(self, decoding: Decoding, row: Row) -> tuple[Sequence[int], Sequence[int]]:
+        if row.num_candidates:
+            raise UnsupportedOption("A replayed draft verifies nothing.")
+        place = min(len(row.generated), len(decoding.tokens) - 1)
+        return [decoding.draft_after(row.generated)], [place]
+
+
+def forward_ids(vocabulary: Vocabulary, of_forward: Vocabulary) -> list[int]:
+    """Give an id of the forward model for every token: its own of the same string, or any text token.
+
+    Special tokens and times keep their meaning, so that the rules have as much to do as they would have.
+    """
+    known = {token: i for i, token in enumerate(of_forward.tokens)}
+    return [known.get(token, i % of_forward.end_of_text) for i, token in enumerate(vocabulary.tokens)]

@@ -1,0 +1,177 @@
+"""Record a trace: have the target transcribe, then ask the draft at every position of what it wrote."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from experiments.common.replay.departures import Departing, find_departures
+from experiments.common.replay.trace import Decoding, Trace, window_digest
+from experiments.common.samples import Sample
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.recording import Recording
+from specwhisper.options import DecodingOptions
+from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import Model, WhisperModel
+from specwhisper.whisper.one_process import InlineExecutor
+from specwhisper.whisper.pairing import draft_ids
+from specwhisper.whisper.verifier import Verifier
+
+OPTIONS = (DecodingOptions(language="en"), DecodingOptions(language="en", timestamps=False))
+NUM_SLOTS = 8
+MAX_ALONE = 32  # how far the draft is followed where it leaves the target: most that it ever is ahead
+
+
+@dataclass
+class _Written:
+    """A window as its session told of it."""
+
+    window: Window
+    tokens: list[int] = field(default_factory=list)
+    log_probs: list[float] = field(default_factory=list)
+    margins: list[float] = field(default_factory=list)
+    no_speech_prob: float | None = None
+
+
+def record(
+    samples: Sequence[Sample],
+    *,
+    target: str = "demo-target",
+    draft: str = "demo-draft-tiny",
+    options: Sequence[DecodingOptions] = OPTIONS,
+    max_alone: int = MAX_ALONE,
+) -> Trace:
+    """Record what a pair makes of recordings.
+
+    Parameters
+    ----------
+    options : each recording is decoded with each of them, but for ``log_mel_max``, which is its own. What is
+        replayed must be asked for with the same ones.
+    """
+    large, small = load_checkpoint(target), load_checkpoint(draft)
+    ids = draft_ids(small.vocabulary, large.vocabulary, draft_name=small.name, target_name=large.name)
+    trace = Trace(
+        target=large.name,
+        draft=small.name,
+        target_digest=large.weights_digest,
+        draft_digest=small.weights_digest,
+        vocabulary_digest=large.vocabulary.digest,
+        source=source_digest(samples, options),
+        decodings=(),
+    )
+    decodings = record_models(
+        WhisperModel(large, NUM_SLOTS),
+        WhisperModel(small, NUM_SLOTS, vocabulary=large.vocabulary, ids=ids),
+        samples,
+        options,
+        max_new_tokens=large.max_new_tokens,
+        max_alone=max_alone,
+    )
+    return replace(trace, decodings=decodings)
+
+
+def recorded(
+    path: Path,
+    samples: Sequence[Sample],
+    *,
+    target: str,
+    draft: str,
+    options: Sequence[DecodingOptions] = OPTIONS,
+) -> Trace:
+    """Load a trace if it is of this pair and these recordings; else record it and keep it there."""
+    if path.exists():
+        trace = Trace.load(path)
+        digests = [load_checkpoint(name).weights_digest for name in (target, draft)]
+        if [trace.target_digest, trace.draft_digest] == digests:
+            if trace.source == source_digest(samples, options):
+                return trace
+    trace = record(samples, target=target, draft=draft, options=options)
+    trace.save(path)
+    return trace
+
+
+def source_digest(samples: Sequence[Sample], options: Sequence[DecodingOptions]) -> str:
+    """Name recordings and options."""
+    digest = hashlib.blake2b(digest_size=16)
+    for sample in samples:
+        digest.update(hashlib.blake2b(sample.pcm).digest())
+    digest.update(repr(tuple(options)).encode())
+    return digest.hexdigest()
+
+
+def record_models(
+    target: Model,
+    draft: Model,
+    samples: Sequence[Sample],
+    options: Sequence[DecodingOptions],
+    *,
+    max_new_tokens: int | None = None,
+    max_alone: int = MAX_ALONE,
+) -> tuple[Decoding, ...]:
+    """Record what two models make of recordings; the draft speaks the target's vocabulary."""
+    jobs = [(s, replace(o, log_mel_max=s.log_mel_max)) for s in samples for o in options]
+    written: list[tuple[str, _Written]] = []
+    asked: list[Departing] = []
+    for (sample, used), windows in zip(jobs, _transcribe(target, jobs, max_new_tokens), strict=True):
+        recording = Recording(used.log_mel_max)
+        recording.append(AudioChunk(0, sample.pcm, is_last=True))
+        written += [(sample.name, one) for one in windows]
+        asked += [Departing(recording, one.window, one.tokens, used) for one in windows]
+    found = find_departures(draft, asked, max_alone)
+    return tuple(
+        Decoding(
+            recording=name,
+            start_frame=one.window.start_frame,
+            audio=window_digest(departing.recording, one.window.start_frame),
+            prompt=one.window.prompt,
+            temperature=one.window.temperature,
+            tokens=tuple(one.tokens),
+            log_probs=tuple(one.log_probs),
+            margins=tuple(one.margins),
+            no_speech_prob=one.no_speech_prob,
+            departures=departures,
+        )
+        for (name, one), departing, departures in zip(written, asked, found, strict=True)
+    )
+
+
+def _transcribe(
+    target: Model, jobs: Sequence[tuple[Sample, DecodingOptions]], max_new_tokens: int | None
+) -> list[list[_Written]]:
+    """Have the target transcribe by itself, side by side, and note every window it opens."""
+    longest = max(len(sample.pcm) // BYTES_PER_SAMPLE for sample, _ in jobs)
+    limits = Limits(max_ahead_samples=max(longest, Limits().max_ahead_samples))
+    verifier = Verifier(target, executor=InlineExecutor(), limits=limits, max_new_tokens=max_new_tokens)
+    written: list[list[_Written]] = [[] for _ in jobs]
+    waiting, open_sessions = list(range(len(jobs))), set[int]()
+    while waiting or open_sessions:
+        while waiting and verifier.num_free_slots:
+            place = waiting.pop(0)
+            sample, options = jobs[place]
+            verifier.open(str(place), Mode.TARGET_ONLY, options)
+            verifier.submit(str(place), AudioChunk(0, sample.pcm, is_last=True))
+            open_sessions.add(place)
+        for session, event in verifier.step():
+            windows = written[int(session)]
+            match event:
+                case WindowOpened(window=window):
+                    windows.append(_Written(window))
+                case Commit():
+                    _note(event, windows[-1])
+                case Failed(error=error):
+                    raise error
+                case Finished():
+                    verifier.close(session)
+                    open_sessions.remove(int(session))
+    return written
+
+
+def _note(commit: Commit, written: _Written) -> None:
+    written.tokens += commit.tokens
+    written.log_probs += commit.log_probs
+    written.margins += commit.margins
+    if commit.base == 0:
+        written.no_speech_prob = commit.no_speech_prob

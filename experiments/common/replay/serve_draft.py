@@ -1,0 +1,89 @@
+"""``python -m experiments.common.replay.serve_draft``: the draft server, with a replay model behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from draft_server.server import SERVICE_NAME, running_service
+from experiments.common.args import Gamma
+from experiments.common.replay.model import ReplayDraft
+from experiments.common.replay.options import Dtype, MaxSessions, Shape, TraceFile
+from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
+from experiments.common.replay.trace import Trace
+from specwhisper.errors import SpecWhisperError
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import Mode
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.process import prepare_process
+from specwhisper.wire import flags
+from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.wire.v1 import transcription_pb2_grpc
+
+
+def serve_draft(
+    shape: Shape,
+    trace: TraceFile,
+    target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Target server.")],
+    mode: Annotated[Mode, typer.Option(help="How sessions draft unless they ask otherwise.")] = Mode.FULL,
+    gamma: Gamma = 5,
+    depth: Annotated[int, typer.Option(min=1, help="Blocks the draft may be ahead.")] = 4,
+    max_sessions: MaxSessions = 8,
+    device: flags.Device = "cpu",
+    dtype: Dtype = "float32",
+    port: flags.Port = 0,
+    threads: flags.Threads = None,
+    cores: flags.Cores = None,
+    log_format: flags.LogFormatOption = LogFormat.AUTO,
+    log_level: flags.LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Serve the draft of a trace at the cost of another shape."""
+    configure_logging(log_format, log_level)
+    try:
+        config = DraftConfig(
+            target=target,
+            device=device,
+            threads=threads,
+            cores=flags.parse_cores(cores),
+            mode=mode,
+            gamma=gamma,
+            depth=depth,
+            max_sessions=max_sessions,
+            serving=ServingOptions(
+                port=port,
+                max_message_bytes=MAX_MESSAGE_BYTES,
+                max_concurrent_streams=max_sessions + SHORT_CALLS,
+            ),
+        )
+        asyncio.run(_run(config, shape, dtype, Trace.load(trace)))
+    except SpecWhisperError as error:
+        sys.exit(f"serve_draft: {error}")
+
+
+async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace) -> None:
+    prepare_process(config.device, config.threads, config.cores)
+    slots = config.max_sessions
+    checkpoint = load_checkpoint(trace.draft)
+    checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
+    forward = None
+    if shape != FREE:
+        forward = WhisperModel(random_checkpoint(shape, dtype=dtype, device=config.device), slots)
+
+    def place(description: TargetDescription) -> ReplayDraft:
+        return ReplayDraft(trace, description.vocabulary, forward, num_slots=slots)
+
+    async with running_service(config, checkpoint, place) as service:
+        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
+        await serve({SERVICE_NAME: add}, config.serving)
+
+
+if __name__ == "__main__":
+    typer.run(serve_draft)

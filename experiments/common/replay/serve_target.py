@@ -1,0 +1,73 @@
+"""``python -m experiments.common.replay.serve_target``: the target server, with a replay model behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from functools import partial
+
+import typer
+
+from experiments.common.replay.model import ReplayTarget
+from experiments.common.replay.options import Dtype, MaxSessions, Shape, TraceFile
+from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
+from experiments.common.replay.trace import Trace
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Limits
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.process import prepare_process
+from specwhisper.wire import flags
+from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.config import TargetConfig
+from target_server.server import SERVICE_NAME, running_service
+
+
+def serve_target(
+    shape: Shape,
+    trace: TraceFile,
+    max_sessions: MaxSessions = 8,
+    device: flags.Device = "cpu",
+    dtype: Dtype = "float32",
+    port: flags.Port = 0,
+    threads: flags.Threads = None,
+    cores: flags.Cores = None,
+    log_format: flags.LogFormatOption = LogFormat.AUTO,
+    log_level: flags.LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Serve the target of a trace at the cost of another shape."""
+    configure_logging(log_format, log_level)
+    try:
+        config = TargetConfig(
+            device=device,
+            threads=threads,
+            cores=flags.parse_cores(cores),
+            limits=Limits(max_sessions=max_sessions),
+            serving=ServingOptions(port=port, max_concurrent_streams=max_sessions + SHORT_CALLS),
+        )
+        asyncio.run(_run(config, shape, dtype, Trace.load(trace)))
+    except SpecWhisperError as error:
+        sys.exit(f"serve_target: {error}")
+
+
+async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace) -> None:
+    prepare_process(config.device, config.threads, config.cores)
+    slots = config.limits.max_sessions
+    checkpoint = load_checkpoint(trace.target)
+    checkpoint = replace(checkpoint, name=replay_name(shape, trace.target))
+    forward = None
+    if shape != FREE:
+        random = random_checkpoint(shape, dtype=dtype, device=config.device)
+        checkpoint = replace(checkpoint, dtype=random.dtype)
+        forward = WhisperModel(random, slots)
+    model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
+    async with running_service(config, checkpoint, model) as service:
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
+        await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)
+
+
+if __name__ == "__main__":
+    typer.run(serve_target)

@@ -1,0 +1,1 @@
+"""Our one process against what else runs Whisper: transformers, faster-whisper, openai/whisper."""

@@ -1,0 +1,203 @@
+"""Replay models: another shape's forward pass, the demo pair's text and the demo pair's acceptance."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from experiments.baselines.service import Service
+from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.replay.model import ReplayDraft, ReplayTarget
+from experiments.common.replay.record import record_models, source_digest
+from experiments.common.replay.trace import Decoding, Trace
+from experiments.common.samples import Sample, load_samples
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.pairing import draft_ids
+from tests.e2e.processes import Server
+
+TIMED = DecodingOptions(language="en")
+UNTIMED = DecodingOptions(language="en", timestamps=False)
+PROMPTED = DecodingOptions(
+    language="en", condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-0.05, seed=3
+)
+EVERY_OPTION = (TIMED, UNTIMED, PROMPTED)
+COUNTS = ("num_committed", "num_windows", "num_passes", "num_drafted", "num_verified", "num_accepted")
+
+
+class Pair:
+    """Two models that go together; they transcribe the same thing only once."""
+
+    def __init__(self, target, draft, max_new_tokens=None):
+        self.target, self.draft, self.max_new_tokens = target, draft, max_new_tokens
+        self._known = {}
+
+    def transcribe(self, sample, options, mode, gamma=3):
+        key = sample.name, repr(options), mode, gamma
+        if key not in self._known:
+            engine = OneProcess(
+                self.target, self.draft, mode=mode, gamma=gamma, max_new_tokens=self.max_new_tokens
+            )
+            options = replace(options, log_mel_max=sample.log_mel_max)
+            self._known[key] = engine.transcribe([sample.pcm], options)[0]
+        return self._known[key]
+
+
+def cases(samples):
+    short, long = samples
+    return [(short, TIMED), (short, UNTIMED), (long, PROMPTED)]
+
+
+def texts(transcript):
+    return [(s.start_s, s.end_s, s.tokens, s.text) for s in transcript.segments]
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[Sample]:
+    """The shortest bundled recording, and one of two windows."""
+    shortest = load_samples(None)[0]
+    long = shortest.pcm * 3
+    assert len(long) > 30 * 32_000
+    return [shortest, Sample("three times", long, log_mel_max([long]))]
+
+
+@pytest.fixture(scope="module")
+def demo() -> Pair:
+    large, small = load_checkpoint("demo-target"), load_checkpoint("demo-draft-tiny")
+    ids = draft_ids(small.vocabulary, large.vocabulary, draft_name=small.name, target_name=large.name)
+    return Pair(
+        WhisperModel(large, 4),
+        WhisperModel(small, 4, vocabulary=large.vocabulary, ids=ids),
+        large.max_new_tokens,
+    )
+
+
+@pytest.fixture(scope="module")
+def trace(samples, demo) -> Trace:
+    decodings = record_models(
+        demo.target,
+        demo.draft,
+        samples,
+        EVERY_OPTION,
+        max_new_tokens=demo.max_new_tokens,
+        max_alone=16,
+    )
+    return Trace(
+        target="demo-target",
+        draft="demo-draft-tiny",
+        target_digest="",
+        draft_digest="",
+        vocabulary_digest=demo.target.vocabulary.digest,
+        source=source_digest(samples, EVERY_OPTION),
+        decodings=decodings,
+    )
+
+
+def random_model(num_slots=4, **shape) -> WhisperModel:
+    return WhisperModel(build_checkpoint(Shape(d_model=32, **shape))[1], num_slots)
+
+
+@pytest.fixture(scope="module", params=["random weights", "free"])
+def replayed(request, trace, demo) -> Pair:
+    vocabulary = demo.target.vocabulary
+    is_free = request.param == "free"
+    forward = None if is_free else random_model()
+    target = ReplayTarget(trace, vocabulary, forward, num_slots=4)
+    forward = None if is_free else random_model(seed=1, decoder_layers=1, num_mel_bins=128)
+    return Pair(target, ReplayDraft(trace, vocabulary, forward, num_slots=4), demo.max_new_tokens)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_mode_writes_what_the_demo_pair_writes(samples, demo, replayed, mode):
+    for sample, options in cases(samples):
+        expected = demo.transcribe(sample, options, Mode.TARGET_ONLY)
+        got = replayed.transcribe(sample, options, mode)
+        assert got.window_tokens == expected.window_tokens
+        assert texts(got) == texts(expected)
+
+
+@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED])
+def test_the_draft_is_right_where_the_real_one_is(samples, demo, replayed, mode):
+    for sample, options in cases(samples):
+        expected = demo.transcribe(sample, options, mode, gamma=4).statistics
+        got = replayed.transcribe(sample, options, mode, gamma=4).statistics
+        assert got.acceptance_histogram == expected.acceptance_histogram
+        assert {n: getattr(got, n) for n in COUNTS} == {n: getattr(expected, n) for n in COUNTS}
+
+
+def test_the_options_of_the_test_prompt_and_retry(trace):
+    assert {decoding.temperature for decoding in trace.decodings} == {0.0, 0.4}
+    assert max(len(decoding.prompt) for decoding in trace.decodings) > 10
+    assert any(decoding.departures for decoding in trace.decodings)
+
+
+def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
+    forward, fed = random_model(), []
+    score = forward.score
+    forward.score = lambda rows: [fed.append(len(row.tokens)) for row in rows] and score(rows)
+    model = ReplayTarget(trace, demo.target.vocabulary, forward)
+    transcript = Pair(model, None).transcribe(samples[0], TIMED, Mode.TARGET_ONLY)
+    (tokens,) = transcript.window_tokens
+    assert sum(fed) == 3 + len(tokens) - 1  # prompt, text, and nothing behind its end
+    assert forward.length(0) == model.length(0) == sum(fed)
+
+
+def test_a_trace_survives_its_file(trace, tmp_path):
+    trace.save(tmp_path / "trace.json")
+    assert Trace.load(tmp_path / "trace.json") == trace
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(InvalidRequest, match="holds no trace"):
+        Trace.load(tmp_path / "other.json")
+
+
+def test_a_draft_goes_on_alone_and_then_repeats_itself():
+    decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, departures={2: (5, 6)})
+    after = decoding.draft_after
+    assert [after(()), after((1,)), after((1, 2)), after((1, 2, 3))] == [1, 2, 5, 9]
+    assert [after((1, 2, 5)), after((1, 2, 5, 6)), after((1, 2, 5, 6, 6))] == [6, 6, 6]
+    assert after((7, 7, 7)) == 9  # nobody wrote this
+    assert after((1, 2, 3, 9)) == 9
+
+
+def test_what_was_not_recorded_is_refused(samples, trace, demo, replayed):
+    other = Sample("other", bytes(32_000), {})
+    with pytest.raises(InvalidRequest, match="in no recording of the trace"):
+        replayed.transcribe(other, TIMED, Mode.TARGET_ONLY)
+    with pytest.raises(InvalidRequest, match="no decoding of this window behind"):
+        replayed.transcribe(samples[0], replace(TIMED, language="de"), Mode.TARGET_ONLY)
+    with pytest.raises(UnsupportedOption, match="takes no prompt"):
+        replayed.transcribe(samples[0], replace(TIMED, initial_prompt="cats"), Mode.TARGET_ONLY)
+    with pytest.raises(InvalidRequest, match="other ids"):
+        ReplayTarget(replace(trace, vocabulary_digest=""), demo.target.vocabulary, None)
+    with pytest.raises(InvalidRequest, match="choose another shape"):
+        ReplayTarget(trace, demo.target.vocabulary, random_model(max_target_positions=64))
+
+
+def test_servers_of_their_own_replay(samples, trace, demo, tmp_path):
+    file = tmp_path / "trace.json"
+    trace.save(file)
+    package = "experiments.common.replay"
+    arguments = ("--shape", "free", "--trace", str(file), "--port", "0", "--log-format", "json")
+    vocabulary = demo.target.vocabulary
+    with ExitStack() as stack:
+
+        def start(module, *more):
+            server = Server(f"{package}.{module}", *arguments, *more)
+            stack.callback(server.end)
+            return server.address
+
+        draft = start("serve_draft", "--target", start("serve_target"))
+        service = Service(draft, gamma=3, special=(vocabulary.end_of_text, vocabulary.timestamp_begin))
+        stack.callback(service.close)
+        for mode in (Mode.TARGET_ONLY, Mode.SYNC):
+            got = service.transcribe(samples[0], True, mode)
+            expected = demo.transcribe(samples[0], TIMED, mode)
+            assert list(got.tokens) == [token for segment in expected.segments for token in segment.tokens]
+            assert got.statistics.acceptance_histogram == expected.statistics.acceptance_histogram
