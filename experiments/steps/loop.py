@@ -1,0 +1,67 @@
+"""What the target's loop adds to the decoder's passes: rules, choice, ledgers, messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specwhisper.options import DecodingOptions
+from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
+from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import InlineExecutor
+from specwhisper.whisper.verifier import Verifier
+
+GARBAGE = 5  # any text token: what is proposed is wrong, so that every pass is as wide as the first
+
+
+class Loop:
+    """Sessions in one verifier, all of which propose as many tokens for every pass."""
+
+    def __init__(self, checkpoint: Checkpoint, *, sessions: int, width: int, seed: int) -> None:
+        self._model = WhisperModel(checkpoint, sessions)
+        self._forward_s = 0.0
+        decoder: Any = self._model._decoder  # what is timed is inside
+        self._append, decoder.append = decoder.append, self._timed
+        self._verifier = Verifier(self._model, executor=InlineExecutor())
+        self._num_candidates = width - 1
+        self._places: dict[str, tuple[int, int]] = {}  # window and committed tokens of each session
+        random = np.random.default_rng(seed)
+        for number in range(sessions):
+            pcm = random.normal(0, 2_000, 16_000).astype("<i2").tobytes()
+            self._verifier.open(str(number), Mode.SYNC, DecodingOptions(language="en"))
+            self._verifier.submit(str(number), AudioChunk(0, pcm, is_last=True))
+        self._step()
+
+    def measure(self, passes: int) -> tuple[list[float], list[float]]:
+        """Give the seconds of each of so many passes, and of the decoder in it; every session takes part."""
+        totals, forwards = [], []
+        for _ in range(passes):
+            for session, (window, base) in self._places.items():
+                block = Candidates(window, base, base, (GARBAGE,) * self._num_candidates)
+                self._verifier.submit(session, block)
+            self._forward_s = 0.0
+            started_s = time.perf_counter()
+            self._step()
+            totals.append(time.perf_counter() - started_s)
+            forwards.append(self._forward_s)
+        return totals, forwards
+
+    def _step(self) -> None:
+        for session, event in self._verifier.step():
+            if isinstance(event, WindowOpened):
+                self._places[session] = (event.window.id, 0)
+            elif isinstance(event, Commit):
+                if event.is_final:
+                    raise RuntimeError("A window ended while its passes were timed: measure fewer.")
+                window, _ = self._places[session]
+                self._places[session] = (window, event.base + len(event.tokens))
+
+    def _timed(self, *arguments: Sequence[Any]) -> Any:
+        started_s = time.perf_counter()
+        result = self._append(*arguments)
+        self._forward_s += time.perf_counter() - started_s
+        return result
