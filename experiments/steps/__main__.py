@@ -62,7 +62,7 @@ def steps(
 
     A pass appends tokens to each of some sessions, scores behind every token, and forgets them again. The
     floor is what must be read and computed at the speed that this machine reaches at best; the audio's
-    encoder is not part of it. The last figure is what the target's loop adds to the decoder at eight sessions.
+    encoder is not part of it. The last bar is what the target's loop adds to the decoder at eight sessions.
     """
     logging.set_verbosity_error()
     console = open_console()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -28,9 +29,9 @@ def parse_cores(text: str | None) -> tuple[int, ...] | None:
         return None
     cores: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal()):
+        if not re.fullmatch(r"\d+(-\d+)?", part):
             raise InvalidRequest(f"--cores is '{text}': write numbers and ranges, such as 0,2 or 0-3.")
+        first, _, last = part.partition("-")
         cores += range(int(first), int(last or first) + 1)
     return tuple(cores)
 

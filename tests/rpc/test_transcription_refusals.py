@@ -20,6 +20,7 @@ from specwhisper.errors import (
 )
 from specwhisper.types import Mode
 from specwhisper.whisper.process import prepare_process
+from specwhisper.wire.flags import parse_cores
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import decoding_pb2
@@ -240,8 +241,8 @@ def test_settings_that_cannot_work(config_class):
     with pytest.raises(UnsafeBind, match="--insecure"):
         config_class(serving=ServingOptions(host="0.0.0.0"))
     config_class(serving=ServingOptions(host="0.0.0.0", insecure=True))
-    with pytest.raises(InvalidRequest, match="--dtype is 'int8'"):
-        config_class(dtype="int8")
+    with pytest.raises(InvalidRequest, match="--dtype is 'int4': choose one of float32"):
+        config_class(dtype="int4")
     with pytest.raises(InvalidRequest, match="--threads is 0"):
         config_class(threads=0)
 
@@ -263,11 +264,30 @@ def test_settings_of_a_draft_server_that_cannot_work(settings, words):
         DraftConfig(**settings)
 
 
-def test_a_width_of_nothing():
-    with pytest.raises(InvalidRequest, match="--max-width is 0"):
-        TargetConfig(max_width=0)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_width": 0}, "--max-width is 0"),
+        ({"max_pass_tokens": 0}, "--max-pass-tokens is 0"),
+        ({"latency_budget_ms": 0.0}, "--latency-budget is 0.0 ms"),
+    ],
+)
+def test_settings_of_a_target_that_cannot_work(settings, words):
+    with pytest.raises(InvalidRequest, match=words):
+        TargetConfig(**settings)
+
+
+def test_cores():
+    assert parse_cores(None) is None
+    assert parse_cores("0") == (0,)
+    assert parse_cores("0,2-4,7") == (0, 2, 3, 4, 7)
+    for text in ("", "a", "1-", "-1", "0,,1", "1-x"):
+        with pytest.raises(InvalidRequest, match=f"--cores is '{text}'"):
+            parse_cores(text)
+    with pytest.raises(InvalidRequest, match=r"--cores is \[4095\], but this process may use \["):
+        prepare_process("cpu", None, (4095,))
 
 
 def test_a_device_that_is_not_there():
     with pytest.raises(InvalidRequest, match="--device is 'meta:x', which cannot be used here"):
-        prepare_process("meta:x", None)
+        prepare_process("meta:x", None, None)

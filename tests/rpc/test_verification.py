@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import grpc
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
     RATE,
+    Target,
     all_free,
     error_of,
     eventually,
@@ -163,6 +165,31 @@ async def test_a_full_server_says_when_to_knock_again():
     metadata = dict(error.trailing_metadata())
     assert metadata["specwhisper-error"] == "ServerFull"
     assert int(metadata["grpc-retry-pushback-ms"]) > 0
+
+
+async def test_a_target_over_its_latency_budget_takes_no_session_more():
+    async with target_server(latency_budget_ms=1e-6) as target:
+        async with session(target, hello(), *whole(LONG)) as only:
+            assert await only.finish() == ALONE.window_tokens  # the first is always taken
+        await all_free(target)
+        async with session(target, hello(), audio(recording(3.0))) as busy:
+            await busy.read()
+            error = await error_of(target.stub.Locate(pb.LocateRequest()))
+            assert type(error) is ServerFull
+            assert "With 2 sessions the target would answer in" in str(error)
+            async with session(target) as second:
+                assert (await second.error([hello()])).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_passes_of_few_tokens_give_everybody_the_same_text():
+    async with target_server(max_pass_tokens=3) as target:
+        transcripts = await asyncio.gather(*(_alone(target) for _ in range(MAX_SESSIONS)))
+    assert all(tokens == ALONE.window_tokens for tokens in transcripts)
+
+
+async def _alone(target: Target) -> list[tuple[int, ...]]:
+    async with session(target, hello(), *whole(LONG)) as one:
+        return await one.finish()
 
 
 async def test_a_stopping_server_says_goodbye_and_finishes_what_is_open():
