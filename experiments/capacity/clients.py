@@ -1,0 +1,239 @@
+"""Clients in one process: each runs a draft server's session, over gRPC or beside the target."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+
+from draft_server.drafting import Drafting
+from draft_server.link import TargetLink
+from draft_server.session import Session, SessionRequest
+from experiments.capacity.load import Clients, Load, Outcome, tally
+from experiments.capacity.log import PIECE_SAMPLES, SessionLog, expected_windows
+from experiments.capacity.models import Measured
+from experiments.capacity.usage import Meter, resident_mb
+from experiments.common.replay.trace import Trace
+from experiments.common.samples import Sample
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
+from specwhisper.whisper.local import LocalTranscriber, TargetEngine
+
+BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE
+PIECE_BYTES = PIECE_SAMPLES * BYTES_PER_SAMPLE
+CONNECT_TIMEOUT_S = 60.0
+
+Opened = tuple[Transcriber, Drafting]
+
+
+@dataclass(frozen=True, slots=True)
+class OverNetwork:
+    """A target server elsewhere, and a draft that costs nothing: all there is to measure is the target."""
+
+    address: str
+    num_slots: int
+
+    def open(self, measured: Measured, meter: Meter) -> Opened:
+        """Connect; inside the event loop."""
+        link = TargetLink(self.address, connect_timeout_s=CONNECT_TIMEOUT_S)
+        return link, measured.drafting(self.num_slots, is_free=True)
+
+
+@dataclass(frozen=True, slots=True)
+class InOneProcess:
+    """Target and draft in the client's own process, both at their cost."""
+
+    def open(self, measured: Measured, meter: Meter) -> Opened:
+        """Place both models; inside the event loop."""
+        meter.own()
+        checkpoint, model = measured.target(1, meter)
+        engine = TargetEngine(model, limits=Limits(max_sessions=1), max_new_tokens=checkpoint.max_new_tokens)
+        return LocalTranscriber(checkpoint, engine), measured.drafting(1, is_free=False)
+
+
+class ClientProcess:
+    """Plays clients; made in a process of its own, where its methods are called one at a time.
+
+    Parameters
+    ----------
+    meter : path of the counters of the target's process; ``None`` where that is this one.
+    """
+
+    def __init__(
+        self,
+        way: OverNetwork | InOneProcess,
+        measured: Measured,
+        samples: Sequence[Sample],
+        meter: Path | None = None,
+    ) -> None:
+        self._meter = Meter() if meter is None else Meter.at(meter)
+        self._is_apart = meter is not None
+        self._samples = samples
+        self._runner = asyncio.Runner()
+        self._runner.run(self._open(way, measured))
+
+    def resident_mb(self) -> float:
+        """Tell how much memory the target's process holds."""
+        return resident_mb(self._meter.process)
+
+    def close(self) -> None:
+        """End models and connection."""
+        self._runner.run(self._close())
+        self._runner.close()
+
+    def run(self, load: Load, numbers: Sequence[int], origin_s: float) -> Outcome:
+        """Play the clients ``numbers`` of a load that begins at a time of the monotonic clock."""
+        return self._runner.run(self._run(load, numbers, origin_s))
+
+    async def _open(self, way: OverNetwork | InOneProcess, measured: Measured) -> None:
+        self._transcriber, self._drafting = way.open(measured, self._meter)
+        self._target = await self._transcriber.describe()
+        trace = Trace.load(measured.trace)
+        self._expected = {
+            sample.name: expected_windows(trace, sample.name, self._target.vocabulary)
+            for sample in self._samples
+        }
+
+    async def _close(self) -> None:
+        await self._drafting.stop()
+        await self._transcriber.close()
+
+    async def _run(self, load: Load, numbers: Sequence[int], origin_s: float) -> Outcome:
+        logs: list[SessionLog] = []
+        failures: list[str] = []
+        tasks = [
+            asyncio.create_task(self._client(load, number, origin_s, logs, failures)) for number in numbers
+        ]
+        begin_s = origin_s + load.stagger_s
+        end_s = begin_s + load.period_s
+        await sleep_until(begin_s)
+        usage, cpu_s = self._meter.read(), time.process_time()
+        await sleep_until(end_s)
+        usage, cpu_s = self._meter.read() - usage, time.process_time() - cpu_s
+        while any(log.owes(end_s) for log in logs) and time.monotonic() < end_s + load.patience_s:
+            await asyncio.sleep(0.05)
+        now_s = time.monotonic()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return replace(
+            tally(load, logs, begin_s, end_s, now_s),
+            failures=tuple(failures),
+            usage=usage,
+            generator_s=cpu_s if self._is_apart else 0.0,
+            resident_mb=self.resident_mb(),
+        )
+
+    async def _client(
+        self, load: Load, number: int, origin_s: float, logs: list[SessionLog], failures: list[str]
+    ) -> None:
+        """Transcribe one recording after the other until cancelled, or until one fails."""
+        random = np.random.default_rng((load.seed, number))
+        await sleep_until(origin_s + random.uniform(0, load.stagger_s))
+        for place in cycle(random.permutation(len(self._samples))):
+            sample = self._samples[place]
+            log = SessionLog(
+                sample.name,
+                len(sample.pcm) // BYTES_PER_SAMPLE,
+                self._expected[sample.name],
+                time.monotonic() if load.clients is Clients.STREAMS else None,
+            )
+            logs.append(log)
+            try:
+                await self._transcribe(load, sample, log)
+            except Exception as error:
+                failures.append(f"client {number}, {sample.name}: {type(error).__name__}: {error}")
+                return
+            log.finish()
+            if log.start_s is not None:
+                await sleep_until(log.start_s + sample.duration_s + load.pause_s)
+
+    async def _transcribe(self, load: Load, sample: Sample, log: SessionLog) -> None:
+        options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
+        request = SessionRequest(options, DraftLength(load.arm.mode, load.gamma, load.depth))
+        session = Session(request, Observed(self._transcriber, log), self._target, self._drafting)
+        async with aclosing(session.run(audio_of(sample, log.start_s))) as updates:
+            async for _ in updates:
+                pass
+
+
+async def audio_of(sample: Sample, start_s: float | None) -> AsyncIterator[bytes]:
+    """Give a recording at once, or piece by piece as it is spoken: by the clock, so that nothing drifts."""
+    if start_s is None:
+        yield sample.pcm
+        return
+    for begin in range(0, len(sample.pcm), PIECE_BYTES):
+        piece = sample.pcm[begin : begin + PIECE_BYTES]
+        await sleep_until(start_s + (begin + len(piece)) / BYTES_PER_S)
+        yield piece
+
+
+async def sleep_until(at_s: float) -> None:
+    """Sleep to a time of the monotonic clock."""
+    await asyncio.sleep(max(0.0, at_s - time.monotonic()))
+
+
+class Observed:
+    """A transcriber for one session, of whose events a log is kept."""
+
+    def __init__(self, transcriber: Transcriber, log: SessionLog) -> None:
+        self.address = transcriber.address
+        self._transcriber = transcriber
+        self._log = log
+
+    async def describe(self) -> TargetDescription:
+        """Tell what the target is."""
+        return await self._transcriber.describe()
+
+    @asynccontextmanager
+    async def open(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        mode: Mode,
+        options: DecodingOptions,
+        *,
+        draft_model: str,
+    ) -> AsyncIterator[ObservedSession]:
+        """Open the session."""
+        async with self._transcriber.open(
+            session_id, target, mode, options, draft_model=draft_model
+        ) as session:
+            yield ObservedSession(session, self._log)
+
+    async def close(self) -> None:
+        """Leave the transcriber to whoever made it."""
+
+
+class ObservedSession:
+    """A session of whose events a log is kept."""
+
+    def __init__(self, session: TranscriberSession, log: SessionLog) -> None:
+        self.limits = session.limits
+        self.min_round_trip_ns = 0
+        self._session = session
+        self._log = log
+
+    def propose(self, block: Candidates) -> None:
+        """Send candidates."""
+        self._session.propose(block)
+
+    async def send_audio(self, chunk: AudioChunk) -> None:
+        """Send audio."""
+        await self._session.send_audio(chunk)
+
+    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        """Give what the target says, and note it."""
+        async for event in self._session.events():
+            self._log.note(time.monotonic(), event)
+            self.min_round_trip_ns = self._session.min_round_trip_ns
+            yield event

@@ -1,0 +1,77 @@
+"""The models that are measured: the demo pair itself, or another shape that replays it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from draft_server.drafting import Drafting, place_draft
+from experiments.capacity.usage import Meter, MeteredModel
+from experiments.common.published import PUBLISHED
+from experiments.common.replay.model import ReplayDraft, ReplayTarget
+from experiments.common.replay.shapes import random_checkpoint, replay_name
+from experiments.common.replay.trace import Trace
+from specwhisper.errors import InvalidRequest
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.whisper.model import Model, WhisperModel
+
+DEMO = "demo"  # the shape that is no replay
+DRAFT_SHAPE = "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the target computes, and the trace of what it writes."""
+
+    shape: str
+    dtype: str
+    trace: Path
+
+    def __post_init__(self) -> None:
+        if self.shape not in (DEMO, *PUBLISHED):
+            names = ", ".join((DEMO, *PUBLISHED))
+            raise InvalidRequest(f"There is no shape '{self.shape}': choose one of {names}.")
+        if self.shape == DEMO and self.dtype != "float32":
+            raise InvalidRequest(
+                f"The demo pair's text is that of float32, not {self.dtype}: choose a shape that replays it."
+            )
+
+    def __str__(self) -> str:
+        return "the demo pair" if self.shape == DEMO else f"replay {self.shape}, {self.dtype}"
+
+    def weights(self) -> Checkpoint:
+        """Load or make up the target's weights."""
+        if self.shape == DEMO:
+            return load_checkpoint(Trace.load(self.trace).target)
+        return random_checkpoint(self.shape, dtype=self.dtype)
+
+    def target(self, num_slots: int, meter: Meter) -> tuple[Checkpoint, Model]:
+        """Give what a target server serves; its weights are in the model's slots only."""
+        weights = self.weights()
+        model = MeteredModel(weights, num_slots, meter)
+        weights.state.clear()
+        if self.shape == DEMO:
+            return weights, model
+        trace = Trace.load(self.trace)
+        checkpoint = load_checkpoint(trace.target)
+        checkpoint.state.clear()
+        checkpoint = replace(checkpoint, name=replay_name(self.shape, trace.target), dtype=weights.dtype)
+        return checkpoint, ReplayTarget(trace, checkpoint.vocabulary, model)
+
+    def drafting(self, num_slots: int, *, is_free: bool) -> Drafting:
+        """Give the draft of a draft server; a free one computes nothing and proposes the same."""
+        trace = Trace.load(self.trace)
+        draft = load_checkpoint(trace.draft)
+        if is_free or self.shape != DEMO:
+            draft.state.clear()
+
+        def place(target: TargetDescription) -> Model:
+            if is_free:
+                return ReplayDraft(trace, target.vocabulary, None, num_slots=num_slots)
+            if self.shape == DEMO:
+                return place_draft(draft, num_slots, target)
+            forward = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=self.dtype), num_slots)
+            return ReplayDraft(trace, target.vocabulary, forward)
+
+        return Drafting(draft, place)

@@ -1,0 +1,65 @@
+"""``python -m experiments.capacity.serve_target``: the target server, whose time is counted as it passes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.capacity.models import Measured
+from experiments.capacity.usage import Meter
+from experiments.common.replay.options import Dtype, MaxSessions
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Limits
+from specwhisper.whisper.process import prepare_process
+from specwhisper.wire import flags
+from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.config import TargetConfig
+from target_server.server import SERVICE_NAME, running_service
+
+TRACE_FILE = typer.Option(exists=True, dir_okay=False, help="What the target writes: a recorded trace.")
+
+
+def serve_target(
+    shape: Annotated[str, typer.Option(help="What a pass costs: demo, or a published shape.")],
+    trace: Annotated[Path, TRACE_FILE],
+    meter: Annotated[Path, typer.Option(dir_okay=False, help="Where the counters lie.")],
+    max_sessions: MaxSessions = 8,
+    dtype: Dtype = "float32",
+    port: flags.Port = 0,
+    threads: flags.Threads = None,
+    log_format: flags.LogFormatOption = LogFormat.AUTO,
+    log_level: flags.LogLevelOption = LogLevel.INFO,
+) -> None:
+    """Serve the demo target, or another shape that writes the same, and count what it does."""
+    configure_logging(log_format, log_level)
+    try:
+        config = TargetConfig(
+            threads=threads,
+            limits=Limits(max_sessions=max_sessions),
+            serving=ServingOptions(
+                port=port, max_concurrent_streams=max_sessions + SHORT_CALLS, drain_timeout_s=1.0
+            ),
+        )
+        asyncio.run(_run(config, Measured(shape, dtype, trace), Meter.at(meter)))
+    except SpecWhisperError as error:
+        sys.exit(f"serve_target: {error}")
+
+
+async def _run(config: TargetConfig, measured: Measured, meter: Meter) -> None:
+    prepare_process(config.device, config.threads, config.cores)
+    meter.own()
+    checkpoint, model = measured.target(config.limits.max_sessions, meter)
+    async with running_service(config, checkpoint, model) as service:
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
+        await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)
+
+
+if __name__ == "__main__":
+    typer.run(serve_target)

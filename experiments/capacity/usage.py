@@ -1,0 +1,152 @@
+"""What a target does with its time: counted inside its process, read from outside while it works."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from specwhisper.audio.recording import Recording
+from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.whisper.model import WhisperModel
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # places of the counters
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Running totals of one process; a difference of two is what happened in between.
+
+    Attributes
+    ----------
+    num_passes, num_rows, num_fed : forward passes, sessions in them, tokens fed by them.
+    forward_s, encode_s : processor time of the passes and of the encoder.
+    cpu_s : processor time of the whole process.
+    """
+
+    num_passes: int = 0
+    num_rows: int = 0
+    num_fed: int = 0
+    forward_s: float = 0.0
+    num_encodings: int = 0
+    encode_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def batch_size(self) -> float:
+        """Sessions that shared a pass, on average."""
+        return self.num_rows / self.num_passes if self.num_passes else 0.0
+
+    @property
+    def decode_s(self) -> float:
+        """Everything but the encoder: passes, the loop around them, messages."""
+        return self.cpu_s - self.encode_s
+
+    @property
+    def encode_share(self) -> float:
+        """Share of the encoder in the processor time."""
+        return self.encode_s / self.cpu_s if self.cpu_s else 0.0
+
+
+class Meter:
+    """Counters of one process, in memory that others can map too."""
+
+    def __init__(self, counters: NDArray[np.int64] | None = None) -> None:
+        self._counters = np.zeros(ENCODE + 1, np.int64) if counters is None else counters
+
+    @staticmethod
+    def at(path: Path) -> Meter:
+        """Map the counters of a file, and make it if there is none."""
+        if not path.exists():
+            np.zeros(ENCODE + 1, np.int64).tofile(path)
+        return Meter(np.memmap(path, np.int64, "r+"))
+
+    @property
+    def process(self) -> int:
+        """Id of the process that counts."""
+        return int(self._counters[PROCESS])
+
+    def own(self) -> None:
+        """Count for this process."""
+        self._counters[PROCESS] = os.getpid()
+
+    @contextmanager
+    def counting(self, place: int) -> Iterator[None]:
+        """Count the processor time of what this thread does; its helpers are busy for as long."""
+        started_ns = time.thread_time_ns()
+        yield
+        elapsed_ns = time.thread_time_ns() - started_ns
+        self._counters[place] += elapsed_ns * torch.get_num_threads()
+
+    def count(self, place: int, number: int = 1) -> None:
+        """Add to a counter."""
+        self._counters[place] += number
+
+    def read(self) -> Usage:
+        """Give the totals."""
+        counters = [int(number) for number in self._counters]
+        return Usage(
+            counters[PASSES],
+            counters[ROWS],
+            counters[FED],
+            counters[FORWARD] / 1e9,
+            counters[ENCODINGS],
+            counters[ENCODE] / 1e9,
+            cpu_s(self.process),
+        )
+
+
+class MeteredModel(WhisperModel):
+    """A Whisper model that counts its passes and encodings."""
+
+    def __init__(self, checkpoint: Checkpoint, num_slots: int, meter: Meter) -> None:
+        super().__init__(checkpoint, num_slots)
+        self._meter = meter
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode, and count it."""
+        with self._meter.counting(ENCODE):
+            super().encode(slot, recording, start_frame)
+        self._meter.count(ENCODINGS)
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Run a pass, and count it."""
+        with self._meter.counting(FORWARD):
+            scores = super().score(rows)
+        self._meter.count(PASSES)
+        self._meter.count(ROWS, len(rows))
+        self._meter.count(FED, sum(len(row.tokens) for row in rows))
+        return scores
+
+
+def cpu_s(process: int) -> float:
+    """Read how much processor time a process has used, all its threads together."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def resident_mb(process: int) -> float:
+    """Read how much memory a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def available_mb() -> float:
+    """Read how much memory the machine can still give."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024 / 1e6
