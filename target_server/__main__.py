@@ -99,6 +99,14 @@ def serve_target(
             help='Where "disk" entries of the device map go.',
         ),
     ] = None,
+    cross_cache: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=MODEL_PANEL,
+            metavar="TYPE",
+            help="int8 or float8: on a GPU, keep what is heard in half the memory; rounds it.",
+        ),
+    ] = None,
     drain_timeout: flags.DrainTimeout = 30.0,
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
@@ -122,6 +130,7 @@ def serve_target(
             latency_budget_ms=latency_budget,
             device_map=read_device_map(device_map) if device_map else None,
             offload_folder=str(offload_folder) if offload_folder else None,
+            cross_cache=cross_cache,
             limits=Limits(max_sessions=max_sessions),
             serving=ServingOptions(
                 host=host,

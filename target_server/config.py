@@ -10,6 +10,7 @@ from specwhisper.wire.addresses import check_bind
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_052
+CROSS_CACHES = ("int8", "float8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class TargetConfig:
     max_pass_tokens : most tokens of all sessions in one pass; what is over waits for the next.
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
     device_map : accelerate's map from decoder module to device, for models larger than one device.
+    cross_cache : of :data:`CROSS_CACHES`, to keep what is heard in a byte a number; ``None`` for the model's
+        type.
     """
 
     model: str = "demo-target"
@@ -39,8 +42,14 @@ class TargetConfig:
     latency_budget_ms: float | None = None
     device_map: dict[str, int | str] | None = None
     offload_folder: str | None = None
+    cross_cache: str | None = None
     limits: Limits = field(default_factory=Limits)
     serving: ServingOptions = field(default_factory=lambda: ServingOptions(port=DEFAULT_PORT))
+
+    @property
+    def is_on_gpu(self) -> bool:
+        """Whether the model runs on a CUDA device."""
+        return self.device.partition(":")[0] == "cuda"
 
     def __post_init__(self) -> None:
         check_bind(self.serving.host, self.serving.insecure)
@@ -53,3 +62,9 @@ class TargetConfig:
                 raise InvalidRequest(f"{flag} is {value}: it must be at least 1.")
         if self.latency_budget_ms is not None and self.latency_budget_ms <= 0:
             raise InvalidRequest(f"--latency-budget is {self.latency_budget_ms} ms: it must be above 0.")
+        if self.cross_cache not in (None, *CROSS_CACHES):
+            raise InvalidRequest(
+                f"--cross-cache is '{self.cross_cache}': choose one of {', '.join(CROSS_CACHES)}."
+            )
+        if self.cross_cache is not None and (self.device_map is not None or not self.is_on_gpu):
+            raise InvalidRequest("--cross-cache is for a model on one GPU: leave it out.")

@@ -16,7 +16,7 @@ from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalG
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
-from experiments.common.openai_tokenizer import non_speech, whispers_own
+from experiments.common.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, whispers_own
 from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
 
 SENTENCES = (
@@ -24,18 +24,24 @@ SENTENCES = (
     "she sells sea shells by the sea shore",
     "how much wood would a woodchuck chuck",
 )
-Words = Literal["few", "multilingual", "gpt2"]
+Words = Literal["few", "multilingual", "gpt2", "made-up"]
 TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
 
 
-NON_SPEECH = {"few": (1, 2, 7, 50), "multilingual": non_speech("multilingual"), "gpt2": non_speech("gpt2")}
+NON_SPEECH = {
+    "few": (1, 2, 7, 50),
+    "multilingual": non_speech("multilingual"),
+    "gpt2": non_speech("gpt2"),
+    "made-up": non_speech("multilingual"),
+}
 
 
 @dataclass(frozen=True)
 class Shape:
     """What distinguishes one random checkpoint from another.
 
-    ``words`` are the text tokens: a few of our own, or those of Whisper's ``.en`` models or of its others.
+    ``words`` are the text tokens: a few of our own, or those of Whisper's ``.en`` models or of its others;
+    made-up ones are as many as the latter, for machines without the files.
     """
 
     num_mel_bins: int = 80
@@ -55,6 +61,8 @@ class Shape:
 
 @cache
 def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    if words == "made-up":
+        return {f"w{i}": i for i in range(NUM_TEXT_TOKENS["multilingual"])}, []
     if words != "few":
         return whispers_own(words)
     bpe = ByteLevelBPETokenizer()

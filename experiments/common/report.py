@@ -108,5 +108,8 @@ def _cpu_model() -> str:
 def _commit() -> str:
     """Give the commit that was measured, marked when files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    try:
+        described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except OSError:  # there is no git
+        return "unknown"
     return described.stdout.strip() or "unknown"

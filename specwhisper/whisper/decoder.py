@@ -8,17 +8,64 @@ append.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import WhisperConfig
 from transformers.activations import ACT2FN
 
+from specwhisper.whisper.graphs import CudaGraphs, uncaptured
 from specwhisper.whisper.linear import Int8Embedding, is_even, pack_linears
-from specwhisper.whisper.slot_attention import LayerSlots, Padding, Pass, causal_mask, lay_out
+from specwhisper.whisper.padded_pass import PaddedPasses, PaddedRows
+from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES, PaddedSlots
+from specwhisper.whisper.ragged_pass import RaggedPasses
+from specwhisper.whisper.slot_attention import Fed, LayerSlots, Padding
 
 UNPACKED = ("cross_kv",)  # it sees a whole window at once
+
+
+class Slots(Protocol):
+    """One layer's keys and values, and the attention over them: for tokens as the passes lay them out."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where they lie."""
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory one slot takes."""
+
+    def hear(self, slot: int, key_value: Tensor) -> None:
+        """Keep what a window projects to: positions x (2 x d_model)."""
+
+    def heard_keys(self, slot: int) -> Tensor:
+        """Give the keys of the window in a slot: heads x positions x head_size."""
+
+    def attend_self(self, qkv: Tensor, forward_pass: Any, /) -> Tensor:
+        """Keep the tokens' keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
+
+    def attend_cross(self, query: Tensor, forward_pass: Any, /) -> Tensor:
+        """Attend to the windows that the slots have heard: ... x d_model to the same."""
+
+
+class Passes(Protocol):
+    """How tokens are laid out and run through the layers."""
+
+    def run(
+        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, is_watched: bool = False
+    ) -> Tensor:
+        """Append tokens to slots, a row to each, and give the last layer's states of some of them.
+
+        Parameters
+        ----------
+        wanted : tokens as (row, index in the row).
+        is_watched : whether every layer has to be called, so that hooks see what passes.
+
+        Returns
+        -------
+        len(wanted) x d_model.
+        """
 
 
 class DecoderLayer(nn.Module):
@@ -39,8 +86,8 @@ class DecoderLayer(nn.Module):
         self.ffn_in = nn.Linear(width, hidden)
         self.ffn_out = nn.Linear(hidden, width)
 
-    def forward(self, hidden: Tensor, slots: LayerSlots, forward_pass: Pass) -> Tensor:
-        """Map the pass's tokens, tokens x d_model, to the same."""
+    def forward(self, hidden: Tensor, slots: Slots, forward_pass: Any) -> Tensor:
+        """Map the pass's tokens, ... x d_model, to the same."""
         attended = slots.attend_self(self.self_qkv(self.self_norm(hidden)), forward_pass)
         hidden = hidden + self.self_out(attended)
         attended = slots.attend_cross(self.cross_query(self.cross_norm(hidden)), forward_pass)
@@ -68,7 +115,7 @@ class CachedDecoder(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
         self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.lengths = [0] * num_slots
-        self._layer_slots: list[LayerSlots] = []
+        self._layer_slots: list[Slots] = []
         self._padding = Padding()
 
     def tie(self) -> None:
@@ -83,24 +130,45 @@ class CachedDecoder(nn.Module):
         if is_even(self, leave=UNPACKED):
             self._padding = Padding(min_width=3, multiple=16)
 
-    def allocate(self) -> None:
-        """Allocate the slots, each layer's where its weights run; once, after the weights are placed."""
+    def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
+        """Allocate the slots, each layer's where its weights run; once, after the weights are placed.
+
+        Parameters
+        ----------
+        has_static_shapes : whether passes are padded to a few shapes, as GPUs want them; the weights are on
+            one device then.
+        cross_cache_dtype : of :data:`CROSS_CACHE_DTYPES`, only with static shapes: what is heard is rounded.
+        """
         config, dtype = self.config, self.embed_positions.weight.dtype
-        heads = config.decoder_attention_heads
+        device, heads = _execution_device(self.embed_positions), config.decoder_attention_heads
+        if has_static_shapes:
+            self._passes: Passes = PaddedPasses(
+                self._through_padded,
+                spare_slot=self.num_slots,
+                device=device,
+                capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
+            )
+        else:
+            self._passes = RaggedPasses(
+                self._through_layers,
+                num_positions=config.max_target_positions,
+                padding=self._padding,
+                dtype=dtype,
+                device=device,
+            )
+        num_slots = self.num_slots + has_static_shapes  # the last one is padding's
+        num_kept = self._padding.positions(config.max_target_positions)
+        cross_dtype = CROSS_CACHE_DTYPES[cross_cache_dtype] if cross_cache_dtype else dtype
+        kind = PaddedSlots if has_static_shapes else LayerSlots
         for layer in self.layers:
             device = _execution_device(layer)
             caches = (
                 torch.zeros(
-                    2, self.num_slots, heads, positions, config.d_model // heads, dtype=dtype, device=device
+                    *(2, num_slots, heads, positions, config.d_model // heads), dtype=kept, device=device
                 )
-                for positions in (
-                    self._padding.positions(config.max_target_positions),
-                    config.max_source_positions,
-                )
+                for positions, kept in ((num_kept, dtype), (config.max_source_positions, cross_dtype))
             )
-            self._layer_slots.append(LayerSlots(*caches))
-        self._device = _execution_device(self.embed_positions)
-        self._causal = causal_mask(config.max_target_positions, self._padding, dtype, self._device)
+            self._layer_slots.append(kind(*caches))
 
     @property
     def bytes_per_slot(self) -> int:
@@ -111,7 +179,7 @@ class CachedDecoder(nn.Module):
     def prefill_audio(self, slot: int, encoded: Tensor) -> None:
         """Empty the slot and give it a window: ``encoded`` is positions x d_model from the encoder."""
         for layer, slots in zip(self.layers, self._layer_slots, strict=True):
-            slots.hear(slot, cast(DecoderLayer, layer).cross_kv(encoded.to(slots.cross_cache.device)))
+            slots.hear(slot, cast(DecoderLayer, layer).cross_kv(encoded.to(slots.device)))
         self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
@@ -130,36 +198,46 @@ class CachedDecoder(nn.Module):
 
         Parameters
         ----------
-        probes : further tokens whose logits are wanted, as (row, index in the row).
+        probes : further tokens whose logits are wanted, one of each row at most, as (row, index in the row).
 
         Returns
         -------
         float32 logits, sum(num_scored) + len(probes) x vocabulary, row after row, then the probes.
         """
-        order = sorted(range(len(slots)), key=slots.__getitem__)
-        forward_pass = lay_out(
-            [slots[row] for row in order],
-            [self.lengths[slots[row]] for row in order],
-            [len(tokens[row]) for row in order],
-            self._causal,
-            self._padding,
-        )
-        ids = torch.tensor([token for row in order for token in tokens[row]], device=self._device)
-        positions = torch.tensor(list(forward_pass.positions), device=self._device)
-        hidden = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(positions)
-        for layer, layer_slots in zip(self.layers, self._layer_slots, strict=True):
-            hidden = layer(hidden, layer_slots, forward_pass)
-        offsets, offset = [0] * len(slots), 0
-        for row in order:
-            offsets[row] = offset
-            offset += len(tokens[row])
-            self.lengths[slots[row]] += len(tokens[row])
-        ends = [at + len(row) for at, row in zip(offsets, tokens, strict=True)]
-        wanted = [i for end, num in zip(ends, num_scored, strict=True) for i in range(end - num, end)]
-        wanted += [offsets[row] + index for row, index in probes]
-        if wanted != list(range(offset)):
-            hidden = hidden[torch.tensor(wanted, device=hidden.device)]
+        ends = [len(row) for row in tokens]
+        wanted = [
+            (row, index)
+            for row, (end, num) in enumerate(zip(ends, num_scored, strict=True))
+            for index in range(end - num, end)
+        ]
+        hidden = self._run(slots, tokens, [*wanted, *probes])
         return cast(Tensor, self.unembed(self.norm(hidden))).float()
+
+    def _run(
+        self,
+        slots: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        wanted: Sequence[tuple[int, int]],
+        *,
+        is_watched: bool = False,
+    ) -> Tensor:
+        """Append tokens and give the states of some of them, as :class:`Passes` does."""
+        rows = [Fed(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
+        hidden = self._passes.run(rows, wanted, is_watched=is_watched)
+        for row in rows:
+            self.lengths[row.slot] += len(row.tokens)
+        return hidden
+
+    def _through_layers(self, ids: Tensor, positions: Tensor, forward_pass: Any) -> Tensor:
+        """Map tokens of any layout to the last layer's states, ... to ... x d_model."""
+        hidden: Tensor = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(positions)
+        for layer, slots in zip(self.layers, self._layer_slots, strict=True):
+            hidden = layer(hidden, slots, forward_pass)
+        return hidden
+
+    def _through_padded(self, rows: PaddedRows) -> Tensor:
+        positions = rows.positions.clamp(max=self.config.max_target_positions - 1)  # padding's may lie behind
+        return self._through_layers(rows.ids, positions, rows)
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
@@ -178,14 +256,15 @@ class CachedDecoder(nn.Module):
         hooks = [layers[i].cross_query.register_forward_hook(note(i)) for i in {i for i, _ in heads}]
         try:
             self.rollback(slot, 0)
-            self.append([slot], [tokens], [1])
+            self._run([slot], [tokens], [(0, 0)], is_watched=True)
         finally:
             for hook in hooks:
                 hook.remove()
         weights = []
         for i, head in heads:
-            query = self._layer_slots[i].split_heads(queries[i], 1)[:, 0, head]
-            key = self._layer_slots[i].cross_cache[0, slot, head]
+            query = queries[i].flatten(0, -2)[: len(tokens)]  # further ones are padding
+            key = self._layer_slots[i].heard_keys(slot)[head]
+            query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
             weights.append((query * query.shape[-1] ** -0.5 @ key.T).float().softmax(dim=-1).cpu())
         return torch.stack(weights)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,18 +12,21 @@ import torch
 from torch import Tensor
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Heard, Row, Scores, choose
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.whisper.gathering import Gathering
+from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
 from specwhisper.whisper.sharing import SharedEncoder
 from specwhisper.whisper.words import align_words
 
 EMBEDDING = "model.decoder.embed_tokens.weight"
+MAX_WINDOWS = 8  # that a GPU encodes at once; more of them keep it no busier
 
 
 class Model(Protocol):
@@ -70,6 +74,8 @@ class WhisperModel:
         ids: Sequence[int | None] | None = None,
         device_map: dict[str, int | str] | None = None,
         offload_folder: str | None = None,
+        cross_cache_dtype: str | None = None,
+        has_static_shapes: bool | None = None,
     ) -> None:
         """Place a checkpoint.
 
@@ -79,6 +85,9 @@ class WhisperModel:
             (:func:`specwhisper.whisper.pairing.draft_ids`); the embedding is reordered once, so nothing is
             translated later.
         device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
+        cross_cache_dtype : "int8" or "float8" halves what a slot takes and a pass over many rows reads, and
+            rounds what is heard; only with static shapes.
+        has_static_shapes : whether passes are padded to a few shapes; by default on a GPU without device map.
         """
         self.vocabulary = vocabulary or checkpoint.vocabulary
         self.num_slots = num_slots
@@ -91,6 +100,16 @@ class WhisperModel:
         self._alignment_heads = checkpoint.alignment_heads
         self.has_word_times = bool(self._alignment_heads) and self._tokenizer is not None
         self._median_width = checkpoint.config.median_filter_width
+        is_gpu = self._device.type == "cuda"
+        if has_static_shapes is None:
+            has_static_shapes = is_gpu and device_map is None
+        check_cross_cache(cross_cache_dtype, has_static_shapes=has_static_shapes)
+        # What is shared is kept window by window, and for another thread's stream.
+        is_beside = is_gpu and has_static_shapes and not isinstance(self._encoder, SharedEncoder)
+        self._stream = torch.cuda.Stream(self._device) if is_beside else None
+        self._gathering = Gathering[tuple[int, Tensor]](self._encode, MAX_WINDOWS if is_beside else 1)
+        language_ids = list(self.vocabulary.languages.values())
+        self._language_ids = torch.tensor(language_ids, dtype=torch.long, device=self._device)
         config, state = checkpoint.config, checkpoint.state
         if ids is not None:
             rows = torch.tensor([0 if i is None else i for i in ids])
@@ -108,9 +127,9 @@ class WhisperModel:
             if torch.equal(state[EMBEDDING], state["proj_out.weight"]):
                 self._decoder.tie()
             self._decoder.to(self._device)
-            if self._device.type == "cpu":
+            if self._device.type == "cpu" and not has_static_shapes:
                 self._decoder.pack(is_int8=checkpoint.dtype == "int8")
-        self._decoder.allocate()
+        self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
 
     def unshared(self) -> WhisperModel:
         """Give the same model, slots included, with an encoder that keeps nothing for another."""
@@ -131,13 +150,25 @@ class WhisperModel:
         """Memory one slot takes."""
         return self._decoder.bytes_per_slot
 
-    @torch.inference_mode()
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and give it the window of ``recording`` that starts at a mel frame."""
-        features = recording.window_features(start_frame, self.num_mel_bins)
-        batch = torch.from_numpy(features)[None].to(self._device, self._dtype)
-        encoded = self._encoder(batch).last_hidden_state[0]
-        self._decoder.prefill_audio(slot, encoded)
+        """Empty a slot and give it the window of ``recording`` that starts at a mel frame.
+
+        On a GPU, what several threads bring at once is encoded together, beside the decoder's passes.
+        """
+        features = torch.from_numpy(recording.window_features(start_frame, self.num_mel_bins))
+        self._gathering.bring((slot, features))
+
+    @torch.inference_mode()
+    def _encode(self, windows: Sequence[tuple[int, Tensor]]) -> None:
+        """Encode windows, each into its slot; features are mel bins x frames."""
+        if self._stream is not None:  # what passes have read of these slots comes first
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            features = torch.stack([features for _, features in windows]).to(self._device, self._dtype)
+            for (slot, _), encoded in zip(windows, self._encoder(features).last_hidden_state, strict=True):
+                self._decoder.prefill_audio(slot, encoded)
+        if self._stream is not None:
+            self._stream.synchronize()  # now any pass may read it, and none had to wait for it
 
     @torch.inference_mode()
     def score(self, rows: Sequence[Row]) -> list[Scores]:
@@ -148,7 +179,7 @@ class WhisperModel:
             [row.slot for row in rows], [row.tokens for row in rows], counts, probes
         ).to(self._device)
         logits, probed = logits.split([sum(counts), len(probes)])
-        heard = dict(zip((i for i, _ in probes), self._hear(probed), strict=True))
+        probs = self._probe(probed) if probes else None  # read below: a GPU works on meanwhile
         allowed = [
             state
             for row in rows
@@ -160,20 +191,24 @@ class WhisperModel:
             )
         ]
         self._rules.apply(logits, allowed)
-        return [replace(score, heard=heard.get(i)) for i, score in enumerate(choose(rows, logits))]
+        scores = choose(rows, logits)
+        if probs is not None:
+            for (i, _), heard in zip(probes, probs.tolist(), strict=True):
+                scores[i] = replace(scores[i], heard=self._heard(heard))
+        return scores
 
-    def _hear(self, logits: Tensor) -> list[Heard]:
-        """Read what probes tell from their raw logits."""
+    def _probe(self, logits: Tensor) -> Tensor:
+        """Give what raw logits tell of each probe: the probability of every language, then of silence."""
         vocabulary = self.vocabulary
-        codes, ids = list(vocabulary.languages), list(vocabulary.languages.values())
-        languages = logits[:, ids].softmax(dim=-1).tolist()
-        silences: list[float | None] = [None] * len(logits)
+        told = [logits[:, self._language_ids].softmax(dim=-1)]
         if vocabulary.no_speech is not None:
-            silences = logits.softmax(dim=-1)[:, vocabulary.no_speech].tolist()
-        return [
-            Heard(silence, dict(zip(codes, probs, strict=True)))
-            for silence, probs in zip(silences, languages, strict=True)
-        ]
+            told.append(logits.softmax(dim=-1)[:, vocabulary.no_speech, None])
+        return torch.cat(told, dim=1)
+
+    def _heard(self, probs: Sequence[float]) -> Heard:
+        vocabulary = self.vocabulary
+        no_speech_prob = None if vocabulary.no_speech is None else probs[-1]
+        return Heard(no_speech_prob, dict(zip(vocabulary.languages, probs, strict=False)))
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Turn a prompt's text into tokens; text that names special tokens is refused."""
@@ -214,3 +249,17 @@ class WhisperModel:
     def length(self, slot: int) -> int:
         """Tell how many tokens a slot holds."""
         return self._decoder.lengths[slot]
+
+
+def check_cross_cache(dtype: str | None, *, has_static_shapes: bool) -> None:
+    """Refuse a type of the cross-attention cache that there is not, or not here."""
+    if dtype is None:
+        return
+    if dtype not in CROSS_CACHE_DTYPES:
+        raise InvalidRequest(
+            f"There is no cross-attention cache of '{dtype}': choose one of {', '.join(CROSS_CACHE_DTYPES)}."
+        )
+    if not has_static_shapes:
+        raise UnsupportedOption(
+            f"A cross-attention cache of '{dtype}' is for models on one GPU: leave it out elsewhere."
+        )

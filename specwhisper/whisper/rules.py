@@ -17,6 +17,7 @@ from torch import Tensor
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE
+from specwhisper.whisper.transfer import to_device
 
 
 class Situation(IntEnum):
@@ -120,7 +121,7 @@ class DecodingRules:
 
     def apply(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
         """Forbid in ``logits`` (rows x vocabulary, float32, changed in place) what each row may not say."""
-        situations, first_times, _ = torch.tensor(allowed, device=logits.device).unbind(1)
+        situations, first_times, _ = to_device(allowed, logits.device).unbind(1)
         logits += self._forbidden.index_select(0, situations)
         if not any(row.situation.is_timed for row in allowed):
             return

@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+
+class Fed(NamedTuple):
+    """What one slot is fed in a pass: the tokens, and how many it holds before them."""
+
+    slot: int
+    start: int
+    tokens: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +138,11 @@ class LayerSlots:
         self._num_heads = self_cache.shape[2]
 
     @property
+    def device(self) -> torch.device:
+        """Where they lie."""
+        return self.cross_cache.device
+
+    @property
     def bytes_per_slot(self) -> int:
         """Memory one slot takes."""
         return self.self_cache[:, 0].nbytes + self.cross_cache[:, 0].nbytes
@@ -136,6 +150,10 @@ class LayerSlots:
     def hear(self, slot: int, key_value: Tensor) -> None:
         """Keep what a window projects to: positions x (2 x d_model)."""
         self.cross_cache[:, slot] = self.split_heads(key_value, 2).permute(1, 2, 0, 3)
+
+    def heard_keys(self, slot: int) -> Tensor:
+        """Give the keys of the window in a slot: heads x positions x head_size."""
+        return self.cross_cache[0, slot]
 
     def attend_self(self, qkv: Tensor, forward_pass: Pass) -> Tensor:
         """Keep the tokens' keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
 from time import perf_counter_ns
 
@@ -55,7 +55,7 @@ class Verifier:
 
     Parameters
     ----------
-    executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
+    executor : runs encodings, and begins them in order.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     max_width : most candidates one session may put into one pass.
     max_pass_tokens : tokens that one pass feeds (:func:`specwhisper.speculation.scheduling.next_pass`).
@@ -86,6 +86,7 @@ class Verifier:
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._sequential_windows
         self._slots = Slots(model.num_slots, "The target")
+        self._encodings: dict[int, Future[int]] = {}  # the last one of each slot
         self._sessions: dict[str, VerifierSession] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
 
@@ -276,14 +277,17 @@ class Verifier:
 
     def _encode(self, session: VerifierSession, start_frame: int) -> None:
         """Have a window encoded into the session's slot, on the executor."""
+        before = self._encodings.get(session.slot)
 
         def encode() -> int:
+            if before is not None and not before.done():
+                wait([before])  # of a session that left, and cannot be stopped
             started_ns = perf_counter_ns()
             self._model.encode(session.slot, session.recording, start_frame)
             return perf_counter_ns() - started_ns
 
         session.encoded_frame = start_frame
-        session.encoding = self._executor.submit(encode)
+        session.encoding = self._encodings[session.slot] = self._executor.submit(encode)
         session.encoding.add_done_callback(lambda _: self._wake())
 
     def _fail(self, session: VerifierSession, error: Exception) -> None:

@@ -270,6 +270,9 @@ def test_settings_of_a_draft_server_that_cannot_work(settings, words):
         ({"max_width": 0}, "--max-width is 0"),
         ({"max_pass_tokens": 0}, "--max-pass-tokens is 0"),
         ({"latency_budget_ms": 0.0}, "--latency-budget is 0.0 ms"),
+        ({"cross_cache": "int4", "device": "cuda"}, "--cross-cache is 'int4': choose one of int8, float8"),
+        ({"cross_cache": "int8"}, "--cross-cache is for a model on one GPU"),
+        ({"cross_cache": "int8", "device": "cuda", "device_map": {"": 0}}, "for a model on one GPU"),
     ],
 )
 def test_settings_of_a_target_that_cannot_work(settings, words):

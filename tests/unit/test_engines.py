@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import Mode
+from specwhisper.types import AudioChunk, Mode
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.one_process import InlineExecutor, OneProcess
 from specwhisper.whisper.verifier import Verifier
@@ -167,6 +169,32 @@ def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
         with pytest.raises(InvalidRequest, match="log_mel_max"):
             opened.open(name, *arguments, **further)
     assert opened.num_free_slots == 2
+
+
+def test_a_slots_next_owner_encodes_behind_its_last_one():
+    begun, has_left, overtaken, was_alone = threading.Event(), threading.Event(), threading.Event(), []
+
+    class Slow(ScriptedModel):
+        def encode(self, slot, recording, start_frame):
+            if begun.is_set():
+                overtaken.set()
+            else:
+                begun.set()
+                assert has_left.wait(10)
+                was_alone.append(not overtaken.wait(0.3))  # the other one would begin at once
+            super().encode(slot, recording, start_frame)
+
+    with ThreadPoolExecutor(2) as threads:
+        verifier = Verifier(Slow(1), executor=threads)
+        for name, length_s in (("first", 2.0), ("next", 1.0)):
+            verifier.open(name, Mode.TARGET_ONLY, DecodingOptions(language="en"))
+            verifier.submit(name, AudioChunk(0, RECORDINGS[0, 33.0][: int(length_s * 32_000)], is_last=True))
+            verifier.step()
+            assert begun.wait(10)
+            if name == "first":
+                verifier.close(name)
+        has_left.set()
+    assert was_alone == [True]
 
 
 @pytest.mark.parametrize("gamma", [20, 40])

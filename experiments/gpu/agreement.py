@@ -1,0 +1,102 @@
+"""What reduced precision costs: how often it chooses as float32 does, and how near a tie it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from experiments.gpu.passes import tokens_of
+from experiments.gpu.weights import Weights
+from specwhisper.types import WINDOW_FRAMES
+
+NUM_WINDOWS, NUM_TOKENS = 16, 224
+QUICK_WINDOWS, QUICK_TOKENS = 2, 24
+ARMS: tuple[tuple[str, str | None], ...] = (
+    ("float16", None),
+    ("bfloat16", None),
+    ("float16", "int8"),
+    ("float16", "float8"),
+    ("bfloat16", "int8"),
+    ("bfloat16", "float8"),
+    ("float32", "int8"),
+    ("float32", "float8"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """One precision against float32, behind the same prefixes.
+
+    Attributes
+    ----------
+    num_choices, num_equal : tokens that were chosen, and those of them that float32 chooses too.
+    error : norm of the difference of all logits over that of their deviation from the mean.
+    median_margin : between float32's two best logits.
+    largest_lost_margin : of float32, where the other chose something else; 0 where it never did.
+    """
+
+    shape: str
+    dtype: str
+    cross_cache: str | None
+    num_choices: int
+    num_equal: int
+    error: float
+    median_margin: float
+    largest_lost_margin: float
+
+    @property
+    def share(self) -> float:
+        """Share of equal choices."""
+        return self.num_equal / self.num_choices
+
+
+def measure_agreement(
+    weights: Weights, arms: Sequence[tuple[str, str | None]], *, num_windows: int, num_tokens: int
+) -> list[Agreement]:
+    """Encode and decode the same in every precision; texts are random, as the weights are."""
+    features = torch.randn(
+        (num_windows, weights.config.num_mel_bins, WINDOW_FRAMES),
+        generator=torch.Generator(weights.place.device).manual_seed(weights.place.seed),
+        device=weights.place.device,
+    )
+    texts = [tokens_of(weights, slot, num_tokens) for slot in range(num_windows)]
+    exact = _logits(weights, "float32", None, features, texts)
+    best = exact.topk(2, dim=-1)
+    margins = best.values[:, 0] - best.values[:, 1]
+    spread = (exact - exact.mean(dim=-1, keepdim=True)).norm()
+    found = []
+    for dtype, cross_cache in arms:
+        logits = _logits(weights, dtype, cross_cache, features, texts)
+        is_equal = logits.argmax(dim=-1) == best.indices[:, 0]
+        lost = margins[~is_equal]
+        found.append(
+            Agreement(
+                weights.name,
+                dtype,
+                cross_cache,
+                num_choices=len(margins),
+                num_equal=int(is_equal.sum()),
+                error=float((logits - exact).norm() / spread),
+                median_margin=float(margins.median()),
+                largest_lost_margin=float(lost.max()) if len(lost) else 0.0,
+            )
+        )
+        del logits
+    return found
+
+
+@torch.inference_mode()
+def _logits(
+    weights: Weights, dtype: str, cross_cache: str | None, features: Tensor, texts: Sequence[Sequence[int]]
+) -> Tensor:
+    """Give the logits behind every token, a window's after the other's."""
+    encoder = weights.model_of(dtype).model.encoder
+    decoder = weights.decoder(dtype, 1, cross_cache=cross_cache)
+    found = []
+    for window, text in zip(features.to(getattr(torch, dtype)), texts, strict=True):
+        decoder.prefill_audio(0, encoder(window[None]).last_hidden_state[0])
+        found.append(decoder.append([0], [text], [len(text)]))
+    return torch.cat(found)

@@ -1,0 +1,132 @@
+"""Draft servers' sessions whose draft costs nothing: all they wait for is the target."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+from numpy.typing import NDArray
+
+from draft_server.drafting import Drafting
+from draft_server.link import TargetLink
+from draft_server.session import Session, SessionRequest
+from experiments.common.replay.model import ReplayDraft
+from experiments.gpu.texts import OPTIONS, Texts
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import Mode
+
+CONNECT_TIMEOUT_S = 60.0
+GAMMA, DEPTH = 5, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Sessions that transcribe one recording after the other.
+
+    Attributes
+    ----------
+    begin_s, end_s : of the period that counts, by the monotonic clock, which all processes share.
+    """
+
+    address: str
+    texts: Texts
+    mode: Mode
+    numbers: Sequence[int]
+    begin_s: float
+    end_s: float
+
+
+@dataclass(slots=True)
+class Heard:
+    """What clients got.
+
+    Attributes
+    ----------
+    num_tokens, num_passes : within the period.
+    num_texts, num_different : in all, and those that are not the target's.
+    """
+
+    num_tokens: int = 0
+    num_passes: int = 0
+    num_texts: int = 0
+    num_different: int = 0
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What a draft server tells of its model."""
+
+    name: str = "free"
+    num_mel_bins: int = 80
+
+
+def be_ready(number: int) -> None:
+    """Take a process, which has then loaded what it needs."""
+    time.sleep(1.0)
+
+
+def play(load: Load) -> Heard:
+    """Run sessions until the period is over."""
+    return asyncio.run(sessions(load))
+
+
+async def sessions(load: Load) -> Heard:
+    """Run sessions, beside the target's event loop or in one of their own."""
+    link = TargetLink(load.address, connect_timeout_s=CONNECT_TIMEOUT_S)
+    target = await link.describe()
+    trace = load.texts.trace(target.vocabulary)
+
+    def place(description: TargetDescription) -> ReplayDraft:
+        return ReplayDraft(trace, description.vocabulary, None, num_slots=len(load.numbers))
+
+    drafting = Drafting(_Draft(), place)  # type: ignore[arg-type]
+    started: list[Session] = []
+    heard = Heard()
+
+    async def client(number: int) -> None:
+        for place in cycle(range(number, number + load.texts.num_recordings)):
+            place %= load.texts.num_recordings
+            request = SessionRequest(OPTIONS, DraftLength(load.mode, GAMMA, DEPTH))
+            session = Session(request, link, target, drafting)
+            started.append(session)
+            async with aclosing(session.run(_audio(load.texts.recording(place)))) as updates:
+                async for _ in updates:
+                    pass
+            (written,) = session.builder.finish().window_tokens
+            heard.num_texts += 1
+            heard.num_different += tuple(written) != trace.decodings[place].tokens
+
+    def totals() -> NDArray[np.int64]:
+        told = [session.builder.statistics for session in started]
+        return np.array([[each.num_committed, each.num_passes] for each in told]).sum(axis=0)
+
+    tasks = [asyncio.create_task(client(number)) for number in load.numbers]
+    try:
+        await until(load.begin_s)
+        before = totals()
+        await until(load.end_s)
+        heard.num_tokens, heard.num_passes = (totals() - before).tolist()
+        heard.failures = tuple(repr(task.exception()) for task in tasks if task.done())
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await drafting.stop()
+        await link.close()
+    return heard
+
+
+async def _audio(pcm: bytes) -> AsyncIterator[bytes]:
+    yield pcm
+
+
+async def until(at_s: float) -> None:
+    """Sleep to a time of the monotonic clock."""
+    await asyncio.sleep(max(0.0, at_s - time.monotonic()))

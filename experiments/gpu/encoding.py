@@ -1,0 +1,46 @@
+"""What it takes to encode windows, one by one and together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from experiments.gpu.clock import busy_s
+from experiments.gpu.weights import Weights
+from specwhisper.types import WINDOW_FRAMES
+
+BATCHES = (1, 2, 4, 8, 16)
+QUICK = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """So many windows encoded at once and given to their slots; seconds of each, median."""
+
+    shape: str
+    dtype: str
+    batch: int
+    window_s: float
+
+
+def measure_encoding(weights: Weights, batches: Sequence[int], *, dtype: str = "float16") -> list[Encoding]:
+    """Time the encoder and the projections of what it gives."""
+    place, encoder = weights.place, weights.model_of(dtype).model.encoder
+    decoder = weights.decoder(dtype, max(batches))
+    size = (max(batches), weights.config.num_mel_bins, WINDOW_FRAMES)
+    features = torch.randn(size, device=place.device).to(getattr(torch, dtype))
+    found = []
+    for batch in batches:
+
+        @torch.inference_mode()
+        def encode(batch: int = batch) -> None:
+            heard = encoder(features[:batch]).last_hidden_state
+            for slot, window in enumerate(heard):
+                decoder.prefill_audio(slot, window)
+
+        seconds = busy_s(encode, place, 2 if place.is_narrow else 20)
+        found.append(Encoding(weights.name, dtype, batch, statistics.median(seconds) / batch))
+    return found

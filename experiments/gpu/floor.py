@@ -1,0 +1,58 @@
+"""The least a GPU's pass can take: bytes and operations at the speeds measured here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from transformers import WhisperConfig
+
+from experiments.gpu.clock import busy_s
+from experiments.gpu.weights import Place
+from experiments.steps.floor import Machine, Work, pass_work
+
+DTYPES = ("float16", "bfloat16", "float32")
+COPIED_BYTES = 2 * 2**30  # far more than caches hold
+MATRIX_SIZE = 8192
+NARROW = 2**8  # by which both are less on a CPU, squared for the matrix
+# Of the numbers in a cache of 8 bits: themselves and a scale of 2 bytes for each head's.
+ROUNDED_BYTES = 1
+
+
+def measure_machine(place: Place) -> Machine:
+    """Copy as fast, and multiply random numbers as fast, as torch does here."""
+    num_bytes = COPIED_BYTES // (NARROW if place.is_narrow else 1)
+    size = MATRIX_SIZE // (NARROW // 8 if place.is_narrow else 1)
+    source = torch.empty(num_bytes, dtype=torch.uint8, device=place.device).random_()
+    target = torch.empty_like(source)
+    copy_s = min(busy_s(lambda: target.copy_(source), place, 10))
+    ops_per_s = {}
+    for dtype in DTYPES:
+        values = torch.randn(2, size, size, device=place.device).to(getattr(torch, dtype))
+        multiply_s = min(busy_s(lambda values=values: values[0] @ values[1], place, 10))
+        ops_per_s[dtype] = 2 * size**3 / multiply_s
+    return Machine(2 * num_bytes / copy_s, ops_per_s)
+
+
+def floor_s(
+    config: WhisperConfig,
+    dtype: str,
+    machine: Machine,
+    *,
+    rows: int,
+    width: int,
+    held: int,
+    cross_cache: str | None = None,
+) -> float:
+    """Give the least time of a pass: weights, caches and logits at full speed, part by part."""
+    sized = "bfloat16" if dtype == "float16" else dtype  # of equal bytes
+    work = pass_work(config, sized, rows=rows, width=width, held=held)
+    if cross_cache is not None:
+        heard, head_size = work["cross-attention"], config.d_model // config.decoder_attention_heads
+        exact_bytes = 4 if dtype == "float32" else 2
+        rounded = heard.num_bytes / exact_bytes * (ROUNDED_BYTES + 2 / head_size)
+        work["cross-attention"] = replace(heard, num_bytes=rounded)
+    return sum(part.floor_s(machine, dtype) for part in work.values())
+
+
+__all__ = ["DTYPES", "Machine", "Work", "floor_s", "measure_machine"]

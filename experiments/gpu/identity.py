@@ -1,0 +1,108 @@
+"""What must be the same on a GPU: graphs and what they capture, a GPU and a CPU, with a draft and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from experiments.gpu.passes import HELD, filled, tokens_of
+from experiments.gpu.weights import Weights
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
+from specwhisper.whisper import decoder as decoders
+from specwhisper.whisper.graphs import uncaptured
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+
+CLOSE = 1e-3  # of logits of order 1, which float32 sums in other orders on other devices
+NUM_SLOTS = 4
+GAMMA = 4
+NOISE = 0.1  # on the draft's weights: often right, often not
+SAME = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A claim, whether it stands, and what was found."""
+
+    name: str
+    holds: bool
+    found: str
+
+
+def check_identity(weights: Weights) -> Iterator[Check]:
+    """Check one shape in float32; text in float16 is told, not judged."""
+    yield _captured_is_the_same(weights)
+    yield _same_as_on_a_cpu(weights)
+    yield from _text_is_the_targets(weights)
+
+
+def _captured_is_the_same(weights: Weights) -> Check:
+    """Compare a pass that is replayed with one whose kernels are launched one by one."""
+    rows = [tokens_of(weights, 100 + slot, 1 + 2 * slot) for slot in range(NUM_SLOTS)]
+
+    def logits() -> torch.Tensor:
+        decoder = filled(weights, NUM_SLOTS, dtype="float32")
+        for _ in range(2):  # the second time nothing is captured any more
+            for slot in range(NUM_SLOTS):
+                decoder.rollback(slot, HELD)
+            found = decoder.append(range(NUM_SLOTS), rows, [len(row) for row in rows])
+        return found
+
+    captured, graphs = logits(), decoders.CudaGraphs
+    decoders.CudaGraphs = lambda device: uncaptured  # type: ignore[assignment, misc]
+    try:
+        plain = logits()
+    finally:
+        decoders.CudaGraphs = graphs  # type: ignore[misc]
+    difference = float((captured - plain).abs().max())
+    return Check(
+        f"{weights.name}: graphs replay what they captured", difference < SAME, f"within {difference:.1g}"
+    )
+
+
+def _same_as_on_a_cpu(weights: Weights) -> Check:
+    """Compare a history of appends and rollbacks with the layout and the kernels of a CPU."""
+    heard = weights.heard(NUM_SLOTS, "float32")
+    here = weights.decoder("float32", NUM_SLOTS)
+    there = weights.on("cpu").decoder("float32", NUM_SLOTS, has_static_shapes=False)
+    random = np.random.default_rng(weights.place.seed)
+    largest = 0.0
+    for slot in range(NUM_SLOTS):
+        here.prefill_audio(slot, heard[slot])
+        there.prefill_audio(slot, heard[slot].cpu())
+    for number in range(6):
+        slots = random.permutation(NUM_SLOTS)[: 1 + number % NUM_SLOTS].tolist()
+        rows = [tokens_of(weights, 200 + 10 * number + slot, int(random.integers(1, 40))) for slot in slots]
+        scored = [len(row) for row in rows]
+        ours, theirs = (decoder.append(slots, rows, scored) for decoder in (here, there))
+        largest = max(largest, float((ours.cpu() - theirs).abs().max()))
+        for slot in slots:
+            length = int(random.integers(0, 30))
+            for decoder in (here, there):
+                decoder.rollback(slot, length)
+    return Check(f"{weights.name}: logits of a CPU, float32", largest < CLOSE, f"within {largest:.1g}")
+
+
+def _text_is_the_targets(weights: Weights) -> Iterator[Check]:
+    """Transcribe noise with the target alone and with a draft that is mostly right."""
+    recordings = [_noise(weights.place.seed + i, 4.0 + i) for i in range(NUM_SLOTS)]
+    options = DecodingOptions(language="en", max_new_tokens=24 if weights.place.is_narrow else 100)
+    for dtype in ("float32", "float16"):
+        target = WhisperModel(weights.checkpoint(dtype), NUM_SLOTS, has_static_shapes=True)
+        draft = WhisperModel(weights.checkpoint(dtype, noise=NOISE), NUM_SLOTS, has_static_shapes=True)
+        alone = OneProcess(target, mode=Mode.TARGET_ONLY).transcribe(recordings, options)
+        drafted = OneProcess(target, draft, gamma=GAMMA).transcribe(recordings, options)
+        same = [a.window_tokens == b.window_tokens for a, b in zip(alone, drafted, strict=True)]
+        accepted = sum(text.statistics.num_accepted for text in drafted)
+        tried = sum(text.statistics.num_verified for text in drafted)
+        found = f"{sum(same)} of {len(same)} texts are equal, {accepted} of {tried} candidates accepted"
+        yield Check(f"{weights.name}: text with a draft, {dtype}", all(same) or dtype != "float32", found)
+
+
+def _noise(seed: int, length_s: float) -> bytes:
+    samples = np.random.default_rng(seed).normal(0, 3_000, int(length_s * 16_000))
+    return samples.clip(-32_768, 32_767).astype("<i2").tobytes()

@@ -1,0 +1,68 @@
+"""Made-up recordings and what is written in them: a replay whose draft is right as often as is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.common.replay.trace import Decoding, Trace, window_digest
+from specwhisper.audio.recording import Recording
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import WINDOW_SAMPLES, AudioChunk
+
+OPTIONS = DecodingOptions(language="en", timestamps=False)
+MAX_ALONE = 32  # how far a draft is followed where it leaves the target
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Recordings of one window each.
+
+    Attributes
+    ----------
+    acceptance : share of positions at which the draft goes on as the target does.
+    num_tokens : written in a window; somebody who reads aloud comes to about 100.
+    """
+
+    num_recordings: int
+    num_tokens: int
+    acceptance: float
+    seed: int
+
+    def recording(self, number: int) -> bytes:
+        """Give 30 s of noise."""
+        samples = np.random.default_rng((self.seed, number)).normal(0, 3_000, WINDOW_SAMPLES)
+        return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
+
+    def trace(self, vocabulary: Vocabulary) -> Trace:
+        """Make up what a pair writes in them."""
+        return Trace(
+            target="made up",
+            draft="made up",
+            target_digest="",
+            draft_digest="",
+            vocabulary_digest=vocabulary.digest,
+            source="",
+            decodings=tuple(self._decoding(number, vocabulary) for number in range(self.num_recordings)),
+        )
+
+    def _decoding(self, number: int, vocabulary: Vocabulary) -> Decoding:
+        random = np.random.default_rng((self.seed, number, 1))
+        heard = Recording()
+        heard.append(AudioChunk(0, self.recording(number), is_last=True))
+        written = random.integers(0, vocabulary.end_of_text, self.num_tokens - 1).tolist()
+        alone = random.integers(0, vocabulary.end_of_text, (self.num_tokens, MAX_ALONE)).tolist()
+        departs = random.random(self.num_tokens) >= self.acceptance
+        return Decoding(
+            recording=str(number),
+            start_frame=0,
+            audio=window_digest(heard, 0),
+            prompt=vocabulary.prompt(OPTIONS, OPTIONS.language),
+            temperature=0.0,
+            tokens=(*written, vocabulary.end_of_text),
+            log_probs=(-0.1,) * self.num_tokens,
+            margins=(1.0,) * self.num_tokens,
+            departures={i: tuple(alone[i]) for i in np.flatnonzero(departs).tolist()},
+        )

@@ -1,0 +1,136 @@
+"""Random weights of true shape, made where they are measured: nothing is downloaded."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+from experiments.common.checkpoints import Shape, build_model, with_noise
+from experiments.common.published import LARGE_V3, PUBLISHED
+from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
+
+SHAPES = {
+    "large-v3": LARGE_V3,
+    "turbo": PUBLISHED["turbo"],
+    "distil-large-v3": replace(LARGE_V3, decoder_layers=2),
+    "tiny": PUBLISHED["tiny"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where things are measured.
+
+    Attributes
+    ----------
+    is_narrow : whether shapes are cut down, so that a CPU goes through everything in seconds.
+    """
+
+    device: torch.device
+    is_narrow: bool
+    seed: int
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether there are graphs, streams and Triton's kernels."""
+        return self.device.type == "cuda"
+
+    def tidy(self) -> None:
+        """Free what is no longer used: decoders and their passes know each other, so that they linger."""
+        gc.collect()
+        if self.is_gpu:
+            torch.cuda.empty_cache()
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was asked for."""
+        if self.is_gpu:
+            torch.cuda.synchronize(self.device)
+
+
+class Weights:
+    """One shape's weights in float32, and the same in other types.
+
+    Attributes
+    ----------
+    scale : standard deviation of the weights.
+    """
+
+    def __init__(self, name: str, place: Place) -> None:
+        shape = replace(SHAPES[name], words="made-up", seed=place.seed)
+        if place.is_narrow:
+            shape = _narrow(shape)
+        self.name = name
+        self.place = place
+        self.scale = shape.scale
+        with place.device:
+            model, self.tokens = build_model(shape)
+        self._models = {"float32": model}
+
+    @property
+    def config(self) -> WhisperConfig:
+        """The shape."""
+        return self._models["float32"].config
+
+    def model_of(self, dtype: str) -> WhisperForConditionalGeneration:
+        """Give them as transformers runs them."""
+        if dtype not in self._models:
+            self._models[dtype] = copy.deepcopy(self._models["float32"]).to(getattr(torch, dtype))
+        return self._models[dtype]
+
+    def on(self, device: str) -> Weights:
+        """Give the same on another device, in float32."""
+        there = copy.copy(self)
+        there.place = replace(self.place, device=torch.device(device))
+        there._models = {"float32": copy.deepcopy(self._models["float32"]).to(device)}
+        return there
+
+    def checkpoint(self, dtype: str, *, noise: float = 0.0) -> Checkpoint:
+        """Give them as a checkpoint that was loaded in a type; with noise, as a draft that is often right.
+
+        Parameters
+        ----------
+        noise : relative to the weights.
+        """
+        model = self.model_of(dtype)
+        if noise:
+            model = with_noise(self.model_of("float32"), noise * self.scale).to(getattr(torch, dtype))
+        return checkpoint_from_model(model, self.tokens, name=f"random {self.name}")
+
+    def decoder(
+        self, dtype: str, num_slots: int, *, cross_cache: str | None = None, has_static_shapes: bool = True
+    ) -> CachedDecoder:
+        """Place the decoder in slots."""
+        state: dict[str, Tensor] = self.model_of(dtype).state_dict()
+        with torch.device("meta"):
+            decoder = CachedDecoder(self.config, num_slots)
+        load_decoder_weights(decoder, state)
+        decoder.eval().requires_grad_(False)
+        decoder.tie()
+        decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache)
+        return decoder
+
+    def heard(self, num_windows: int, dtype: str) -> Tensor:
+        """Make up what an encoder gives: windows x positions x d_model."""
+        generator = torch.Generator(self.place.device).manual_seed(self.place.seed)
+        size = (num_windows, self.config.max_source_positions, self.config.d_model)
+        return torch.randn(size, generator=generator, device=self.place.device).to(getattr(torch, dtype))
+
+
+def _narrow(shape: Shape) -> Shape:
+    """Cut a shape down; what distinguishes it from the others, but for its size, stays."""
+    return replace(
+        shape,
+        d_model=64,
+        heads=2,
+        encoder_layers=1,
+        decoder_layers=min(shape.decoder_layers, 3),
+        ffn_factor=2,
+        words="few",
+        scale=Shape.scale,
+    )

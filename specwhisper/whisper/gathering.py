@@ -1,0 +1,47 @@
+"""Do at once what several threads bring: a GPU encodes eight windows sooner than one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Gathering(Generic[T]):
+    """Whoever's turn it is works for all who wait by then.
+
+    Parameters
+    ----------
+    work : takes what several threads brought; what it raises, each of them raises.
+    max_items : how many are worked on at once.
+    """
+
+    def __init__(self, work: Callable[[Sequence[T]], None], max_items: int) -> None:
+        self._work = work
+        self._max_items = max_items
+        self._waiting: deque[tuple[T, Future[None]]] = deque()
+        self._turn = Lock()
+
+    def bring(self, item: T) -> None:
+        """Return when the item has been worked on, by this thread or another."""
+        done = Future[None]()
+        self._waiting.append((item, done))
+        with self._turn:
+            while not done.done():
+                num_items = min(len(self._waiting), self._max_items)
+                self._work_on([self._waiting.popleft() for _ in range(num_items)])
+        done.result()
+
+    def _work_on(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
+        try:
+            self._work([item for item, _ in batch])
+        except BaseException as error:
+            for _, done in batch:
+                done.set_exception(error)
+        else:
+            for _, done in batch:
+                done.set_result(None)

@@ -1,0 +1,71 @@
+"""A greedy choice asks a GPU once, and tells what separate questions would."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+
+from experiments.common.checkpoints import Shape, build_checkpoint
+from specwhisper.options import Acceptance
+from specwhisper.whisper import transfer
+from specwhisper.whisper.choosing import Row, choose
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.sampling import Sampling
+
+_, CHECKPOINT = build_checkpoint(Shape(d_model=32, max_target_positions=32))
+ROWS = [Row(0, [5, 6, 7], 2, (), timestamps=True), Row(1, [8], 0, (9,), timestamps=False)]
+
+
+@pytest.fixture
+def transfers(monkeypatch) -> Counter:
+    """How often numbers were read off a device."""
+    counted = Counter()
+    for name in ("tolist", "item", "__float__", "__int__", "__bool__"):
+        method = getattr(torch.Tensor, name)
+
+        def counting(self, *args, _method=method, **kwargs):
+            counted["reads"] += 1
+            return _method(self, *args, **kwargs)
+
+        monkeypatch.setattr(torch.Tensor, name, counting)
+    return counted
+
+
+def test_a_greedy_pass_reads_the_device_once(transfers):
+    model = WhisperModel(CHECKPOINT, 2, has_static_shapes=True)
+    model.score(ROWS)
+    assert transfers["reads"] == 1
+    model.score([replace(ROWS[1], probe=0)])
+    assert transfers["reads"] == 3  # what a probe tells is read too
+
+
+def test_every_number_is_in_its_place():
+    logits = torch.randn(4, 51_866, generator=torch.Generator().manual_seed(3))
+    logits[2, -1] = 9.0
+    first, second = choose(ROWS, logits.clone())
+    best = logits.topk(2, dim=-1)
+    assert first.tokens + second.tokens == best.indices[:, 0].tolist()
+    assert first.tokens[2] == 51_865
+    expected = logits.log_softmax(dim=-1).gather(1, best.indices[:, :1]).flatten().tolist()
+    assert first.log_probs + second.log_probs == pytest.approx(expected, abs=1e-5)
+    margins = (best.values[:, 0] - best.values[:, 1]).tolist()
+    assert first.margins + second.margins == pytest.approx(margins, abs=1e-5)
+
+
+def test_when_equality_decides():
+    sampling = Sampling(0.5, 0, 0)
+    row = ROWS[0]
+    assert row.keeps_what_is_equal
+    assert replace(row, sampling=sampling).keeps_what_is_equal
+    assert replace(row, acceptance=Acceptance.CLASSICAL).keeps_what_is_equal
+    assert not replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling).keeps_what_is_equal
+    assert not replace(row, acceptance_threshold=0.2).keeps_what_is_equal
+
+
+def test_numbers_come_to_a_device_as_they_are():
+    numbers = transfer.to_device([(1, 2), (3, 4)], torch.device("cpu"))
+    assert numbers.tolist() == [[1, 2], [3, 4]]
+    assert numbers.dtype == torch.int64

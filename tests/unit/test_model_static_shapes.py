@@ -1,0 +1,92 @@
+"""A model with static shapes, as a GPU runs it, writes what it writes without."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from experiments.common.checkpoints import Shape, build_checkpoint
+from specwhisper.audio.recording import Recording
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.options import DecodingOptions
+from specwhisper.types import AudioChunk, Mode
+from specwhisper.whisper.choosing import Row
+from specwhisper.whisper.gathering import Gathering
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
+from target_server.config import CROSS_CACHES
+
+_, CHECKPOINT = build_checkpoint(Shape(seed=2))
+NUM_SLOTS = 3
+
+
+def pcm(seed: int, length_s: float) -> bytes:
+    noise = np.random.default_rng(seed).normal(0, 3_000, int(length_s * 16_000))
+    return noise.clip(-32_768, 32_767).astype("<i2").tobytes()
+
+
+def recording(seed: int) -> Recording:
+    made = Recording()
+    made.append(AudioChunk(0, pcm(seed, 2.0), is_last=True))
+    return made
+
+
+@pytest.mark.parametrize("options", [DecodingOptions(), DecodingOptions(language="en", timestamps=False)])
+def test_it_writes_the_same(options):
+    recordings = [pcm(0, 3.0), pcm(1, 2.0), pcm(2, 1.0), pcm(3, 33.0)]
+    plain, static = (
+        OneProcess(
+            WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=has_static_shapes),
+            WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=has_static_shapes),
+            mode=Mode.ONE_PROCESS,
+            max_new_tokens=24,
+        ).transcribe(recordings, options)
+        for has_static_shapes in (False, True)
+    )
+    assert [text.window_tokens for text in static] == [text.window_tokens for text in plain]
+    assert [text.language for text in static] == [text.language for text in plain]
+
+
+def test_windows_of_several_threads_are_encoded_together():
+    alone, together = (WhisperModel(CHECKPOINT, NUM_SLOTS) for _ in range(2))
+    batches, encode = [], together._encode
+    together._gathering = gathering = Gathering(  # as on a GPU
+        lambda windows: batches.append(len(windows)) or encode(windows), NUM_SLOTS
+    )
+    with ThreadPoolExecutor(NUM_SLOTS) as threads:
+        with gathering._turn:
+            done = [threads.submit(together.encode, slot, recording(slot), 0) for slot in range(NUM_SLOTS)]
+            while len(gathering._waiting) < NUM_SLOTS:
+                threading.Event().wait(0.001)
+        for future in done:
+            future.result(10)
+    for slot in range(NUM_SLOTS):
+        alone.encode(slot, recording(slot), 0)
+    assert batches == [NUM_SLOTS]
+    rows = [Row(slot, [301, 302, 401, 5, 6], 2, (), timestamps=True) for slot in range(NUM_SLOTS)]
+    for ours, expected in zip(together.score(rows), alone.score(rows), strict=True):
+        assert ours.tokens == expected.tokens
+        assert ours.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
+
+
+def test_a_rounded_cross_attention_cache():
+    assert tuple(CROSS_CACHE_DTYPES) == CROSS_CACHES
+    with pytest.raises(
+        InvalidRequest, match="no cross-attention cache of 'int4': choose one of int8, float8"
+    ):
+        WhisperModel(CHECKPOINT, 1, has_static_shapes=True, cross_cache_dtype="int4")
+    with pytest.raises(UnsupportedOption, match="is for models on one GPU"):
+        WhisperModel(CHECKPOINT, 1, cross_cache_dtype="int8")
+    plain = WhisperModel(CHECKPOINT, 1)
+    rounded = WhisperModel(CHECKPOINT, 1, has_static_shapes=True, cross_cache_dtype="int8")
+    assert rounded.bytes_per_slot < plain.bytes_per_slot / 2
+    row = Row(0, [301, 302, 401], 0, (), timestamps=False, probe=0)
+    for model in (plain, rounded):
+        model.encode(0, recording(0), 0)
+    ours, expected = (model.score([row])[0] for model in (rounded, plain))
+    assert ours.log_probs == pytest.approx(expected.log_probs, abs=0.05)
+    assert ours.heard.language_probs == pytest.approx(expected.heard.language_probs, abs=0.05)
