@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 from specwhisper import __version__
@@ -145,7 +146,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 else:
                     message = self._message(request)
                 has_all_audio |= isinstance(message, AudioChunk) and message.is_last
-                submit = partial(self._verifier.submit, session_id, message)
+                submit = partial(self._verifier.submit, session_id, message, perf_counter_ns())
                 num_messages += 1
                 if num_messages % MAX_POSTED_MESSAGES:
                     self._thread.post(submit)

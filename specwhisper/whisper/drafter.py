@@ -66,6 +66,8 @@ class Drafter:
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     """
 
+    holds_for_s = 0.0  # nobody gains if it waits
+
     def __init__(self, model: Model, *, executor: Executor, wake: Callable[[], None] = lambda: None) -> None:
         self._model = model
         self._executor = executor

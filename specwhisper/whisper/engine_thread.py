@@ -31,6 +31,10 @@ class Engine(Protocol[Event_co]):
     def has_work(self) -> bool:
         """Whether a step would do anything now."""
 
+    @property
+    def holds_for_s(self) -> float:
+        """For how long a step is better put off, unless something comes meanwhile."""
+
     def step(self) -> Sequence[tuple[str, Event_co]]:
         """Do one piece of work and give each session's events."""
 
@@ -130,6 +134,11 @@ class EngineThread(Generic[Event]):
             if is_stopping:
                 return
             try:
+                if (holds_for_s := engine.holds_for_s) > 0:
+                    with self._condition:
+                        self._condition.wait_for(lambda: self._actions or self._is_stopping, holds_for_s)
+                        if self._actions or self._is_stopping:
+                            continue
                 events = engine.step()
             except Exception as error:  # a bug
                 self._fail_all(loop, error)

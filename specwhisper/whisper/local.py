@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from time import perf_counter_ns
 from typing import Any
 
 from specwhisper.options import DecodingOptions
@@ -95,7 +96,7 @@ class LocalSession:
 
     def propose(self, block: Candidates) -> None:
         """Hand candidates over."""
-        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block))
+        self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Hand audio over and wait until the engine has it."""

@@ -17,6 +17,7 @@ from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import AnswerTime
+from specwhisper.speculation.patience import PassTime, begin_ns
 from specwhisper.speculation.scheduling import next_pass
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
@@ -83,6 +84,7 @@ class Verifier:
         self._max_width = max_width
         self._max_pass_tokens = max_pass_tokens
         self._answer_time = AnswerTime(latency_budget_ms)
+        self._pass_time = PassTime()
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._sequential_windows
         self._slots = Slots(model.num_slots, "The target")
@@ -99,6 +101,16 @@ class Verifier:
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
         return bool(self._outbox) or any(s.is_runnable or s.can_advance for s in self._sessions.values())
+
+    @property
+    def holds_for_s(self) -> float:
+        """For how long the next pass is better put off, since more candidates are on their way."""
+        sessions = self._sessions.values()
+        ready_ns = min((s.ready_ns for s in sessions if s.is_runnable and s.has_candidates), default=None)
+        if ready_ns is None:
+            return 0.0
+        arrivals = (arrival for s in sessions if (arrival := s.next_candidates) is not None)
+        return max(0.0, begin_ns(ready_ns, arrivals, self._pass_time.constant_ns) - perf_counter_ns()) / 1e9
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
@@ -148,8 +160,13 @@ class Verifier:
             session.encoding.cancel()
         self._slots.give_back(session.slot)
 
-    def submit(self, session_id: str, message: ToTarget) -> None:
-        """Take in a message; what is wrong with it ends its own session and no other."""
+    def submit(self, session_id: str, message: ToTarget, received_ns: int | None = None) -> None:
+        """Take in a message; what is wrong with it ends its own session and no other.
+
+        Parameters
+        ----------
+        received_ns : when it came, if that was earlier than now, as ``time.perf_counter_ns`` tells.
+        """
         session = self._sessions.get(session_id)
         if session is None:
             return
@@ -158,7 +175,7 @@ class Verifier:
                 case AudioChunk():
                     session.hear(message)
                 case Candidates():
-                    if (answer := session.offer(message)) is not None:
+                    if (answer := session.offer(message, received_ns or perf_counter_ns())) is not None:
                         self._reply(session, answer)
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)
@@ -211,6 +228,7 @@ class Verifier:
                 self._run_pass({session: num_candidates})
             return
         forward_ns = perf_counter_ns() - started_ns
+        self._pass_time.observe(sum(len(row.tokens) for row in rows), forward_ns)
         for session, row, score in zip(batch, rows, scores, strict=True):
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
             self._answer_time.observe(timing.queue_ns + forward_ns)

@@ -12,6 +12,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.ledger import Ledger
+from specwhisper.speculation.patience import Arrival, Turnaround
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -58,6 +59,8 @@ class VerifierSession:
     candidates_received: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
+    answered_ns: int = 0  # when the last pass of the session was over
+    turnaround: Turnaround = field(default_factory=Turnaround)
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
     expects_candidates: bool = False  # the last pass verified some: the draft lives
     is_finished: bool = False
@@ -76,8 +79,19 @@ class VerifierSession:
             return False
         if self.window is None:
             return self.detects_language
-        has_candidates = bool(self.ledger.pending or self.recalled)
-        return has_candidates or self.may_go_alone or self.mode.self_decodes
+        return self.has_candidates or self.may_go_alone or self.mode.self_decodes
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether a pass would verify something now."""
+        return self.window is not None and bool(self.ledger.pending or self.recalled)
+
+    @property
+    def next_candidates(self) -> Arrival | None:
+        """When candidates will be there that are on their way; ``None`` if that cannot be told."""
+        if self.window is None or not self.expects_candidates or self.has_candidates:
+            return None
+        return self.turnaround.arrival(self.answered_ns)
 
     @property
     def detects_language(self) -> bool:
@@ -124,20 +138,22 @@ class VerifierSession:
             )
         self.recording.append(chunk)
 
-    def offer(self, block: Candidates) -> Commit | None:
+    def offer(self, block: Candidates, received_ns: int) -> Commit | None:
         """Queue candidates for the next pass; give the answer at once if they are of no use."""
         if self.window is None or block.window_id != self.window.id:
             return None
         self.candidates_received += 1
-        was_runnable = self.is_runnable
+        had_candidates, was_runnable = self.has_candidates, self.is_runnable
         if not block.tokens and block.base == len(self.ledger.committed):
             self.may_go_alone = True
         elif not self.ledger.offer(block.base, block.known_committed, block.tokens):
             return self.acknowledgement()
         else:
             self.proposals.update(enumerate(block.proposals, start=block.base))
+        if self.has_candidates and not had_candidates and self.expects_candidates:
+            self.turnaround.observe(received_ns - self.answered_ns)
         if self.is_runnable and not was_runnable:
-            self.ready_ns = perf_counter_ns()
+            self.ready_ns = received_ns
         return None
 
     def resume(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
@@ -178,6 +194,7 @@ class VerifierSession:
         self.ledger = Ledger(resumed.committed if resumed else (), max_pending=self.limits.max_ahead_tokens)
         self.log_probs = list(resumed.log_probs) if resumed else []
         self.heard = None
+        self.expects_candidates = False
         self.proposals = {}
         self.expected = self.closed.expected if self.closed else ()
         self.candidates_received = 0
@@ -229,7 +246,7 @@ class VerifierSession:
         self.may_go_alone = False
         self.expects_candidates = num_verified > 0 and not is_recalled
         self.encode_ns = 0
-        self.ready_ns = perf_counter_ns()
+        self.ready_ns = self.answered_ns = perf_counter_ns()
         commit = replace(
             self.acknowledgement(),
             base=base,

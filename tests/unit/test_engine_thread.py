@@ -21,6 +21,7 @@ class Echo:
         self.num_steps = 0
         self.gate = threading.Event()
         self.gate.set()
+        self.holds_for_s = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -113,6 +114,30 @@ async def test_an_engine_that_fails_tells_everybody_and_goes_on(caplog):
         assert await heard["a"].get() == await heard["b"].get() == Failed(error)
         assert await heard["b"].get() == 7
     assert "engine failed" in caplog.messages
+
+
+async def test_a_step_is_put_off_until_something_comes_or_for_as_long_as_asked():
+    engine = Echo()
+    async with running(engine) as thread:
+        heard = asyncio.Queue()
+        thread.subscribe("a", heard.put_nowait)
+        engine.holds_for_s = 600.0
+        await thread.call(lambda: engine.items.append(("a", 1)))
+        await thread.call(lambda: engine.items.append(("a", 2)))  # is carried out at once all the same
+        assert heard.empty()
+        await thread.call(lambda: setattr(engine, "holds_for_s", 0.0))
+        assert [await heard.get(), await heard.get()] == [1, 2]
+        engine.holds_for_s = 0.01
+        await thread.call(lambda: engine.items.append(("a", 3)))
+        assert await heard.get() == 3
+
+
+async def test_a_thread_that_holds_can_be_stopped():
+    engine = Echo()
+    async with running(engine) as thread:
+        engine.holds_for_s = 600.0
+        await thread.call(lambda: engine.items.append(("a", 1)))
+    assert engine.num_steps == 0
 
 
 class Doubtful(Echo):

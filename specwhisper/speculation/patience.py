@@ -1,0 +1,99 @@
+"""When to put a pass off for candidates that are on their way.
+
+A pass costs a part that is the same for one session and for many: the weights are read once. If it is begun
+whenever somebody's candidates are there, sessions fall into two groups that take turns, one on its way while
+the other is verified, and the constant part is paid twice. Waiting for the others pays as long as it takes
+less than that part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+PASS_DECAY = 1 - 1 / 256  # of a pass's weight with every later one
+MIN_VARIANCE = 1.0  # of the tokens of passes, below which no line is drawn through them
+SMOOTHING, SPREAD_SMOOTHING = 1 / 8, 1 / 4  # as TCP guesses its round trips (RFC 6298)
+NUM_SPREADS = 2
+
+
+class PassTime:
+    """What passes take by their tokens: the line of least squares, in which late ones count more."""
+
+    def __init__(self) -> None:
+        self._weight = 0.0
+        self._mean_tokens = 0.0
+        self._mean_ns = 0.0
+        self._variance = 0.0
+        self._covariance = 0.0
+
+    def observe(self, num_tokens: int, forward_ns: float) -> None:
+        """Note a pass."""
+        self._weight = PASS_DECAY * self._weight + 1
+        gain = 1 / self._weight
+        tokens_off, ns_off = num_tokens - self._mean_tokens, forward_ns - self._mean_ns
+        self._mean_tokens += gain * tokens_off
+        self._mean_ns += gain * ns_off
+        self._variance = (1 - gain) * (self._variance + gain * tokens_off**2)
+        self._covariance = (1 - gain) * (self._covariance + gain * tokens_off * ns_off)
+
+    @property
+    def per_token_ns(self) -> float:
+        """What one token more costs; everything, while all passes were as long."""
+        if self._variance < MIN_VARIANCE:
+            return self._mean_ns / max(1.0, self._mean_tokens)
+        return max(0.0, self._covariance / self._variance)
+
+    @property
+    def constant_ns(self) -> float:
+        """What a pass costs whatever is in it."""
+        return max(0.0, self._mean_ns - self.per_token_ns * self._mean_tokens)
+
+
+class Arrival(NamedTuple):
+    """When candidates will be there: on average, and seldom later than."""
+
+    mean_ns: float
+    bound_ns: float
+
+
+class Turnaround:
+    """How long a session's next candidates take from its answer on."""
+
+    def __init__(self) -> None:
+        self._mean_ns: float | None = None
+        self._spread_ns = 0.0
+
+    def observe(self, turnaround_ns: float) -> None:
+        """Note one."""
+        if self._mean_ns is None:
+            self._mean_ns, self._spread_ns = turnaround_ns, turnaround_ns / 2
+            return
+        off = turnaround_ns - self._mean_ns
+        self._spread_ns += SPREAD_SMOOTHING * (abs(off) - self._spread_ns)
+        self._mean_ns += SMOOTHING * off
+
+    def arrival(self, answered_ns: int) -> Arrival | None:
+        """Tell when those behind an answer will be there; ``None`` while nothing is known."""
+        if self._mean_ns is None:
+            return None
+        mean_ns = answered_ns + self._mean_ns
+        return Arrival(mean_ns, mean_ns + NUM_SPREADS * self._spread_ns)
+
+
+def begin_ns(ready_ns: int, arrivals: Iterable[Arrival], constant_ns: float) -> float:
+    """Give the moment at which a pass is to begin at the latest.
+
+    Parameters
+    ----------
+    ready_ns : since when somebody's candidates wait.
+    arrivals : of candidates that are on their way.
+    constant_ns : what a pass costs whatever is in it.
+
+    Returns
+    -------
+    A moment by which those are there that are worth waiting for, or no longer are; ``ready_ns`` if none is.
+    """
+    last_ns = ready_ns + constant_ns
+    awaited = (min(arrival.bound_ns, last_ns) for arrival in arrivals if arrival.mean_ns < last_ns)
+    return max(awaited, default=ready_ns)
