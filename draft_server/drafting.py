@@ -162,4 +162,6 @@ def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) ->
     """Place a draft that speaks the target's vocabulary, or say why the two cannot work together."""
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
     is_same = ids == list(range(len(draft.vocabulary)))
-    return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=None if is_same else ids)
+    return WhisperModel(
+        draft, num_slots, vocabulary=target.vocabulary, ids=None if is_same else ids, is_draft=True
+    )

@@ -17,6 +17,7 @@ from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import check_device, prepare_process
 from specwhisper.whisper.sharing import share_encoder
+from specwhisper.whisper.verifier import DEFAULT_MAX_WIDTH
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import transcription_pb2_grpc
 
@@ -69,6 +70,7 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
         )
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions)
+    model.warm_up(DEFAULT_MAX_WIDTH)
     engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens)
     return LocalTranscriber(target, engine)
 

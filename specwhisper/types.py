@@ -18,8 +18,10 @@ HOP_SAMPLES = 160  # one mel frame is 10 ms
 WINDOW_FRAMES = 3_000
 WINDOW_SAMPLES = WINDOW_FRAMES * HOP_SAMPLES  # 30 s
 FRAMES_PER_TIMESTAMP = 2  # one timestamp token is 20 ms
-# Of weights. Identical to transformers is float32; int8 is for CPUs, activations stay float32 there.
+# Of weights. Identical to transformers is float32. int8 is for CPUs: what a slot holds is bfloat16 then, and
+# states between layers are float32.
 DTYPES = ("float32", "bfloat16", "float16", "int8")
+CROSS_CACHES = ("int8", "float8")  # in which what is heard can be kept on a GPU
 
 
 class Mode(StrEnum):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import DTYPES, Limits
+from specwhisper.types import CROSS_CACHES, DTYPES, Limits
 from specwhisper.wire.addresses import check_bind
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_052
-CROSS_CACHES = ("int8", "float8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,7 @@ class TargetConfig:
     max_pass_tokens : most tokens of all sessions in one pass; what is over waits for the next.
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
     device_map : accelerate's map from decoder module to device, for models larger than one device.
-    cross_cache : of :data:`CROSS_CACHES`, to keep what is heard in a byte a number; ``None`` for the model's
-        type.
+    cross_cache : of :data:`specwhisper.types.CROSS_CACHES`, to keep what is heard in a byte a number.
     """
 
     model: str = "demo-target"

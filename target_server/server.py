@@ -9,7 +9,7 @@ from functools import partial
 
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.local import TargetEngine
-from specwhisper.whisper.model import MAX_WINDOWS, Model, WhisperModel
+from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -37,7 +37,6 @@ async def running_service(
         max_pass_tokens=config.max_pass_tokens,
         latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
-        max_windows=MAX_WINDOWS if config.is_on_gpu else 1,
     )
     try:
         yield VerificationService(checkpoint, engine, drain_timeout_s=config.serving.drain_timeout_s)
@@ -53,6 +52,7 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
         offload_folder=config.offload_folder,
         cross_cache_dtype=config.cross_cache,
     )
+    model.warm_up(config.max_width)
     logger.info(
         "model placed",
         extra={"model": checkpoint.name, "slots": model.num_slots, "mb_per_slot": model.bytes_per_slot / 1e6},

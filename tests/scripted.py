@@ -52,6 +52,7 @@ class ScriptedModel:
     """
 
     num_mel_bins = 80
+    max_windows = 1
     has_word_times = True
 
     def __init__(

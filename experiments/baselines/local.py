@@ -106,7 +106,7 @@ class InOneProcess:
         self._special = target.vocabulary.end_of_text, target.vocabulary.timestamp_begin
         self._engine = OneProcess(
             WhisperModel(target, 1),
-            WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids),
+            WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids, is_draft=True),
             mode=Mode.ONE_PROCESS,
             gamma=models.gamma,
             max_new_tokens=target.max_new_tokens,

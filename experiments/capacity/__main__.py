@@ -23,14 +23,14 @@ from experiments.capacity.ladder import Ladder, memory_of_a_session
 from experiments.capacity.load import Arm, Clients, Load, Outcome
 from experiments.capacity.models import DEMO, DRAFT_SHAPE, Measured
 from experiments.capacity.summary import facts, plot, print_files, print_streams
-from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
+from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target, parse_levels
 from experiments.common.processes import available_cores
 from experiments.common.published import PUBLISHED
 from experiments.common.replay.options import Dtype
 from experiments.common.replay.record import recorded
 from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import load_samples
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
@@ -71,6 +71,13 @@ def capacity(
         str, typer.Option(help=f"What the target computes: {DEMO} itself, or {', '.join(PUBLISHED)}.")
     ] = DEMO,
     dtype: Dtype = "float32",
+    decoding_only: Annotated[
+        bool,
+        typer.Option(
+            "--decoding-only",
+            help="Let a target replay, and encode only each slot's first window: all always decode.",
+        ),
+    ] = False,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     gamma: Gamma = 3,
@@ -132,7 +139,7 @@ def capacity(
             folder = Path(stack.enter_context(TemporaryDirectory()))
             console.print("Recording what the pair writes ...")
             torch.set_num_threads(1)  # two that share a core wait for each other
-            measured = Measured(shape, dtype, folder / "trace.json")
+            measured = Measured(shape, dtype, folder / "trace.json", decoding_only)
             recorded(measured.trace, samples, target=target, draft=draft, options=[TIMED])
             started = Arms(
                 measured,
@@ -185,17 +192,6 @@ def capacity(
     for line in differences[:SHOWN_LINES]:
         console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
     sys.exit(0 if all_hold and not differences else 1)
-
-
-def parse_levels(words: str) -> tuple[int, ...]:
-    """Read numbers of sessions, upwards."""
-    try:
-        levels = sorted({int(word) for word in words.split(",")})
-    except ValueError:
-        raise InvalidRequest(f"--sessions is '{words}': write numbers with commas between.") from None
-    if levels[0] < 1:
-        raise InvalidRequest(f"--sessions has {levels[0]}: there must be at least 1.")
-    return tuple(levels)
 
 
 def measure(arms: Arms, plan: Plan, console: Console) -> tuple[Rounds, list[Ladder]]:

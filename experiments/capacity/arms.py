@@ -114,6 +114,7 @@ class Arms:
                 running_server(
                     "experiments.capacity.serve_target",
                     *(word for pair in arguments.items() for word in pair),
+                    *(["--decoding-only"] if measured.decodes_only else []),
                     cores=self._target_cores,
                 )
             )

@@ -22,11 +22,17 @@ DRAFT_SHAPE = "tiny"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the target computes, and the trace of what it writes."""
+    """What the target computes, and the trace of what it writes.
+
+    Attributes
+    ----------
+    decodes_only : whether a target encodes only the first window of every slot, and replays the trace.
+    """
 
     shape: str
     dtype: str
     trace: Path
+    decodes_only: bool = False
 
     def __post_init__(self) -> None:
         if self.shape not in (DEMO, *PUBLISHED):
@@ -38,7 +44,8 @@ class Measured:
             )
 
     def __str__(self) -> str:
-        return "the demo pair" if self.shape == DEMO else f"replay {self.shape}, {self.dtype}"
+        name = "the demo pair" if self.shape == DEMO else f"replay {self.shape}, {self.dtype}"
+        return f"{name}, decoding only" if self.decodes_only else name
 
     def weights(self) -> Checkpoint:
         """Load or make up the target's weights."""
@@ -49,9 +56,9 @@ class Measured:
     def target(self, num_slots: int, meter: Meter) -> tuple[Checkpoint, Model]:
         """Give what a target server serves; its weights are in the model's slots only."""
         weights = self.weights()
-        model = MeteredModel(weights, num_slots, meter)
+        model = MeteredModel(weights, num_slots, meter, hears_once=self.decodes_only)
         weights.state.clear()
-        if self.shape == DEMO:
+        if self.shape == DEMO and not self.decodes_only:
             return weights, model
         trace = Trace.load(self.trace)
         checkpoint = load_checkpoint(trace.target)
@@ -71,7 +78,7 @@ class Measured:
                 return ReplayDraft(trace, target.vocabulary, None, num_slots=num_slots)
             if self.shape == DEMO:
                 return place_draft(draft, num_slots, target)
-            forward = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=self.dtype), num_slots)
+            forward = WhisperModel(random_checkpoint(DRAFT_SHAPE, dtype=self.dtype), num_slots, is_draft=True)
             return ReplayDraft(trace, target.vocabulary, forward)
 
         return Drafting(draft, place)

@@ -32,6 +32,9 @@ def serve_target(
     meter: Annotated[Path, typer.Option(dir_okay=False, help="Where the counters lie.")],
     max_sessions: MaxSessions = 8,
     dtype: Dtype = "float32",
+    decoding_only: Annotated[
+        bool, typer.Option("--decoding-only", help="Encode only the first window of each slot.")
+    ] = False,
     port: flags.Port = 0,
     threads: flags.Threads = None,
     log_format: flags.LogFormatOption = LogFormat.AUTO,
@@ -47,7 +50,7 @@ def serve_target(
                 port=port, max_concurrent_streams=max_sessions + SHORT_CALLS, drain_timeout_s=1.0
             ),
         )
-        asyncio.run(_run(config, Measured(shape, dtype, trace), Meter.at(meter)))
+        asyncio.run(_run(config, Measured(shape, dtype, trace, decoding_only), Meter.at(meter)))
     except SpecWhisperError as error:
         sys.exit(f"serve_target: {error}")
 

@@ -112,14 +112,28 @@ class Meter:
 
 
 class MeteredModel(WhisperModel):
-    """A Whisper model that counts its passes and encodings."""
+    """A Whisper model that counts its passes and encodings.
 
-    def __init__(self, checkpoint: Checkpoint, num_slots: int, meter: Meter) -> None:
+    Parameters
+    ----------
+    hears_once : whether every slot keeps the first window that it is given: passes cost the same, and
+        encodings nothing.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, num_slots: int, meter: Meter, *, hears_once: bool = False
+    ) -> None:
         super().__init__(checkpoint, num_slots)
         self._meter = meter
+        self._hears_once = hears_once
+        self._has_heard = [False] * num_slots
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Encode, and count it."""
+        if self._hears_once and self._has_heard[slot]:
+            self.rollback(slot, 0)
+            return
+        self._has_heard[slot] = True
         with self._meter.counting(ENCODE):
             super().encode(slot, recording, start_frame)
         self._meter.count(ENCODINGS)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from specwhisper.errors import InvalidRequest
+
 Quick = Annotated[bool, typer.Option("--quick", help="A short run: at most two minutes on two cores.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything that is random: order, resampling.")]
 JsonFile = Annotated[
@@ -24,3 +26,14 @@ Audio = Annotated[
 Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
 Draft = Annotated[str, typer.Option(help="Draft model, named likewise.")]
 Gamma = Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")]
+
+
+def parse_levels(words: str) -> tuple[int, ...]:
+    """Read numbers of sessions, upwards."""
+    try:
+        levels = sorted({int(word) for word in words.split(",")})
+    except ValueError:
+        raise InvalidRequest(f"--sessions is '{words}': write numbers with commas between.") from None
+    if levels[0] < 1:
+        raise InvalidRequest(f"--sessions has {levels[0]}: there must be at least 1.")
+    return tuple(levels)

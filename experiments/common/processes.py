@@ -50,8 +50,9 @@ def running_server(module: str, *arguments: str, cores: Sequence[int]) -> Iterat
     command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
     with on_cores(cores):
         process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+    log = _Log(process)
     try:
-        address = _ready_address(process, module)
+        address = log.ready_address(module)
         _wait_healthy(address)
         yield address
     finally:
@@ -61,28 +62,41 @@ def running_server(module: str, *arguments: str, cores: Sequence[int]) -> Iterat
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        log.close()
 
 
-def _ready_address(process: subprocess.Popen[str], module: str) -> str:
-    """Follow the log to its "ready" line; a thread reads on to the end, so that the server never blocks."""
-    address: queue.Queue[str | None] = queue.Queue()
-    tail: deque[str] = deque(maxlen=20)
+class _Log:
+    """A server's log; a thread reads it to the end, so that the server never blocks."""
 
-    def follow() -> None:
-        for line in process.stderr or ():
-            tail.append(line)
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._address: queue.Queue[str | None] = queue.Queue()
+        self._tail: deque[str] = deque(maxlen=20)
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        for line in self._process.stderr or ():
+            self._tail.append(line)
             if line.startswith("{") and (record := json.loads(line))["message"] == "ready":
-                address.put(record["address"])
-        address.put(None)
+                self._address.put(record["address"])
+        self._address.put(None)
 
-    threading.Thread(target=follow, daemon=True).start()
-    try:
-        ready = address.get(timeout=START_TIMEOUT_S)
-    except queue.Empty:
-        ready = None
-    if ready is None:
-        raise RuntimeError(f"{module} did not start; its log ends with:\n{''.join(tail)}")
-    return ready
+    def ready_address(self, module: str) -> str:
+        """Wait for the line that says where the server listens."""
+        try:
+            ready = self._address.get(timeout=START_TIMEOUT_S)
+        except queue.Empty:
+            ready = None
+        if ready is None:
+            raise RuntimeError(f"{module} did not start; its log ends with:\n{''.join(self._tail)}")
+        return ready
+
+    def close(self) -> None:
+        """Read the rest; the process has ended."""
+        self._thread.join()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
 
 
 def _wait_healthy(address: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from transformers.utils import logging
 
 ROOT = Path(__file__).parents[2]
 PAGE_WIDTH = 170
@@ -46,6 +47,7 @@ class Bar:
 
 def open_console() -> Console:
     """Open the terminal, or, where output goes to a file, a page that a table fits on."""
+    logging.disable_progress_bar()  # models load beside our own
     console = Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
     if LOAD_AT_START > 0.5:
         console.print(f"The machine is busy (load {LOAD_AT_START:.1f}): figures will be off.", style="yellow")

@@ -178,7 +178,7 @@ def _published(name: str) -> Checkpoint:
 
 def _draft_model(draft: Checkpoint, target: Checkpoint, num_slots: int) -> WhisperModel:
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids)
+    return WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids, is_draft=True)
 
 
 @cache

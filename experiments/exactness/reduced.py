@@ -85,7 +85,7 @@ def run_reduced(name: str, made: Prepared, num_slots: int, dtype: str) -> Reduce
         ids = draft_ids(
             drafted.vocabulary, checkpoint.vocabulary, draft_name=kind, target_name=checkpoint.name
         )
-        draft = WhisperModel(drafted, num_slots, vocabulary=checkpoint.vocabulary, ids=ids)
+        draft = WhisperModel(drafted, num_slots, vocabulary=checkpoint.vocabulary, ids=ids, is_draft=True)
         texts = OneProcess(target, draft, mode=mode, gamma=gamma).transcribe(pcms, options)
         for pcm, ours, theirs in zip(pcms, texts, alone, strict=True):
             _compare(ours, theirs, len(pcm) // 2, frames, margins, result)

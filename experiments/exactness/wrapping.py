@@ -15,6 +15,7 @@ class Wrapping:
     def __init__(self, model: Model) -> None:
         self.vocabulary, self.num_slots = model.vocabulary, model.num_slots
         self.num_mel_bins, self.max_positions = model.num_mel_bins, model.max_positions
+        self.max_windows = model.max_windows
         self.rollback, self.length = model.rollback, model.length
         self.tokenize, self.align, self.has_word_times = model.tokenize, model.align, model.has_word_times
         self._model = model

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
 from transformers.utils import logging
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
+from experiments.common.args import Check, JsonFile, Quick, Seed, parse_levels
 from experiments.common.report import open_console, print_bars, write_json
 from experiments.gpu import MISSING, agreement, encoding, kernels, passes
-from experiments.gpu.floor import measure_machine
+from experiments.gpu.floor import DTYPES, measure_machine
 from experiments.gpu.identity import check_identity
 from experiments.gpu.service import measure_service
 from experiments.gpu.summary import JUDGED, Figures, find_bars, print_figures
@@ -26,7 +26,7 @@ from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
 from experiments.steps.floor import Machine
 from specwhisper.errors import InvalidRequest, SpecWhisperError
-from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
+from specwhisper.types import CROSS_CACHES
 from specwhisper.whisper.process import check_device
 
 IDENTICAL = ("tiny", "distil-large-v3")  # shapes that a CPU goes through soon
@@ -78,39 +78,59 @@ def gpu(
     try:
         if unknown := set(names) - set(SHAPES):
             raise InvalidRequest(f"There is no shape '{min(unknown)}': choose from {', '.join(SHAPES)}.")
+        if dtype not in DTYPES:
+            raise InvalidRequest(f"There is no dtype '{dtype}' here: choose from {', '.join(DTYPES)}.")
+        levels = [2] if quick else parse_levels(sessions)
         check_device(device, "--device")
+        if torch.device(device).type == "cuda":
+            torch.cuda.set_device(device)
         place = Place(torch.device(device), is_narrow=torch.device(device).type == "cpu", seed=seed)
         machine = measure_machine(place)
         console.print(_described(place, machine), highlight=False)
-        for name in names:
-            weights = Weights(name, place)
-            measure(weights, machine, parts, dtype, figures, quick=quick, console=console)
-            if Part.SERVICE in parts and name == names[0]:
-                console.print(f"{name}: service", highlight=False)
-                num_processes = min(8, (os.cpu_count() or 1) // 2) if processes is None else processes
-                figures.carried += asyncio.run(
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.gpu: {error}")
+    if processes is None:
+        processes = 0 if place.is_narrow else min(8, (os.cpu_count() or 1) // 2)
+    models = {"weights": "random", "dtype": dtype, "device": device}
+    for name in names:
+        weights = Weights(name, place)
+        measurements = measurements_of(weights, machine, dtype, figures, quick=quick)
+        if name == names[0]:
+            measurements[Part.SERVICE] = lambda weights=weights: figures.carried.extend(
+                asyncio.run(
                     measure_service(
                         weights,
                         Texts(4, 20, acceptance, seed)
                         if quick
                         else Texts(64, TOKENS_OF_A_WINDOW, acceptance, seed),
-                        [2] if quick else [int(number) for number in sessions.split(",")],
+                        levels,
                         dtype=dtype,
                         period_s=0.5 if place.is_narrow else period,
-                        num_processes=0 if place.is_narrow and processes is None else num_processes,
+                        num_processes=processes,
                     )
                 )
-            del weights
+            )
+        for one, measure in measurements.items():
+            if one not in parts:
+                continue
+            console.print(f"{name}: {one}", highlight=False)
+            try:
+                measure()
+            except Exception:  # the figures of hours are worth more than an early end
+                figures.failures[f"{name}: {one}"] = traceback.format_exc()
+                console.print_exception()
             place.tidy()
-    except SpecWhisperError as error:
-        sys.exit(f"experiments.gpu: {error}")
+            if json is not None:
+                facts: dict[str, Any] = {"device": _described(place, machine), "speed": asdict(machine)}
+                bars = list(map(str, find_bars(figures)))
+                facts |= {"not_installed": MISSING, "bars": bars, **asdict(figures)}
+                write_json(json, models=models, figures=facts)
+        del weights, measurements
+        place.tidy()
     print_figures(figures, console)
     bars = find_bars(figures)
-    if json is not None:
-        facts: dict[str, Any] = {"device": _described(place, machine), "speed": asdict(machine)}
-        facts |= {"not_installed": MISSING, "bars": list(map(str, bars)), **asdict(figures)}
-        write_json(json, models={"weights": "random", "dtype": dtype, "device": device}, figures=facts)
-    broken = [f"{one.name}: {one.found}" for one in figures.checks if not one.holds]
+    broken = [f"{part} failed, see above" for part in figures.failures]
+    broken += [f"{one.name}: {one.found}" for one in figures.checks if not one.holds]
     broken += [
         f"{one.mode}, {one.num_sessions} sessions: {one.num_different} texts differ {' '.join(one.failures)}"
         for one in figures.carried
@@ -122,56 +142,50 @@ def gpu(
     sys.exit(0 if all_hold and not broken else 1)
 
 
-def measure(
-    weights: Weights,
-    machine: Machine,
-    parts: Collection[Part],
-    dtype: str,
-    figures: Figures,
-    *,
-    quick: bool,
-    console: Console,
-) -> None:
-    """Measure one shape: everything of the one that is judged, the most important of others."""
+def measurements_of(
+    weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
+) -> dict[Part, Callable[[], None]]:
+    """Give what is measured of a shape: everything of the one that is judged, some of others."""
     is_judged, place = weights.name == JUDGED, weights.place
 
-    def begins(part: Part, *, is_wanted: bool = True) -> bool:
-        if is_wanted and part in parts:
-            console.print(f"{weights.name}: {part}", highlight=False)
-        place.tidy()
-        return is_wanted and part in parts
-
-    if begins(Part.IDENTITY, is_wanted=weights.name in IDENTICAL):
+    def measure_identity() -> None:
         figures.checks += check_identity(weights)
-    if begins(Part.PASSES):
+
+    def measure_passes() -> None:
+        def add(sizes: Sequence[tuple[int, int]], **settings: Any) -> None:
+            place.tidy()
+            settings = {"dtype": dtype, **settings}
+            figures.points += passes.measure_passes(weights, machine, sizes, **settings)
+
         some = passes.QUICK if quick else passes.FEW
-        every = passes.QUICK if quick else passes.ALL if is_judged else passes.FEW
-        figures.points += passes.measure_passes(weights, machine, every, dtype=dtype)
+        add(passes.QUICK if quick else passes.ALL if is_judged else passes.FEW)
         if is_judged:
             for kind in ("bfloat16", "float32"):
-                place.tidy()
-                figures.points += passes.measure_passes(weights, machine, some, dtype=kind)
-            for cache in CROSS_CACHE_DTYPES:
-                place.tidy()
-                figures.points += passes.measure_passes(
-                    weights, machine, some, dtype=dtype, cross_cache=cache
-                )
-            place.tidy()
-            fallback = passes.QUICK if quick else passes.FALLBACK
-            figures.points += passes.measure_passes(weights, machine, fallback, dtype=dtype, is_fallback=True)
-    if begins(Part.ENCODING):
+                add(some, dtype=kind)
+            for cache in CROSS_CACHES:
+                add(some, cross_cache=cache)
+            add(passes.QUICK if quick else passes.FALLBACK, is_fallback=True)
+
+    def measure_encoding() -> None:
         batches = encoding.QUICK if quick else encoding.BATCHES
         figures.encodings += encoding.measure_encoding(weights, batches, dtype=dtype)
-    if begins(Part.KERNELS, is_wanted=is_judged):
+
+    def measure_kernels() -> None:
         sizes = kernels.QUICK if quick else kernels.SIZES
         figures.kernels += kernels.measure_kernels(weights, machine, sizes, dtype=dtype)
-    if begins(Part.AGREEMENT):
+
+    def measure_agreement() -> None:
         figures.agreements += agreement.measure_agreement(
             weights,
             agreement.ARMS if is_judged else agreement.ARMS[:4],
             num_windows=agreement.QUICK_WINDOWS if quick else agreement.NUM_WINDOWS,
             num_tokens=agreement.QUICK_TOKENS if quick else agreement.NUM_TOKENS,
         )
+
+    measured = {Part.IDENTITY: measure_identity} if weights.name in IDENTICAL else {}
+    measured |= {Part.PASSES: measure_passes, Part.ENCODING: measure_encoding}
+    measured |= {Part.KERNELS: measure_kernels} if is_judged else {}
+    return measured | {Part.AGREEMENT: measure_agreement}
 
 
 def _described(place: Place, machine: Machine) -> str:

@@ -9,29 +9,30 @@ from transformers import WhisperConfig
 
 from experiments.gpu.clock import busy_s
 from experiments.gpu.weights import Place
-from experiments.steps.floor import Machine, Work, pass_work
+from experiments.steps.floor import Machine, pass_work
 
 DTYPES = ("float16", "bfloat16", "float32")
 COPIED_BYTES = 2 * 2**30  # far more than caches hold
 MATRIX_SIZE = 8192
 NARROW = 2**8  # by which both are less on a CPU, squared for the matrix
-# Of the numbers in a cache of 8 bits: themselves and a scale of 2 bytes for each head's.
-ROUNDED_BYTES = 1
+SCALE_BYTES = 2  # in a cache of 8 bits, for each position of each head
 
 
 def measure_machine(place: Place) -> Machine:
-    """Copy as fast, and multiply random numbers as fast, as torch does here."""
+    """Read or copy as fast, and multiply random numbers as fast, as torch does here."""
     num_bytes = COPIED_BYTES // (NARROW if place.is_narrow else 1)
     size = MATRIX_SIZE // (NARROW // 8 if place.is_narrow else 1)
     source = torch.empty(num_bytes, dtype=torch.uint8, device=place.device).random_()
     target = torch.empty_like(source)
     copy_s = min(busy_s(lambda: target.copy_(source), place, 10))
+    numbers = source.view(torch.float32)
+    read_s = min(busy_s(lambda: numbers.amax(), place, 10))
     ops_per_s = {}
     for dtype in DTYPES:
         values = torch.randn(2, size, size, device=place.device).to(getattr(torch, dtype))
         multiply_s = min(busy_s(lambda values=values: values[0] @ values[1], place, 10))
         ops_per_s[dtype] = 2 * size**3 / multiply_s
-    return Machine(2 * num_bytes / copy_s, ops_per_s)
+    return Machine(max(2 * num_bytes / copy_s, num_bytes / read_s), ops_per_s)
 
 
 def floor_s(
@@ -50,9 +51,6 @@ def floor_s(
     if cross_cache is not None:
         heard, head_size = work["cross-attention"], config.d_model // config.decoder_attention_heads
         exact_bytes = 4 if dtype == "float32" else 2
-        rounded = heard.num_bytes / exact_bytes * (ROUNDED_BYTES + 2 / head_size)
+        rounded = heard.num_bytes / exact_bytes * (1 + SCALE_BYTES / head_size)
         work["cross-attention"] = replace(heard, num_bytes=rounded)
     return sum(part.floor_s(machine, dtype) for part in work.values())
-
-
-__all__ = ["DTYPES", "Machine", "Work", "floor_s", "measure_machine"]

@@ -18,7 +18,8 @@ from specwhisper.whisper.decoder import CachedDecoder
 from specwhisper.whisper.padded_pass import BATCHES, WIDTHS
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
-ALL = tuple((rows, width) for rows in BATCHES for width in WIDTHS)
+PADDED = ((1, 7), (3, 3), (5, 5), (9, 10), (33, 9), (48, 20))  # to the next bucket
+ALL = (*((rows, width) for rows in BATCHES for width in WIDTHS), *PADDED)
 FEW = tuple((rows, width) for rows in (1, 8, 64) for width in (1, 8, 32))
 FALLBACK = ((1, 8), (8, 8), (64, 8))
 QUICK = ((1, 8), (2, 4))

@@ -19,7 +19,8 @@ from experiments.gpu.weights import Weights
 from specwhisper.types import Limits, Mode
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.local import TargetEngine
-from specwhisper.whisper.model import MAX_WINDOWS, WhisperModel
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.verifier import DEFAULT_MAX_WIDTH
 from specwhisper.wire.calls import Calls
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from target_server.service import VerificationService
@@ -151,9 +152,6 @@ async def measure_service(
     """Put more and more sessions on a target, in every mode; see :class:`Service`."""
     found = []
     async with _serving(weights, texts, max(levels), dtype, num_processes) as service:
-        if weights.place.is_gpu:  # so that most buckets are captured before any clock runs
-            for mode in modes:
-                await service.carry(mode, max(levels), LEAD_S)
         for num_sessions in levels:
             for mode in modes:
                 found.append(await service.carry(mode, num_sessions, period_s))
@@ -167,8 +165,10 @@ async def _serving(
     """Serve a replay target on the loopback interface."""
     checkpoint = weights.checkpoint(dtype)
     forward = WhisperModel(checkpoint, num_slots, has_static_shapes=True)
+    if weights.place.is_gpu:
+        forward.warm_up(DEFAULT_MAX_WIDTH)
     model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)
-    engine = TargetEngine(model, limits=Limits(max_sessions=num_slots), max_windows=MAX_WINDOWS)
+    engine = TargetEngine(model, limits=Limits(max_sessions=num_slots))
     server = grpc.aio.server(interceptors=[Calls()], options=[("grpc.so_reuseport", 0)])
     add_VerificationServicer_to_server(VerificationService(checkpoint, engine), server)
     port = server.add_insecure_port("127.0.0.1:0")

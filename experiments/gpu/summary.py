@@ -23,7 +23,7 @@ VERIFY_MS, MULTIPLE, ENCODE_MS, CAPACITY = 1.0, 2.5, 12.0, 2.5
 
 @dataclass
 class Figures:
-    """All that was measured."""
+    """All that was measured; ``failures`` has the traceback of what could not be, by its name."""
 
     checks: list[Check] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
@@ -31,6 +31,7 @@ class Figures:
     kernels: list[Kernel] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     carried: list[Carried] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 def find_bars(figures: Figures) -> list[Bar]:

@@ -72,7 +72,9 @@ def as_replay(target: str, draft: str, trace: Path, precision: str, gamma: int) 
     recorded = Trace.load(trace)
     demo = load_checkpoint(recorded.target)
     large = ReplayTarget(recorded, demo.vocabulary, WhisperModel(load_checkpoint(target, dtype=precision), 1))
-    small = ReplayDraft(recorded, demo.vocabulary, WhisperModel(load_checkpoint(draft, dtype=precision), 1))
+    small = ReplayDraft(
+        recorded, demo.vocabulary, WhisperModel(load_checkpoint(draft, dtype=precision), 1, is_draft=True)
+    )
     engines = {
         System.TARGET_ONLY: _engine(large, None, demo, gamma),
         System.ONE_PROCESS: _engine(large, small, demo, gamma),
@@ -87,7 +89,7 @@ def _be_quiet() -> None:
 
 def _pair(target: Checkpoint, draft: Checkpoint, num_slots: int, gamma: int) -> OneProcess:
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
-    drafting = WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids)
+    drafting = WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids, is_draft=True)
     return _engine(WhisperModel(target, num_slots), drafting, target, gamma)
 
 

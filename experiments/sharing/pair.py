@@ -52,7 +52,7 @@ class Pair:
             if way == WAYS[2]:
                 draft, target = share_encoder(draft, target, 1)
             ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="distil", target_name=shape)
-            self.models.append(WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids))
+            self.models.append(WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids, is_draft=True))
             del draft
         self.models.append(WhisperModel(target, 1))
         self._way = way

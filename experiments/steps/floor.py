@@ -40,11 +40,11 @@ def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held:
 
     Parameters
     ----------
-    dtype : of the weights; what lies in the slots has the weights' type, or float32 beside int8.
+    dtype : of the weights; what lies in the slots has the weights' type, or bfloat16 beside int8.
     rows, width, held : slots, tokens that each appends, tokens that each holds already.
     """
     size, layers, tokens = config.d_model, config.decoder_layers, rows * width
-    per_weight, per_kept = BYTES[dtype], 2 if dtype == "bfloat16" else 4
+    per_weight, per_kept = BYTES[dtype], max(2, BYTES[dtype])
     weights = layers * (6 * size**2 + 2 * size * config.decoder_ffn_dim)
     seen = {"cross-attention": config.max_source_positions, "self-attention": held + width}
     work = {
@@ -61,7 +61,7 @@ def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held:
 
 def floor_s(config: WhisperConfig, dtype: str, machine: Machine, **sizes: int) -> float:
     """Give the least time of a pass; attention computes in the type of what it reads."""
-    attends = "float32" if dtype == "int8" else dtype
+    attends = "bfloat16" if dtype == "int8" else dtype
     return sum(
         work.floor_s(machine, attends if name.endswith("attention") else dtype)
         for name, work in pass_work(config, dtype, **sizes).items()

@@ -22,9 +22,17 @@ class Subject(Protocol):
 
 
 class Ours:
-    """The decoder over slots."""
+    """The decoder over slots; a draft's tokens need not have the same bits in any company."""
 
-    def __init__(self, model: WhisperForConditionalGeneration, dtype: str, *, slots: int, held: int) -> None:
+    def __init__(
+        self,
+        model: WhisperForConditionalGeneration,
+        dtype: str,
+        *,
+        slots: int,
+        held: int,
+        is_draft: bool = False,
+    ) -> None:
         is_int8 = dtype == "int8"
         type_ = torch.float32 if is_int8 else getattr(torch, dtype)
         state = {key: value.to(type_) for key, value in model.state_dict().items() if ".encoder." not in key}
@@ -33,7 +41,7 @@ class Ours:
         load_decoder_weights(self._decoder, state)
         self._decoder.eval().requires_grad_(False)
         self._decoder.tie()
-        self._decoder.pack(is_int8=is_int8)
+        self._decoder.pack(is_int8=is_int8, is_draft=is_draft)
         self._decoder.allocate()
         self._held = held
         heard = torch.randn(model.config.max_source_positions, model.config.d_model, dtype=type_)

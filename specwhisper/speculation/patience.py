@@ -81,19 +81,20 @@ class Turnaround:
         return Arrival(mean_ns, mean_ns + NUM_SPREADS * self._spread_ns)
 
 
-def begin_ns(ready_ns: int, arrivals: Iterable[Arrival], constant_ns: float) -> float:
+def begin_ns(could_begin_ns: int, arrivals: Iterable[Arrival], constant_ns: float) -> float:
     """Give the moment at which a pass is to begin at the latest.
 
     Parameters
     ----------
-    ready_ns : since when somebody's candidates wait.
+    could_begin_ns : since when somebody's candidates are there and no pass is running.
     arrivals : of candidates that are on their way.
     constant_ns : what a pass costs whatever is in it.
 
     Returns
     -------
-    A moment by which those are there that are worth waiting for, or no longer are; ``ready_ns`` if none is.
+    A moment by which those are there that are worth waiting for, or no longer are; ``could_begin_ns`` if none
+    is.
     """
-    last_ns = ready_ns + constant_ns
+    last_ns = could_begin_ns + constant_ns
     awaited = (min(arrival.bound_ns, last_ns) for arrival in arrivals if arrival.mean_ns < last_ns)
-    return max(awaited, default=ready_ns)
+    return max(awaited, default=could_begin_ns)

@@ -25,6 +25,7 @@ class TextModel:
     """
 
     num_mel_bins = 80  # of the silence that stands in for audio
+    max_windows = 1
     has_word_times = False
 
     def __init__(self, model: Any, tokenizer: Any, num_slots: int, vocabulary_size: int) -> None:

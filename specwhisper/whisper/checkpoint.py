@@ -19,7 +19,7 @@ from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import DTYPES, FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 from specwhisper.whisper.generation import check_generation, own_language, start_of_prev
-from specwhisper.whisper.linear import pack_linears
+from specwhisper.whisper.linear import SUMS_BYTES, pack_linears
 
 T = TypeVar("T")
 
@@ -109,6 +109,8 @@ def load_checkpoint(
     is_int8 = dtype == "int8"
     if is_int8 and torch.device(device).type != "cpu":
         raise UnsupportedOption(f"int8 weights are for CPUs: choose float16 or bfloat16 on '{device}'.")
+    if is_int8 and not SUMS_BYTES:
+        raise UnsupportedOption("int8 weights want a processor with VNNI: choose float32 on this one.")
     source = resolve(name)
     if Path(source).is_dir():
         _check_folder(name, Path(source))

@@ -117,17 +117,25 @@ class CachedDecoder(nn.Module):
         self.lengths = [0] * num_slots
         self._layer_slots: list[Slots] = []
         self._padding = Padding()
+        self._cache_dtype: torch.dtype | None = None  # that of the weights
 
     def tie(self) -> None:
         """Let the embedding serve as projection too: one copy for both."""
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
-    def pack(self, *, is_int8: bool) -> None:
-        """Bring the weights into the order and type that a CPU multiplies fastest; once they are loaded."""
+    def pack(self, *, is_int8: bool, is_draft: bool = False) -> None:
+        """Bring the weights into the order and type that a CPU multiplies fastest; once they are loaded.
+
+        Parameters
+        ----------
+        is_int8 : whether they are rounded; keys and values are bfloat16 then, states between layers float32.
+        is_draft : whether a token may get other bits in company than alone, which saves padding.
+        """
         pack_linears(self, is_int8=is_int8, leave=UNPACKED)
         if is_int8:
             self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
-        if is_even(self, leave=UNPACKED):
+            self._cache_dtype = torch.bfloat16
+        if not is_draft and is_even(self, leave=UNPACKED):
             self._padding = Padding(min_width=3, multiple=16)
 
     def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
@@ -139,7 +147,7 @@ class CachedDecoder(nn.Module):
             one device then.
         cross_cache_dtype : of :data:`CROSS_CACHE_DTYPES`, only with static shapes: what is heard is rounded.
         """
-        config, dtype = self.config, self.embed_positions.weight.dtype
+        config, dtype = self.config, self._cache_dtype or self.embed_positions.weight.dtype
         device, heads = _execution_device(self.embed_positions), config.decoder_attention_heads
         if has_static_shapes:
             self._passes: Passes = PaddedPasses(
@@ -169,6 +177,11 @@ class CachedDecoder(nn.Module):
                 for positions, kept in ((num_kept, dtype), (config.max_source_positions, cross_dtype))
             )
             self._layer_slots.append(kind(*caches))
+
+    def warm_up(self, width: int) -> None:
+        """Prepare all passes of up to so many tokens of each slot, where they are prepared at all."""
+        if isinstance(self._passes, PaddedPasses):
+            self._passes.warm_up(self.num_slots, width)
 
     @property
     def bytes_per_slot(self) -> int:
@@ -265,7 +278,8 @@ class CachedDecoder(nn.Module):
             query = queries[i].flatten(0, -2)[: len(tokens)]  # further ones are padding
             key = self._layer_slots[i].heard_keys(slot)[head]
             query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
-            weights.append((query * query.shape[-1] ** -0.5 @ key.T).float().softmax(dim=-1).cpu())
+            scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
+            weights.append(scores.softmax(dim=-1).cpu())
         return torch.stack(weights)
 
 

@@ -33,7 +33,7 @@ class Engine(Protocol[Event_co]):
 
     @property
     def holds_for_s(self) -> float:
-        """For how long a step is better put off, unless something comes meanwhile."""
+        """For how long there may be nothing to do only because more is worth waiting for; 0 if not so."""
 
     def step(self) -> Sequence[tuple[str, Event_co]]:
         """Do one piece of work and give each session's events."""
@@ -121,9 +121,19 @@ class EngineThread(Generic[Event]):
                 self._fail_all(loop, error)
                 return False
 
+        def may_step() -> bool:
+            return bool(self._actions) or self._is_stopping or has_work()
+
+        def rest_s() -> float | None:
+            try:
+                return engine.holds_for_s or None
+            except Exception:  # the bug that has_work told of
+                return None
+
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._actions or self._is_stopping or has_work())
+                while not may_step():
+                    self._condition.wait(rest_s())
                 actions, self._actions = self._actions, deque()
                 is_stopping = self._is_stopping
             for action in actions:
@@ -134,11 +144,6 @@ class EngineThread(Generic[Event]):
             if is_stopping:
                 return
             try:
-                if (holds_for_s := engine.holds_for_s) > 0:
-                    with self._condition:
-                        self._condition.wait_for(lambda: self._actions or self._is_stopping, holds_for_s)
-                        if self._actions or self._is_stopping:
-                            continue
                 events = engine.step()
             except Exception as error:  # a bug
                 self._fail_all(loop, error)

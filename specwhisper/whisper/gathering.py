@@ -16,7 +16,8 @@ class Gathering(Generic[T]):
 
     Parameters
     ----------
-    work : takes what several threads brought; what it raises, each of them raises.
+    work : takes what several threads brought. If it fails, each of them is worked for alone, so that one
+        raises and the others do not.
     max_items : how many are worked on at once.
     """
 
@@ -39,9 +40,12 @@ class Gathering(Generic[T]):
     def _work_on(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
         try:
             self._work([item for item, _ in batch])
-        except BaseException as error:
-            for _, done in batch:
-                done.set_exception(error)
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0][1].set_exception(error)
+                return
+            for one in batch:
+                self._work_on([one])
         else:
             for _, done in batch:
                 done.set_result(None)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 
 import torch
 from torch import Tensor
+
+# While a graph is captured nothing else may be asked of the device: encoders wait, and so do other captures.
+CAPTURING = Lock()
 
 Run = Callable[[], Tensor]  # reads tensors that stay where they are, and gives one that does
 
@@ -28,13 +32,17 @@ class CudaGraphs:
 
     def __call__(self, run: Run) -> Run:
         """Run a function once, so that nothing is compiled or set up later, then capture it."""
-        caller = torch.cuda.current_stream(self._stream.device)
+        with CAPTURING, torch.cuda.device(self._stream.device):
+            return self._captured(run)
+
+    def _captured(self, run: Run) -> Run:
+        caller = torch.cuda.current_stream()
         self._stream.wait_stream(caller)
         with torch.cuda.stream(self._stream):
             run()
         caller.wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
-        # Meanwhile other threads may encode: only this one has to leave the device's memory as it is.
+        # A draft beside its target may have passes under way: only this thread has to leave memory as it is.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             output = run()
 

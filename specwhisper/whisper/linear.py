@@ -19,7 +19,11 @@ PACKED_FOR_ROWS = 32  # the order that oneDNN chooses for so many suits one row 
 MIN_PACKED_WEIGHTS = 2**19
 LARGEST_INT8 = 127  # -128 is left out, so that both signs reach as far
 TINY = 1e-12  # stands for the largest of a row of zeros
-HAS_ONEDNN = torch.backends.mkldnn.is_available() and platform.machine() in ("x86_64", "AMD64")
+IS_X86 = platform.machine() in ("x86_64", "AMD64")
+HAS_ONEDNN = torch.backends.mkldnn.is_available() and IS_X86
+HAS_BFLOAT16 = HAS_ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+# Older x86 processors sum products of bytes in 16 bits, which overflow.
+SUMS_BYTES = not IS_X86 or torch.cpu._is_vnni_supported()
 
 
 def pack_linears(module: nn.Module, *, is_int8: bool, leave: Collection[str] = ()) -> None:
@@ -41,7 +45,7 @@ def pack_linears(module: nn.Module, *, is_int8: bool, leave: Collection[str] = (
 
 def _gains_by_packing(weight: Tensor) -> bool:
     if weight.dtype is torch.bfloat16:  # PyTorch uses oneDNN for it in any case, and packs on every call
-        return HAS_ONEDNN
+        return HAS_BFLOAT16
     return HAS_ONEDNN and weight.dtype is torch.float32 and weight.numel() >= MIN_PACKED_WEIGHTS
 
 
@@ -75,7 +79,7 @@ class PackedLinear(nn.Module):
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with weights of one byte; what it takes and gives is float32.
+    """A linear layer with weights of one byte; what it gives is float32.
 
     Each output's weights share a scale, found once; each row's activations another, found as they pass.
     Products and sums are whole numbers and thus exact: what a row gets does not depend on its company.
@@ -99,7 +103,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map ... x inputs to ... x outputs."""
-        rows = hidden.flatten(0, -2)
+        rows = hidden.flatten(0, -2).float()
         largest = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=TINY)
         rows = rows / largest
         if self.is_packed:

@@ -30,13 +30,7 @@ from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, DEFAULT_MAX_WI
 
 
 class TargetEngine:
-    """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to.
-
-    Parameters
-    ----------
-    max_windows : most windows that are given to the model at once, each by a thread; a CPU gains nothing by
-        more than one.
-    """
+    """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to."""
 
     def __init__(
         self,
@@ -47,14 +41,14 @@ class TargetEngine:
         max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
-        max_windows: int = 1,
     ) -> None:
         self.thread = EngineThread[FromTarget]("verifier")
-        self._encoder = ThreadPoolExecutor(max_windows, thread_name_prefix="encoder")
+        self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
         self.verifier = Verifier(
             model,
             executor=self._encoder,
             wake=self.thread.wake,
+            is_patient=True,
             limits=limits,
             max_width=max_width,
             max_pass_tokens=max_pass_tokens,

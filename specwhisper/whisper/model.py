@@ -19,6 +19,7 @@ from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Heard, Row, Scores, choose
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.whisper.gathering import Gathering
+from specwhisper.whisper.graphs import CAPTURING
 from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
@@ -32,13 +33,17 @@ MAX_WINDOWS = 8  # that a GPU encodes at once; more of them keep it no busier
 class Model(Protocol):
     """What both engines need of a model; Whisper is one, tests script another.
 
-    ``has_word_times`` tells whether :meth:`align` can find words.
+    Attributes
+    ----------
+    max_windows : most windows that it gains by being given at once, each by a thread.
+    has_word_times : whether :meth:`align` can find words.
     """
 
     vocabulary: Vocabulary
     num_slots: int
     num_mel_bins: int
     max_positions: int
+    max_windows: int
     has_word_times: bool
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
@@ -74,6 +79,7 @@ class WhisperModel:
         ids: Sequence[int | None] | None = None,
         device_map: dict[str, int | str] | None = None,
         offload_folder: str | None = None,
+        is_draft: bool = False,
         cross_cache_dtype: str | None = None,
         has_static_shapes: bool | None = None,
     ) -> None:
@@ -85,6 +91,7 @@ class WhisperModel:
             (:func:`specwhisper.whisper.pairing.draft_ids`); the embedding is reordered once, so nothing is
             translated later.
         device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
+        is_draft : whether it only proposes: a token may get other bits in company than alone.
         cross_cache_dtype : "int8" or "float8" halves what a slot takes and a pass over many rows reads, and
             rounds what is heard; only with static shapes.
         has_static_shapes : whether passes are padded to a few shapes; by default on a GPU without device map.
@@ -103,11 +110,13 @@ class WhisperModel:
         is_gpu = self._device.type == "cuda"
         if has_static_shapes is None:
             has_static_shapes = is_gpu and device_map is None
+        check_static_shapes(checkpoint, device_map, has_static_shapes=has_static_shapes)
         check_cross_cache(cross_cache_dtype, has_static_shapes=has_static_shapes)
         # What is shared is kept window by window, and for another thread's stream.
         is_beside = is_gpu and has_static_shapes and not isinstance(self._encoder, SharedEncoder)
         self._stream = torch.cuda.Stream(self._device) if is_beside else None
-        self._gathering = Gathering[tuple[int, Tensor]](self._encode, MAX_WINDOWS if is_beside else 1)
+        self.max_windows = MAX_WINDOWS if is_beside else 1
+        self._gathering = Gathering[tuple[int, Tensor]](self._encode, self.max_windows)
         language_ids = list(self.vocabulary.languages.values())
         self._language_ids = torch.tensor(language_ids, dtype=torch.long, device=self._device)
         config, state = checkpoint.config, checkpoint.state
@@ -128,7 +137,7 @@ class WhisperModel:
                 self._decoder.tie()
             self._decoder.to(self._device)
             if self._device.type == "cpu" and not has_static_shapes:
-                self._decoder.pack(is_int8=checkpoint.dtype == "int8")
+                self._decoder.pack(is_int8=checkpoint.dtype == "int8", is_draft=is_draft)
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
 
     def unshared(self) -> WhisperModel:
@@ -137,7 +146,12 @@ class WhisperModel:
             return self
         alone = copy.copy(self)
         alone._encoder = self._encoder.encoder
+        alone._gathering = Gathering(alone._encode, alone.max_windows)
         return alone
+
+    def warm_up(self, max_width: int) -> None:
+        """Capture the passes of up to ``max_width`` candidates where a GPU would when it first meets them."""
+        self._decoder.warm_up(max_width + 1)
 
     def weights(self) -> Iterator[Tensor]:
         """Give every weight, in the form in which it is held."""
@@ -163,7 +177,7 @@ class WhisperModel:
         """Encode windows, each into its slot; features are mel bins x frames."""
         if self._stream is not None:  # what passes have read of these slots comes first
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
-        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+        with nullcontext() if self._stream is None else CAPTURING, torch.cuda.stream(self._stream):
             features = torch.stack([features for _, features in windows]).to(self._device, self._dtype)
             for (slot, _), encoded in zip(windows, self._encoder(features).last_hidden_state, strict=True):
                 self._decoder.prefill_audio(slot, encoded)
@@ -249,6 +263,16 @@ class WhisperModel:
     def length(self, slot: int) -> int:
         """Tell how many tokens a slot holds."""
         return self._decoder.lengths[slot]
+
+
+def check_static_shapes(
+    checkpoint: Checkpoint, device_map: dict[str, int | str] | None, *, has_static_shapes: bool
+) -> None:
+    """Refuse what is for models on one GPU elsewhere, and int8 weights where nothing packs them."""
+    if has_static_shapes and device_map is not None:
+        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
+    if checkpoint.dtype == "int8" and (has_static_shapes or device_map is not None):
+        raise UnsupportedOption("int8 weights are for a CPU without a device map: choose another dtype.")
 
 
 def check_cross_cache(dtype: str | None, *, has_static_shapes: bool) -> None:

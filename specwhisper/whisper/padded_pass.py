@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import NamedTuple
 
 import torch
@@ -180,6 +180,13 @@ class PaddedPasses:
             run = partial(self._layers, inputs.rows)
         inputs.fill(rows, wanted, spare_slot=self._spare_slot)
         return run().flatten(0, 1).index_select(0, inputs.wanted[: len(wanted)])
+
+    def warm_up(self, num_rows: int, width: int) -> None:
+        """Meet every bucket that passes of up to so many rows and tokens of each are padded to."""
+        most = shape_for(num_rows, width)
+        for rows, columns in product(BATCHES, WIDTHS):
+            if rows <= most.rows and columns <= most.width:
+                self._bucket(Shape(rows, columns))
 
     def _bucket(self, shape: Shape) -> tuple[StaticInputs, Run]:
         """Give the tensors of a bucket and what runs them, captured when the bucket is first met."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from specwhisper.types import CROSS_CACHES
 from specwhisper.whisper.padded_pass import PaddedRows
 from specwhisper.whisper.triton_attention import (
     quantise_cache,
@@ -14,7 +15,7 @@ from specwhisper.whisper.triton_attention import (
     write_slots,
 )
 
-CROSS_CACHE_DTYPES = {"int8": torch.int8, "float8": torch.float8_e4m3fn}
+CROSS_CACHE_DTYPES = dict(zip(CROSS_CACHES, (torch.int8, torch.float8_e4m3fn), strict=True))
 
 
 class PaddedSlots:

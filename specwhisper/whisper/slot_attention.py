@@ -187,7 +187,7 @@ class LayerSlots:
 
 def _attend(query: Tensor, key_value: Tensor, group: Group, *, is_causal: bool = True) -> Tensor:
     """Attend from a group's tokens (tokens x heads x head_size) to what its slots hold."""
-    rows = query.unflatten(0, (-1, group.width)).transpose(1, 2)
+    rows = query.to(key_value.dtype).unflatten(0, (-1, group.width)).transpose(1, 2)
     key, value = key_value.unbind()
     mask = group.mask if is_causal else None
     if mask is not None:

@@ -168,7 +168,9 @@ class SpeculativeWhisper:
         self.final_model = WhisperModel(target, batch_size)
         self.draft_model: WhisperModel | None = None
         if draft is not None:
-            self.draft_model = WhisperModel(draft, batch_size, vocabulary=target.vocabulary, ids=ids)
+            self.draft_model = WhisperModel(
+                draft, batch_size, vocabulary=target.vocabulary, ids=ids, is_draft=True
+            )
 
     def without_draft(self) -> SpeculativeWhisper:
         """Give the final model alone, without loading it again."""

@@ -58,6 +58,7 @@ class Verifier:
     ----------
     executor : runs encodings, and begins them in order.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
+    is_patient : whether passes are put off for candidates on their way, by :attr:`holds_for_s`.
     max_width : most candidates one session may put into one pass.
     max_pass_tokens : tokens that one pass feeds (:func:`specwhisper.speculation.scheduling.next_pass`).
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
@@ -70,6 +71,7 @@ class Verifier:
         *,
         executor: Executor,
         wake: Callable[[], None] = lambda: None,
+        is_patient: bool = False,
         limits: Limits | None = None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
@@ -81,10 +83,12 @@ class Verifier:
         self._model = model
         self._executor = executor
         self._wake = wake
+        self._is_patient = is_patient
         self._max_width = max_width
         self._max_pass_tokens = max_pass_tokens
         self._answer_time = AnswerTime(latency_budget_ms)
         self._pass_time = PassTime()
+        self._last_pass_ns = 0  # when it ended
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._sequential_windows
         self._slots = Slots(model.num_slots, "The target")
@@ -100,17 +104,24 @@ class Verifier:
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
-        return bool(self._outbox) or any(s.is_runnable or s.can_advance for s in self._sessions.values())
+        sessions = self._sessions.values()
+        if self._outbox or any(session.can_advance for session in sessions):
+            return True
+        return any(session.is_runnable for session in sessions) and not self.holds_for_s
 
     @property
     def holds_for_s(self) -> float:
-        """For how long the next pass is better put off, since more candidates are on their way."""
+        """For how long the next pass is put off, since more candidates are on their way."""
+        if not self._is_patient:
+            return 0.0
         sessions = self._sessions.values()
         ready_ns = min((s.ready_ns for s in sessions if s.is_runnable and s.has_candidates), default=None)
         if ready_ns is None:
             return 0.0
         arrivals = (arrival for s in sessions if (arrival := s.next_candidates) is not None)
-        return max(0.0, begin_ns(ready_ns, arrivals, self._pass_time.constant_ns) - perf_counter_ns()) / 1e9
+        could_begin_ns = max(ready_ns, self._last_pass_ns)
+        until_ns = begin_ns(could_begin_ns, arrivals, self._pass_time.constant_ns)
+        return max(0.0, until_ns - perf_counter_ns()) / 1e9
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
@@ -138,7 +149,7 @@ class Verifier:
         if not answer_time.has_room(num_sessions):
             raise ServerFull(
                 f"With {num_sessions + 1} sessions the target would answer in "
-                f"{answer_time.expected_ms(num_sessions):.0f} ms, more than its "
+                f"{answer_time.expected_ms(num_sessions + 1):.0f} ms, more than its "
                 f"{answer_time.budget_ms:.0f} ms: try again later."
             )
         return self._slots.num_free
@@ -156,8 +167,7 @@ class Verifier:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        if session.encoding is not None:
-            session.encoding.cancel()
+        session.is_closed = True
         self._slots.give_back(session.slot)
 
     def submit(self, session_id: str, message: ToTarget, received_ns: int | None = None) -> None:
@@ -183,14 +193,14 @@ class Verifier:
             self._fail(session, error)
 
     def step(self) -> list[tuple[str, FromTarget]]:
-        """Run one pass over all sessions that have something to do, and give everybody's answers."""
+        """Run one pass, unless it is put off, over all that have something to do; give all answers."""
         for session in list(self._sessions.values()):
             try:
                 self._advance(session)
             except Exception as error:
                 self._fail(session, error)
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        if runnable:
+        if runnable and not self.holds_for_s:
             self._run_pass(self._choose(runnable))
         events, self._outbox = self._outbox, []
         return events
@@ -228,10 +238,11 @@ class Verifier:
                 self._run_pass({session: num_candidates})
             return
         forward_ns = perf_counter_ns() - started_ns
+        self._last_pass_ns = started_ns + forward_ns
         self._pass_time.observe(sum(len(row.tokens) for row in rows), forward_ns)
         for session, row, score in zip(batch, rows, scores, strict=True):
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
-            self._answer_time.observe(timing.queue_ns + forward_ns)
+            self._answer_time.observe(timing.queue_ns + forward_ns, len(self._sessions))
             try:
                 self._commit(session, row, score, timing)
             except Exception as error:
@@ -298,8 +309,10 @@ class Verifier:
         before = self._encodings.get(session.slot)
 
         def encode() -> int:
-            if before is not None and not before.done():
-                wait([before])  # of a session that left, and cannot be stopped
+            if before is not None:
+                wait([before])  # a session that left may be writing there still
+            if session.is_closed:
+                return 0
             started_ns = perf_counter_ns()
             self._model.encode(session.slot, session.recording, start_frame)
             return perf_counter_ns() - started_ns

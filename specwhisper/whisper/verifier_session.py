@@ -32,6 +32,8 @@ from specwhisper.whisper.choosing import Heard, Row, Scores
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
 
+MAX_ALONE = 3  # passes in a row without candidates, after which a draft is no longer waited for
+
 
 @dataclass(slots=True, eq=False)
 class VerifierSession:
@@ -62,8 +64,9 @@ class VerifierSession:
     answered_ns: int = 0  # when the last pass of the session was over
     turnaround: Turnaround = field(default_factory=Turnaround)
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
-    expects_candidates: bool = False  # the last pass verified some: the draft lives
+    num_alone: int = MAX_ALONE  # passes in a row that verified none of the draft's candidates
     is_finished: bool = False
+    is_closed: bool = False
 
     @property
     def open_window(self) -> Window:
@@ -80,6 +83,11 @@ class VerifierSession:
         if self.window is None:
             return self.detects_language
         return self.has_candidates or self.may_go_alone or self.mode.self_decodes
+
+    @property
+    def expects_candidates(self) -> bool:
+        """Whether the draft lives: of late it has sent some."""
+        return self.num_alone < MAX_ALONE
 
     @property
     def has_candidates(self) -> bool:
@@ -194,7 +202,7 @@ class VerifierSession:
         self.ledger = Ledger(resumed.committed if resumed else (), max_pending=self.limits.max_ahead_tokens)
         self.log_probs = list(resumed.log_probs) if resumed else []
         self.heard = None
-        self.expects_candidates = False
+        self.num_alone = MAX_ALONE
         self.proposals = {}
         self.expected = self.closed.expected if self.closed else ()
         self.candidates_received = 0
@@ -244,7 +252,7 @@ class VerifierSession:
         self.ledger.append(verdict.tokens)
         self.log_probs += scores.log_probs[:num_tokens]
         self.may_go_alone = False
-        self.expects_candidates = num_verified > 0 and not is_recalled
+        self.num_alone = 0 if num_verified and not is_recalled else self.num_alone + 1
         self.encode_ns = 0
         self.ready_ns = self.answered_ns = perf_counter_ns()
         commit = replace(

@@ -15,24 +15,31 @@ from tests.scripted import ScriptedModel
 
 def test_without_a_budget_there_is_always_room():
     time = AnswerTime()
-    time.observe(10**12)
+    time.observe(10**12, 1)
     assert time.has_room(50)
 
 
 def test_one_more_session_takes_its_share():
     time = AnswerTime(budget_ms=100)
+    assert time.expected_ms(8) == 0
     for _ in range(3):
-        time.observe(80_000_000)
-    assert time.mean_ms == 80
-    assert (time.expected_ms(0), time.expected_ms(2), time.expected_ms(8)) == (0, 120, 90)
-    assert time.has_room(0) and not time.has_room(2) and time.has_room(8)
+        time.observe(60_000_000, 4)
+    assert (time.mean_ms, time.expected_ms(4), time.expected_ms(8)) == (60, 60, 120)
+    assert time.has_room(5) and not time.has_room(6)
+    assert AnswerTime(budget_ms=1).has_room(0)
+
+
+def test_a_burst_does_not_pass_before_its_first_answers():
+    time = AnswerTime(budget_ms=100)
+    time.observe(30_000_000, 1)
+    assert [time.has_room(number) for number in (1, 2, 3, 63)] == [True, True, False, False]
 
 
 def test_the_mean_follows_the_latest_answers():
     time = AnswerTime(budget_ms=100)
-    time.observe(200_000_000)
+    time.observe(200_000_000, 2)
     for _ in range(100):
-        time.observe(10_000_000)
+        time.observe(10_000_000, 2)
     assert 10 < time.mean_ms < 12
 
 
@@ -40,7 +47,7 @@ def test_a_target_over_its_budget_refuses_and_says_why():
     verifier = Verifier(ScriptedModel(4), executor=InlineExecutor(), latency_budget_ms=1e-9)
     verifier.open("a", Mode.TARGET_ONLY, DecodingOptions())
     assert verifier.check_room() == 3
-    verifier._answer_time.observe(30_000_000)
+    verifier._answer_time.observe(30_000_000, 1)
     with pytest.raises(
         ServerFull, match="With 2 sessions the target would answer in 60 ms, more than its 0 ms"
     ):

@@ -150,25 +150,32 @@ EVEN = {}
 def even(dtype: str) -> CachedDecoder:
     """A decoder in which what a token gets does not depend on its company, with empty slots."""
     if dtype not in EVEN:
-        with torch.device("meta"):
-            made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
-        type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-        load_decoder_weights(made, {key: value.to(type_) for key, value in CHECKPOINT.state.items()})
-        made.eval().requires_grad_(False)
-        with pytest.MonkeyPatch.context() as patch:
-            if dtype == "float32":
-                patch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
-            made.pack(is_int8=dtype == "int8")
-        made.allocate()
-        for slot, encoded in enumerate(AUDIO):
-            made.prefill_audio(slot, encoded.to(type_))
-        EVEN[dtype] = made
+        EVEN[dtype] = packed(dtype)
     for slot in range(NUM_SLOTS):
         EVEN[dtype].rollback(slot, 0)
     return EVEN[dtype]
 
 
-@pytest.mark.skipif(not linear.HAS_ONEDNN, reason="oneDNN sums evenly, other libraries do not")
+def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
+    """A decoder as a CPU runs it, with a window in every slot."""
+    with torch.device("meta"):
+        made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
+    type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+    load_decoder_weights(made, {key: value.to(type_) for key, value in CHECKPOINT.state.items()})
+    made.eval().requires_grad_(False)
+    with pytest.MonkeyPatch.context() as patch:
+        if dtype == "float32":
+            patch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
+        made.pack(is_int8=dtype == "int8", is_draft=is_draft)
+    made.allocate()
+    for slot, encoded in enumerate(AUDIO):
+        made.prefill_audio(slot, encoded.to(type_))
+    return made
+
+
+@pytest.mark.skipif(
+    not (linear.HAS_BFLOAT16 and linear.SUMS_BYTES), reason="these kernels sum evenly, others do not"
+)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 @settings(max_examples=40, deadline=None)
 @given(
@@ -190,6 +197,17 @@ def test_company_changes_no_bit(dtype, held, widths, seed):
     rows = [tokens[held[slot] :] for slot, tokens in texts.items()]
     together = made.append(list(texts), rows, [len(row) for row in rows])
     assert torch.equal(together, torch.cat(one_by_one))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_a_draft_is_not_padded_and_says_nearly_the_same(dtype):
+    exact, draft = even(dtype), packed(dtype, is_draft=True)
+    tokens = text(3, 7)
+    for made, num_queries in ((exact, 3), (draft, 1)):
+        made.rollback(0, 0)
+        assert made._padding.min_width == (num_queries if linear.HAS_BFLOAT16 else 1)
+    ours, expected = (made.append([0], [tokens], [7]) for made in (draft, exact))
+    torch.testing.assert_close(ours, expected, rtol=0, atol=0.02 * float(expected.abs().max()))
 
 
 def test_memory_of_a_slot():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,12 +18,13 @@ from specwhisper.whisper.engine_thread import EngineThread
 class Echo:
     """Gives back what was put in, one item per step."""
 
+    holds_for_s = 0.0
+
     def __init__(self) -> None:
         self.items: list[tuple[str, object]] = []
         self.num_steps = 0
         self.gate = threading.Event()
         self.gate.set()
-        self.holds_for_s = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -116,26 +119,38 @@ async def test_an_engine_that_fails_tells_everybody_and_goes_on(caplog):
     assert "engine failed" in caplog.messages
 
 
-async def test_a_step_is_put_off_until_something_comes_or_for_as_long_as_asked():
-    engine = Echo()
+class Patient(Echo):
+    """Has work only from some moment on."""
+
+    begin_s = math.inf
+
+    @property
+    def has_work(self) -> bool:
+        return super().has_work and time.monotonic() >= self.begin_s
+
+    @property
+    def holds_for_s(self) -> float:
+        return max(0.0, min(600.0, self.begin_s - time.monotonic())) if self.items else 0.0
+
+    def step(self):
+        return super().step() if self.has_work else []
+
+
+async def test_work_that_is_put_off_is_done_when_its_time_has_come():
+    engine = Patient()
     async with running(engine) as thread:
         heard = asyncio.Queue()
         thread.subscribe("a", heard.put_nowait)
-        engine.holds_for_s = 600.0
         await thread.call(lambda: engine.items.append(("a", 1)))
         await thread.call(lambda: engine.items.append(("a", 2)))  # is carried out at once all the same
         assert heard.empty()
-        await thread.call(lambda: setattr(engine, "holds_for_s", 0.0))
-        assert [await heard.get(), await heard.get()] == [1, 2]
-        engine.holds_for_s = 0.01
-        await thread.call(lambda: engine.items.append(("a", 3)))
-        assert await heard.get() == 3
+        await thread.call(lambda: setattr(engine, "begin_s", time.monotonic() + 0.02))
+        assert [await heard.get(), await heard.get()] == [1, 2]  # though nothing woke the thread
 
 
-async def test_a_thread_that_holds_can_be_stopped():
-    engine = Echo()
+async def test_a_thread_that_puts_off_work_can_be_stopped():
+    engine = Patient()
     async with running(engine) as thread:
-        engine.holds_for_s = 600.0
         await thread.call(lambda: engine.items.append(("a", 1)))
     assert engine.num_steps == 0
 

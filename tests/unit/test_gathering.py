@@ -63,11 +63,11 @@ def test_no_more_at_once_than_is_allowed():
     assert work.batches == [[0], [1, 2, 3], [4, 5, 6], [7]]
 
 
-def test_a_failure_is_everybodys_of_the_batch_and_of_no_other():
+def test_one_alone_fails():
     work = Work()
-    first, *failed, last = brought_during_work(work, [1, -1, 2], 2)
-    first.result(0)
-    last.result(0)
-    for future in failed:
-        with pytest.raises(MemoryError, match="-1"):
-            future.result(0)
+    first, good, bad, last = brought_during_work(work, [1, -1, 2], 2)
+    for future in (first, good, last):
+        future.result(0)
+    with pytest.raises(MemoryError, match="-1"):
+        bad.result(0)
+    assert work.batches == [[0], [1, -1], [1], [-1], [2]]

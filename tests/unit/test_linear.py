@@ -11,6 +11,7 @@ from torch import nn
 from specwhisper.whisper import linear
 from specwhisper.whisper.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
 
+needs_vnni = pytest.mark.skipif(not linear.SUMS_BYTES, reason="this processor's sums of bytes overflow")
 LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below what is packed
 
 
@@ -33,6 +34,7 @@ def test_packed_equals_plain(num_rows, bias, dtype, tolerance):
     torch.testing.assert_close(PackedLinear(plain)(hidden), plain(hidden), rtol=tolerance, atol=tolerance)
 
 
+@needs_vnni
 @pytest.mark.parametrize("shape", [LARGE, SMALL])
 @pytest.mark.parametrize("bias", [True, False])
 @torch.inference_mode()
@@ -44,6 +46,7 @@ def test_one_byte_is_near(shape, bias):
     assert torch.equal(Int8Linear(plain)(batched), ours.expand(2, 7, -1))
 
 
+@needs_vnni
 @pytest.mark.parametrize("is_packed", [True, False])
 @torch.inference_mode()
 def test_both_integer_kernels_give_the_same(monkeypatch, is_packed):
@@ -55,6 +58,7 @@ def test_both_integer_kernels_give_the_same(monkeypatch, is_packed):
     torch.testing.assert_close(ours(hidden), expected, rtol=0, atol=2e-3 * float(expected.abs().max()))
 
 
+@needs_vnni
 @settings(max_examples=30, deadline=None)
 @given(
     shape=st.sampled_from([LARGE, SMALL]),

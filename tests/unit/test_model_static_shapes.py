@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,8 +19,6 @@ from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.gathering import Gathering
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
-from target_server.config import CROSS_CACHES
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
 NUM_SLOTS = 3
@@ -73,8 +73,27 @@ def test_windows_of_several_threads_are_encoded_together():
         assert ours.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
 
 
+def test_passes_can_be_prepared():
+    model = WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=True)
+    model.warm_up(4)
+    assert {*model._decoder._passes._captured} == {*product((1, 2, 4), (1, 2, 4, 6))}
+    WhisperModel(CHECKPOINT, NUM_SLOTS).warm_up(4)  # where nothing is to be prepared
+
+
+@pytest.mark.parametrize(
+    ("dtype", "settings", "words"),
+    [
+        ("float32", {"has_static_shapes": True, "device_map": {"": "cpu"}}, "leave the device map out"),
+        ("int8", {"has_static_shapes": True}, "int8 weights are for a CPU"),
+        ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without a device map"),
+    ],
+)
+def test_what_does_not_go_together(dtype, settings, words):
+    with pytest.raises(UnsupportedOption, match=words):
+        WhisperModel(replace(CHECKPOINT, dtype=dtype), 1, **settings)
+
+
 def test_a_rounded_cross_attention_cache():
-    assert tuple(CROSS_CACHE_DTYPES) == CROSS_CACHES
     with pytest.raises(
         InvalidRequest, match="no cross-attention cache of 'int4': choose one of int8, float8"
     ):

@@ -83,7 +83,7 @@ def test_those_that_would_be_late_are_not_waited_for():
 
 
 def test_a_verifier_waits_for_the_others():
-    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor())
+    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), is_patient=True)
     pcm = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobytes()
     windows: dict[str, WindowOpened] = {}
     lengths = {"a": 0, "b": 0}
@@ -109,14 +109,21 @@ def test_a_verifier_waits_for_the_others():
     assert verifier.holds_for_s == 0  # nobody is on the way
     step()
     for name in "ab":
-        offer(name, perf_counter_ns() + 10**10)  # so it took ten seconds
+        verifier._sessions[name].answered_ns -= 10**10  # so it took ten seconds
+        offer(name, perf_counter_ns())
     step()
     for num_tokens in (1, 2, 8):
         verifier._pass_time.observe(num_tokens, 10**12)
     assert verifier.holds_for_s == 0  # all are on their way, so there is no pass to put off
     offer("a", perf_counter_ns())
     assert 5 < verifier.holds_for_s < 100
+    before = dict(lengths)
+    step()  # the pass is put off,
+    verifier.submit("a", Candidates(windows["a"].window.id, 0, 0, (7,)))  # what needs none is not
+    assert verifier.has_work
+    assert [event.tokens for _, event in verifier.step()] == [()]
+    assert lengths == before and not verifier.has_work
     offer("b", perf_counter_ns())
-    assert verifier.holds_for_s == 0
+    assert verifier.holds_for_s == 0 and verifier.has_work
     step()
     assert all(length >= 3 for length in lengths.values())

@@ -45,6 +45,7 @@ class Replay(ABC):
         self.num_slots = num_slots if forward is None else forward.num_slots
         self.num_mel_bins = 80 if forward is None else forward.num_mel_bins
         self.max_positions = vocabulary.max_length
+        self.max_windows = 1 if forward is None else forward.max_windows
         self._trace = trace
         self._forward = forward
         self._ids = [] if forward is None else forward_ids(vocabulary, forward.vocabulary)

@@ -64,7 +64,7 @@ def record(
     )
     decodings = record_models(
         WhisperModel(large, NUM_SLOTS),
-        WhisperModel(small, NUM_SLOTS, vocabulary=large.vocabulary, ids=ids),
+        WhisperModel(small, NUM_SLOTS, vocabulary=large.vocabulary, ids=ids, is_draft=True),
         samples,
         options,
         max_new_tokens=large.max_new_tokens,

@@ -75,7 +75,9 @@ async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace) -> Non
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
     forward = None
     if shape != FREE:
-        forward = WhisperModel(random_checkpoint(shape, dtype=dtype, device=config.device), slots)
+        forward = WhisperModel(
+            random_checkpoint(shape, dtype=dtype, device=config.device), slots, is_draft=True
+        )
 
     def place(description: TargetDescription) -> ReplayDraft:
         return ReplayDraft(trace, description.vocabulary, forward, num_slots=slots)
