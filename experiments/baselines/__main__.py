@@ -25,10 +25,12 @@ from experiments.baselines.measurement import (
     facts,
     schedule,
 )
+from experiments.baselines.replayed import Replay, ReplayInOneProcess, recorded_replay, replay_servers
 from experiments.baselines.service import Service
-from experiments.baselines.summary import bars, print_table, summarise
+from experiments.baselines.summary import bars, print_table, replay_bars, summarise
 from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
 from experiments.common.processes import Worker, available_cores, on_cores, running_server
+from experiments.common.replay.options import Dtype
 from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import Sample, load_samples
 from specwhisper.errors import SpecWhisperError
@@ -45,6 +47,11 @@ def benchmark(
         str, typer.Option(help="Draft of transformers' assisted generation: same encoder and vocabulary.")
     ] = "demo-draft-distil",
     gamma: Gamma = 3,  # best for the demo pair, whose draft step costs a fifth of a pass of the target
+    shape: Annotated[
+        str | None,
+        typer.Option(help="Replay the pair at the cost of this shape and of tiny: our modes only."),
+    ] = None,
+    dtype: Dtype = "float32",
     audio: Audio = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often every arm transcribes every recording.")] = 7,
     two_threads: Annotated[
@@ -67,14 +74,20 @@ def benchmark(
         samples = load_samples(audio)
         if quick:
             samples, rounds = [sample for sample in samples if sample.fits_one_window][:2], QUICK_ROUNDS
-        with arms_of(models, two_threads=two_threads) as (transcribe, arms, described):
+        with ExitStack() as stack:
+            if shape is None:
+                started = arms_of(models, two_threads=two_threads)
+            else:
+                replay = stack.enter_context(recorded_replay(models, samples, shape, dtype))
+                started = replay_arms_of(models, replay)
+            transcribe, arms, described = stack.enter_context(started)
             taken = measure(transcribe, arms, samples, rounds, seed, console)
     except SpecWhisperError as error:
         sys.exit(f"experiments.baselines: {error}")
     different, summaries = differences(taken), summarise(taken)
-    for timestamps in (True, False):
+    for timestamps in sorted({arm.timestamps for arm in arms}, reverse=True):
         print_table(summaries, timestamps=timestamps, differing=different, seed=seed, console=console)
-    held_bars = bars(summaries, seed=seed)
+    held_bars = bars(summaries, seed=seed) if shape is None else replay_bars(summaries, seed=seed)
     if json is not None:
         figures = {
             "cores": cores_used(),
@@ -118,7 +131,7 @@ def arms_of(models: Models, *, two_threads: bool) -> Iterator[tuple[Transcribe, 
             stack.callback(started.stop)
             return started
 
-        one_process = worker(InOneProcess, Mode.ONE_PROCESS)
+        one_process = worker(InOneProcess.of_pair, Mode.ONE_PROCESS)
         plain = {TRANSFORMERS: worker(Transformers, TRANSFORMERS)}
         plain[ASSISTED] = plain[TRANSFORMERS]
         if two_threads:
@@ -147,6 +160,30 @@ def arms_of(models: Models, *, two_threads: bool) -> Iterator[tuple[Transcribe, 
             return measurement
 
         yield transcribe, all_arms(two_threads=two_threads), described
+
+
+@contextmanager
+def replay_arms_of(models: Models, replay: Replay) -> Iterator[tuple[Transcribe, list[Arm], dict[str, Any]]]:
+    """Do the same for a replay: transformers has no part in it."""
+    cores = cores_used()
+    with ExitStack() as stack:
+        one_process = Worker(partial(ReplayInOneProcess, models, replay), cores=cores[Mode.ONE_PROCESS])
+        stack.callback(one_process.stop)
+        servers = replay_servers(
+            replay, target_cores=cores["target server"], draft_cores=cores["draft server"]
+        )
+        draft = stack.enter_context(servers)
+        stack.enter_context(on_cores(cores["client"]))
+        service = Service(draft, gamma=models.gamma, special=one_process.call("special"))
+        stack.callback(service.close)
+
+        def transcribe(sample: Sample, arm: Arm) -> Measurement:
+            if arm.system == Mode.ONE_PROCESS:
+                measurement: Measurement = one_process.call("transcribe", sample, arm.timestamps)
+                return measurement
+            return service.transcribe(sample, arm.timestamps, Mode(arm.system))
+
+        yield transcribe, [Arm(mode, True) for mode in Mode], replay.describe()
 
 
 def measure(

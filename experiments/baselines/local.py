@@ -16,7 +16,7 @@ from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.samples import Sample
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
-from specwhisper.whisper.checkpoint import load_checkpoint, resolve
+from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint, resolve
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
@@ -98,19 +98,25 @@ class Transformers:
 class InOneProcess:
     """Our target and draft, taking turns in one thread."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, target: Checkpoint, engine: OneProcess) -> None:
         _be_quiet()
-        target, draft = load_checkpoint(models.target), load_checkpoint(models.draft)
-        ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
         self._models = models
         self._special = target.vocabulary.end_of_text, target.vocabulary.timestamp_begin
-        self._engine = OneProcess(
+        self._engine = engine
+
+    @classmethod
+    def of_pair(cls, models: Models) -> InOneProcess:
+        """Load both models."""
+        target, draft = load_checkpoint(models.target), load_checkpoint(models.draft)
+        ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
+        engine = OneProcess(
             WhisperModel(target, 1),
             WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids, is_draft=True),
             mode=Mode.ONE_PROCESS,
             gamma=models.gamma,
             max_new_tokens=target.max_new_tokens,
         )
+        return cls(models, target, engine)
 
     def transcribe(self, sample: Sample, timestamps: bool) -> Measurement:
         """Transcribe a recording."""

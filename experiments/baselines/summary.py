@@ -16,9 +16,6 @@ from specwhisper.types import Mode
 
 PROMISED = (Mode.ONE_PROCESS, Mode.FULL)
 COLUMNS = (
-    "total",
-    "/ transformers",
-    "/ target-only",
     "without encoder",
     "encoder, ms/window",
     "tokens/pass",
@@ -112,23 +109,28 @@ def bars(summaries: dict[Arm, Summary], *, seed: int) -> list[Bar]:
     return found
 
 
+def replay_bars(summaries: dict[Arm, Summary], *, seed: int) -> list[Bar]:
+    """Check what two processes lose against one where nothing is hidden: both wait for each other."""
+    total, _ = ratios(summaries, Arm(Mode.SYNC, True), Mode.ONE_PROCESS, seed=seed)
+    return [Bar("sync over loopback, time per token over one-process", total.high, 1.05, str(total))]
+
+
 def print_table(
     summaries: dict[Arm, Summary], *, timestamps: bool, differing: Iterable[Arm], seed: int, console: Console
 ) -> None:
     """Print the arms with or without timestamps, slowest first."""
     title = f"Wall time in ms per token (quartiles), {'with' if timestamps else 'without'} timestamps"
     table = Table(title=title, title_justify="left")
-    table.add_column("arm", no_wrap=True)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
     chosen = [summary for arm, summary in summaries.items() if arm.timestamps == timestamps]
+    systems = {summary.arm.system for summary in chosen}
+    references = [name for name in (TRANSFORMERS, Mode.TARGET_ONLY, Mode.ONE_PROCESS) if name in systems]
+    table.add_column("arm", no_wrap=True)
+    for heading in ("total", *(f"/ {name}" for name in references), *COLUMNS):
+        table.add_column(heading, justify="right", no_wrap=True)
     differing = set(differing)
     for summary in sorted(chosen, key=lambda summary: -spread(summary.total_ms).median):
         columns = [f"{spread(summary.total_ms):.2f}"]
-        columns += [
-            str(ratios(summaries, summary.arm, reference, seed=seed)[0])
-            for reference in (TRANSFORMERS, Mode.TARGET_ONLY)
-        ]
+        columns += [str(ratios(summaries, summary.arm, reference, seed=seed)[0]) for reference in references]
         columns += [f"{spread(summary.decode_ms):.2f}", f"{summary.encode_ms:.0f}"]
         columns += [
             "" if summary.tokens_per_pass is None else f"{summary.tokens_per_pass:.2f}",
