@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import WhisperConfig
 
-from draft_server.config import DraftConfig
+from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
 from draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from draft_server.server import running_service as running_draft
 from draft_server.service import TranscriptionService
@@ -138,9 +138,13 @@ async def draft_server(
         model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
     if model is not None:
         place = lambda _: model  # noqa: E731
-    config = DraftConfig(
-        **{"target": target, "connect_timeout_s": 20.0, "max_sessions": MAX_SESSIONS, **settings}
-    )
+    defaults = {
+        "target": target,
+        "connect_timeout_s": 20.0,
+        "max_sessions": MAX_SESSIONS,
+        "serving": ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES),  # on a free port
+    }
+    config = DraftConfig(**(defaults | settings))
     async with running_draft(config, checkpoint, place) as service:
         add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
         server = await start_server({TRANSCRIPTION: add}, config.serving)
