@@ -18,6 +18,7 @@ from typing import Any
 import grpc
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from transformers.utils import logging
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 10.0
@@ -142,6 +143,7 @@ class Worker:
 
 def _work(connection: Connection, build: Callable[[], Any], threads: int) -> None:
     torch.set_num_threads(threads)
+    logging.disable_progress_bar()
     worker = error = None
     try:
         worker = build()

@@ -4,6 +4,10 @@ A pass costs a part that is the same for one session and for many: the weights a
 whenever somebody's candidates are there, sessions fall into two groups that take turns, one on its way while
 the other is verified, and the constant part is paid twice. Waiting for the others pays as long as it takes
 less than that part.
+
+Where all are on their way, the target may decode a token of each by itself instead. If that takes t, what is
+on its way arrives within r and passes with candidates yield E tokens, it delays them by t - r and saves one
+token of E: it does not pay while r < t (1 - 1 / E).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ PASS_DECAY = 1 - 1 / 256  # of a pass's weight with every later one
 MIN_VARIANCE = 1.0  # of the tokens of passes, below which no line is drawn through them
 SMOOTHING, SPREAD_SMOOTHING = 1 / 8, 1 / 4  # as TCP guesses its round trips (RFC 6298)
 NUM_SPREADS = 2
+YIELD_SMOOTHING = 1 / 32
 
 
 class PassTime:
@@ -81,20 +86,31 @@ class Turnaround:
         return Arrival(mean_ns, mean_ns + NUM_SPREADS * self._spread_ns)
 
 
-def begin_ns(could_begin_ns: int, arrivals: Iterable[Arrival], constant_ns: float) -> float:
+class Yield:
+    """How many tokens a session gets of a pass with candidates, of late."""
+
+    def __init__(self) -> None:
+        self.mean = 1.0
+
+    def observe(self, num_tokens: int) -> None:
+        """Note a session's part in a pass."""
+        self.mean += YIELD_SMOOTHING * (num_tokens - self.mean)
+
+
+def begin_ns(could_begin_ns: int, arrivals: Iterable[Arrival], worth_ns: float) -> float:
     """Give the moment at which a pass is to begin at the latest.
 
     Parameters
     ----------
-    could_begin_ns : since when somebody's candidates are there and no pass is running.
+    could_begin_ns : since when somebody has something to do and no pass is running.
     arrivals : of candidates that are on their way.
-    constant_ns : what a pass costs whatever is in it.
+    worth_ns : what is saved if they take part.
 
     Returns
     -------
     A moment by which those are there that are worth waiting for, or no longer are; ``could_begin_ns`` if none
     is.
     """
-    last_ns = could_begin_ns + constant_ns
+    last_ns = could_begin_ns + worth_ns
     awaited = (min(arrival.bound_ns, last_ns) for arrival in arrivals if arrival.mean_ns < last_ns)
     return max(awaited, default=could_begin_ns)

@@ -17,7 +17,7 @@ from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import AnswerTime
-from specwhisper.speculation.patience import PassTime, begin_ns
+from specwhisper.speculation.patience import PassTime, Yield, begin_ns
 from specwhisper.speculation.scheduling import next_pass
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
@@ -88,6 +88,7 @@ class Verifier:
         self._max_pass_tokens = max_pass_tokens
         self._answer_time = AnswerTime(latency_budget_ms)
         self._pass_time = PassTime()
+        self._yield = Yield()
         self._last_pass_ns = 0  # when it ended
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._sequential_windows
@@ -114,14 +115,17 @@ class Verifier:
         """For how long the next pass is put off, since more candidates are on their way."""
         if not self._is_patient:
             return 0.0
-        sessions = self._sessions.values()
-        ready_ns = min((s.ready_ns for s in sessions if s.is_runnable and s.has_candidates), default=None)
-        if ready_ns is None:
+        runnable = [session for session in self._sessions.values() if session.is_runnable]
+        if any(session.has_candidates for session in runnable):
+            worth_ns = self._pass_time.constant_ns
+            runnable = [session for session in runnable if session.has_candidates]
+        elif runnable and all(session.next_candidates for session in runnable):
+            worth_ns = self._pass_time.constant_ns * (1 - 1 / max(1.0, self._yield.mean))
+        else:
             return 0.0
-        arrivals = (arrival for s in sessions if (arrival := s.next_candidates) is not None)
-        could_begin_ns = max(ready_ns, self._last_pass_ns)
-        until_ns = begin_ns(could_begin_ns, arrivals, self._pass_time.constant_ns)
-        return max(0.0, until_ns - perf_counter_ns()) / 1e9
+        could_begin_ns = max(self._last_pass_ns, min(session.ready_ns for session in runnable))
+        arrivals = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
+        return max(0.0, begin_ns(could_begin_ns, arrivals, worth_ns) - perf_counter_ns()) / 1e9
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
@@ -262,6 +266,8 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
+        if row.num_candidates:
+            self._yield.observe(len(verdict.tokens))
         commit = session.append(verdict, scores, timing, num_verified=row.num_candidates)
         if commit.is_final and commit.outcome is Outcome.KEPT and session.options.word_timestamps:
             commit = replace(commit, words=self._align(session, window))

@@ -61,7 +61,7 @@ class VerifierSession:
     candidates_received: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
-    answered_ns: int = 0  # when the last pass of the session was over
+    answered_ns: int = 0  # when the last pass over candidates was over
     turnaround: Turnaround = field(default_factory=Turnaround)
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
     num_alone: int = MAX_ALONE  # passes in a row that verified none of the draft's candidates
@@ -252,9 +252,11 @@ class VerifierSession:
         self.ledger.append(verdict.tokens)
         self.log_probs += scores.log_probs[:num_tokens]
         self.may_go_alone = False
-        self.num_alone = 0 if num_verified and not is_recalled else self.num_alone + 1
         self.encode_ns = 0
-        self.ready_ns = self.answered_ns = perf_counter_ns()
+        self.ready_ns = perf_counter_ns()
+        self.num_alone += 1
+        if num_verified and not is_recalled:
+            self.num_alone, self.answered_ns = 0, self.ready_ns
         commit = replace(
             self.acknowledgement(),
             base=base,

@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.patience import Arrival, PassTime, Turnaround, begin_ns
+from specwhisper.speculation.patience import Arrival, PassTime, Turnaround, Yield, begin_ns
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
 from specwhisper.whisper.one_process import InlineExecutor
 from specwhisper.whisper.verifier import Verifier
 from tests.scripted import ScriptedModel
 
 times = st.floats(0, 1e10)
+RECORDING = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobytes()
 
 
 def fitted(*passes: tuple[int, float]) -> PassTime:
@@ -75,16 +76,15 @@ def test_no_pass_waits_longer_than_it_can_gain(ready, expected, constant):
 
 
 def test_those_that_would_be_late_are_not_waited_for():
-    assert begin_ns(100, [Arrival(101, 103), Arrival(105, 109), Arrival(120, 125)], constant_ns=10) == 109
-    assert begin_ns(100, [Arrival(105, 200)], constant_ns=10) == 110
-    assert begin_ns(100, [Arrival(150, 151)], constant_ns=10) == 100
-    assert begin_ns(100, [], constant_ns=10) == 100
-    assert begin_ns(100, [Arrival(100, 101)], constant_ns=0) == 100
+    assert begin_ns(100, [Arrival(101, 103), Arrival(105, 109), Arrival(120, 125)], worth_ns=10) == 109
+    assert begin_ns(100, [Arrival(105, 200)], worth_ns=10) == 110
+    assert begin_ns(100, [Arrival(150, 151)], worth_ns=10) == 100
+    assert begin_ns(100, [], worth_ns=10) == 100
+    assert begin_ns(100, [Arrival(100, 101)], worth_ns=0) == 100
 
 
 def test_a_verifier_waits_for_the_others():
     verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), is_patient=True)
-    pcm = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobytes()
     windows: dict[str, WindowOpened] = {}
     lengths = {"a": 0, "b": 0}
 
@@ -101,7 +101,7 @@ def test_a_verifier_waits_for_the_others():
 
     for name in "ab":
         verifier.open(name, Mode.SYNC, DecodingOptions(language="en"))
-        verifier.submit(name, AudioChunk(0, pcm, is_last=True))
+        verifier.submit(name, AudioChunk(0, RECORDING, is_last=True))
     step()
     step()
     for name in "ab":
@@ -127,3 +127,32 @@ def test_a_verifier_waits_for_the_others():
     assert verifier.holds_for_s == 0 and verifier.has_work
     step()
     assert all(length >= 3 for length in lengths.values())
+
+
+def test_self_decoding_waits_where_verification_brings_more():
+    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), is_patient=True)
+    verifier.open("a", Mode.FULL, DecodingOptions(language="en"))
+    verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
+    for _ in range(3):
+        verifier.step()
+    session = verifier._sessions["a"]
+    assert session.window is not None and verifier.holds_for_s == 0  # nothing is known of its draft
+    length = len(session.ledger.committed)
+    verifier.submit("a", Candidates(session.window.id, length, length, (5, 5)))
+    verifier.step()
+    session.turnaround.observe(10**10)
+    for num_tokens in (1, 2, 8):
+        verifier._pass_time.observe(num_tokens, 10**12)
+    verifier._yield.mean = 1.0
+    assert verifier.holds_for_s == 0  # passes with candidates bring no more than others
+    verifier._yield.mean = 4.0
+    assert 5 < verifier.holds_for_s < 100
+    verifier._pass_time = PassTime()
+    assert verifier.holds_for_s == 0  # the target is through sooner than they arrive
+
+
+def test_the_yield_follows_the_latest():
+    mean = Yield()
+    for num_tokens in [1] * 50 + [4] * 200:
+        mean.observe(num_tokens)
+    assert mean.mean == pytest.approx(4, abs=0.1)
