@@ -114,7 +114,9 @@ class VerifierSession:
     def recalled(self) -> Sequence[int]:
         """What the target expects next by itself, for as long as it was right."""
         end = len(self.ledger.committed)
-        if not self.mode.drafts or tuple(self.ledger.committed) != self.expected[:end]:
+        if len(self.expected) <= end or not self.mode.drafts:
+            return ()
+        if tuple(self.ledger.committed) != self.expected[:end]:
             return ()
         return self.expected[end:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from experiments.common.replay.model import ReplayDraft
+from experiments.common.report import ROOT
 from experiments.gpu import absent
 from experiments.gpu.__main__ import Part, gpu
 from experiments.gpu.encoding import Encoding
@@ -156,3 +158,17 @@ def test_what_is_missing_is_replaced_while_ours_is_imported(tmp_path, monkeypatc
         ImportError, match=r"not_there.v1.part.Servicer is needed .* not_there is not installed"
     ):
         module.part.Servicer(1)
+
+
+def test_a_bare_machine_is_enough():
+    script = """
+import sys
+
+for name in ("av", "soundfile", "soxr", "grpc_health", "grpc_reflection", "ray"):
+    sys.modules[name] = None  # as if it were not installed
+import experiments.gpu.__main__
+print(*experiments.gpu.MISSING)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["av", "soundfile", "soxr", "grpc_health", "grpc_reflection"]
