@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -96,20 +97,47 @@ def facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def plot(rounds: Rounds, ladders: Sequence[Ladder], title: str, path: Path) -> None:
-    """Draw lag and throughput over the number of sessions."""
+    """Draw lag and throughput, where they were measured, over the number of sessions."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (lags, speeds) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     climbed = [ladder for ladder in ladders if ladder.outcomes]
-    for ladder in climbed:
+    drawn: list[Callable[[Any], set[int]]] = [partial(_draw_lags, climbed)] if climbed else []
+    drawn += [partial(_draw_speeds, rounds)] if rounds else []
+    figure, all_axes = pyplot.subplots(
+        1, len(drawn), figsize=(6 * len(drawn), 4.5), layout="constrained", squeeze=False
+    )
+    for axes, draw in zip(all_axes[0], drawn, strict=True):
+        tried = sorted(draw(axes))
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(tried, [str(number) for number in tried])
+        axes.set_xlabel("sessions")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _draw_lags(ladders: Sequence[Ladder], axes: Any) -> set[int]:
+    """Draw how late streams' answers are; give the numbers of sessions that were tried."""
+    for ladder in ladders:
         due = [outcome for outcome in ladder.outcomes if outcome.lags_s]
         numbers = [outcome.load.num_sessions for outcome in due]
         p95 = [outcome.lag_s(HELD_QUANTILE) for outcome in due]
-        lags.plot(numbers, p95, "o-", color=_colour(ladder.arm), label=ladder.arm)
-        lags.axhline(ladder.max_lag_s, color="grey", linestyle="--", linewidth=1)
+        axes.plot(numbers, p95, "o-", color=_colour(ladder.arm), label=ladder.arm)
+        axes.axhline(ladder.max_lag_s, color="grey", linestyle="--", linewidth=1)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.set_ylabel("streams: p95 lag behind the end of a window's audio, s")
+    return {outcome.load.num_sessions for ladder in ladders for outcome in ladder.outcomes}
+
+
+def _draw_speeds(rounds: Rounds, axes: Any) -> set[int]:
+    """Draw what comes out of files; give the numbers of sessions that were tried."""
     for arm in dict.fromkeys(arm for arm, _ in rounds):
         numbers = [number for each, number in rounds if each is arm]
         spreads = [spread([outcome.tokens_per_s for outcome in rounds[arm, number]]) for number in numbers]
@@ -118,27 +146,10 @@ def plot(rounds: Rounds, ladders: Sequence[Ladder], title: str, path: Path) -> N
             [each.median - each.lower for each in spreads],
             [each.upper - each.median for each in spreads],
         ]
-        speeds.errorbar(numbers, middle, around, fmt="o-", color=_colour(arm), capsize=3, label=arm)
-    lags.set_yscale("log")
-    lags.yaxis.set_major_formatter("{x:g}")
-    lags.yaxis.set_minor_formatter("{x:g}")
-    lags.set_ylabel("streams: p95 lag behind the end of a window's audio, s")
-    speeds.set_ylim(bottom=0)
-    speeds.set_ylabel("files: committed tokens per second")
-    tried = {number for _, number in rounds} | {
-        o.load.num_sessions for each in climbed for o in each.outcomes
-    }
-    for axes, is_drawn in ((lags, bool(climbed)), (speeds, bool(rounds))):
-        axes.set_visible(is_drawn)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(sorted(tried), [str(number) for number in sorted(tried)])
-        axes.set_xlabel("sessions")
-        axes.grid(alpha=0.3)
-        if is_drawn:
-            axes.legend()
-    figure.suptitle(title)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+        axes.errorbar(numbers, middle, around, fmt="o-", color=_colour(arm), capsize=3, label=arm)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("files: committed tokens per second")
+    return {number for _, number in rounds}
 
 
 def _colour(arm: Arm) -> str:
