@@ -43,16 +43,19 @@ class PassTime:
         self._covariance = (1 - gain) * (self._covariance + gain * tokens_off * ns_off)
 
     @property
+    def is_known(self) -> bool:
+        """Whether passes were of different lengths."""
+        return self._variance >= MIN_VARIANCE
+
+    @property
     def per_token_ns(self) -> float:
-        """What one token more costs; everything, while all passes were as long."""
-        if self._variance < MIN_VARIANCE:
-            return self._mean_ns / max(1.0, self._mean_tokens)
-        return max(0.0, self._covariance / self._variance)
+        """What one token more costs; 0 while that is not known."""
+        return max(0.0, self._covariance / self._variance) if self.is_known else 0.0
 
     @property
     def constant_ns(self) -> float:
-        """What a pass costs whatever is in it."""
-        return max(0.0, self._mean_ns - self.per_token_ns * self._mean_tokens)
+        """What a pass costs whatever is in it; 0 while that is not known."""
+        return max(0.0, self._mean_ns - self.per_token_ns * self._mean_tokens) if self.is_known else 0.0
 
 
 class Arrival(NamedTuple):
