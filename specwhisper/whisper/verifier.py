@@ -171,7 +171,6 @@ class Verifier:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        session.is_closed = True
         self._slots.give_back(session.slot)
 
     def submit(self, session_id: str, message: ToTarget, received_ns: int | None = None) -> None:
@@ -317,7 +316,7 @@ class Verifier:
         def encode() -> int:
             if before is not None:
                 wait([before])  # a session that left may be writing there still
-            if session.is_closed:
+            if self._sessions.get(session.id) is not session:
                 return 0
             started_ns = perf_counter_ns()
             self._model.encode(session.slot, session.recording, start_frame)

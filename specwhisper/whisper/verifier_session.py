@@ -66,7 +66,6 @@ class VerifierSession:
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
     num_alone: int = MAX_ALONE  # passes in a row that verified none of the draft's candidates
     is_finished: bool = False
-    is_closed: bool = False
 
     @property
     def open_window(self) -> Window:
