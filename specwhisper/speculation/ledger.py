@@ -7,46 +7,58 @@ may be late, repeated, reordered or wrong without harm.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
 from specwhisper.errors import InvalidCandidates
 
 
+class Offer(Enum):
+    """What became of a block of candidates."""
+
+    FRESH = "fresh"  # some are for positions that are not committed
+    LATE = "late"  # all agree with what is committed
+    VOID = "void"  # it left a gap, disagreed, or was drafted on what was corrected since
+
+
 class Ledger:
-    """The target's side: committed tokens and the candidates that wait right behind them."""
+    """The target's side: committed tokens and the candidates that wait right behind them.
+
+    Attributes
+    ----------
+    correction : position of the last committed token that contradicted a candidate; -1 without one.
+    """
 
     def __init__(self, committed: Sequence[int] = (), *, max_pending: int = 256) -> None:
         self.committed = list(committed)
         self.pending: list[int] = []
         self._max_pending = max_pending
-        self._correction = -1  # position of the last committed token that contradicted a candidate
+        self.correction = -1
 
     @property
     def held(self) -> int:
         """Position up to which tokens are committed or pending."""
         return len(self.committed) + len(self.pending)
 
-    def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> bool:
-        """Take candidates for the positions from ``base`` on; tell whether they were of use.
+    def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
+        """Take candidates for the positions from ``base`` on.
 
-        Dropped are blocks that leave a gap, that disagree with the committed tokens, or that were drafted
+        Void are blocks that leave a gap, that disagree with the committed tokens, or that were drafted
         before a correction which they do not contain: the tokens behind it continue a text that never was.
         """
         end = len(self.committed)
-        if base > self.held:
-            return False
+        if base > self.held or known_committed <= self.correction < base:
+            return Offer.VOID  # before it is compared: what it contradicts was corrected already
         for position in range(base, min(end, base + len(tokens))):
             if self.committed[position] != tokens[position - base]:
-                self._correction = max(self._correction, position)
-                return False
-        if known_committed <= self._correction < base:
-            return False
+                self.correction = max(self.correction, position)
+                return Offer.VOID
         start = max(base, end)
         fresh = tokens[start - base :]
         behind = self.pending[start - end :]
         if list(fresh) != behind[: len(fresh)]:  # the draft changed its mind, or goes on
             self.pending[start - end :] = fresh
             del self.pending[self._max_pending :]
-        return bool(fresh)
+        return Offer.FRESH if fresh else Offer.LATE
 
     def append(self, tokens: Sequence[int]) -> None:
         """Commit tokens; candidates that foresaw them move up, all others are void."""
@@ -55,7 +67,7 @@ class Ledger:
                 del self.pending[0]
             elif self.pending:
                 self.pending.clear()
-                self._correction = len(self.committed)
+                self.correction = len(self.committed)
             self.committed.append(token)
 
 

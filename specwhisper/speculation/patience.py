@@ -6,19 +6,18 @@ the other is verified, and the constant part is paid twice. Waiting for the othe
 less than that part.
 
 Where all are on their way, the target may decode a token of each by itself instead. If that takes t, what is
-on its way arrives within r and passes with candidates yield E tokens, it delays them by t - r and saves one
-token of E: it does not pay while r < t (1 - 1 / E).
+on its way arrives within r and passes yield E tokens, it delays them by t - r and saves one token of E, which
+is worth t / E: it does not pay while r < t (1 - 1 / E).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from specwhisper.speculation.arrivals import Arrival
 
 PASS_DECAY = 1 - 1 / 256  # of a pass's weight with every later one
 MIN_VARIANCE = 1.0  # of the tokens of passes, below which no line is drawn through them
-SMOOTHING, SPREAD_SMOOTHING = 1 / 8, 1 / 4  # as TCP guesses its round trips (RFC 6298)
-NUM_SPREADS = 2
 YIELD_SMOOTHING = 1 / 32
 
 
@@ -58,39 +57,8 @@ class PassTime:
         return max(0.0, self._mean_ns - self.per_token_ns * self._mean_tokens) if self.is_known else 0.0
 
 
-class Arrival(NamedTuple):
-    """When candidates will be there: on average, and seldom later than."""
-
-    mean_ns: float
-    bound_ns: float
-
-
-class Turnaround:
-    """How long a session's next candidates take from its answer on."""
-
-    def __init__(self) -> None:
-        self._mean_ns: float | None = None
-        self._spread_ns = 0.0
-
-    def observe(self, turnaround_ns: float) -> None:
-        """Note one."""
-        if self._mean_ns is None:
-            self._mean_ns, self._spread_ns = turnaround_ns, turnaround_ns / 2
-            return
-        off = turnaround_ns - self._mean_ns
-        self._spread_ns += SPREAD_SMOOTHING * (abs(off) - self._spread_ns)
-        self._mean_ns += SMOOTHING * off
-
-    def arrival(self, answered_ns: int) -> Arrival | None:
-        """Tell when those behind an answer will be there; ``None`` while nothing is known."""
-        if self._mean_ns is None:
-            return None
-        mean_ns = answered_ns + self._mean_ns
-        return Arrival(mean_ns, mean_ns + NUM_SPREADS * self._spread_ns)
-
-
 class Yield:
-    """How many tokens a session gets of a pass with candidates, of late."""
+    """How many tokens a session with a draft gets of a pass, of late, whether it had candidates or not."""
 
     def __init__(self) -> None:
         self.mean = 1.0

@@ -63,14 +63,23 @@ class Drafter:
     Parameters
     ----------
     executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
+    clock : tells the time, in nanoseconds from any moment.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     """
 
     holds_for_s = 0.0  # nobody gains if it waits
 
-    def __init__(self, model: Model, *, executor: Executor, wake: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        executor: Executor,
+        clock: Callable[[], int] = perf_counter_ns,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
         self._model = model
         self._executor = executor
+        self._clock = clock
         self._wake = wake
         self._slots = Slots(model.num_slots, "The draft server")
         self._sessions: dict[str, _Session] = {}
@@ -149,7 +158,7 @@ class Drafter:
 
     def _draft(self, rows: Mapping[str, Row]) -> None:
         """Extend beliefs by a token; if that fails, one by one, so that one alone ends."""
-        started_ns = perf_counter_ns()
+        started_ns = self._clock()
         held = [self._model.length(row.slot) for row in rows.values()]
         try:
             scores = self._model.score(list(rows.values()))
@@ -161,7 +170,7 @@ class Drafter:
                 self._model.rollback(row.slot, length)
                 self._draft({session_id: row})
             return
-        forward_ns = perf_counter_ns() - started_ns
+        forward_ns = self._clock() - started_ns
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
             session.belief.tokens.append(score.tokens[0])

@@ -57,6 +57,7 @@ class Verifier:
     Parameters
     ----------
     executor : runs encodings, and begins them in order.
+    clock : tells the time, in nanoseconds from any moment; a simulation has one of its own.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     is_patient : whether passes are put off for candidates on their way, by :attr:`holds_for_s`.
     max_width : most candidates one session may put into one pass.
@@ -70,6 +71,7 @@ class Verifier:
         model: Model,
         *,
         executor: Executor,
+        clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
         is_patient: bool = False,
         limits: Limits | None = None,
@@ -82,6 +84,7 @@ class Verifier:
         self.limits = limits or Limits()
         self._model = model
         self._executor = executor
+        self._clock = clock
         self._wake = wake
         self._is_patient = is_patient
         self._max_width = max_width
@@ -125,7 +128,7 @@ class Verifier:
             return 0.0
         could_begin_ns = max(self._last_pass_ns, min(session.ready_ns for session in runnable))
         arrivals = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
-        return max(0.0, begin_ns(could_begin_ns, arrivals, worth_ns) - perf_counter_ns()) / 1e9
+        return max(0.0, begin_ns(could_begin_ns, arrivals, worth_ns) - self._clock()) / 1e9
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
@@ -178,7 +181,7 @@ class Verifier:
 
         Parameters
         ----------
-        received_ns : when it came, if that was earlier than now, as ``time.perf_counter_ns`` tells.
+        received_ns : when it came, if that was earlier than now, as its clock tells.
         """
         session = self._sessions.get(session_id)
         if session is None:
@@ -188,7 +191,7 @@ class Verifier:
                 case AudioChunk():
                     session.hear(message)
                 case Candidates():
-                    if (answer := session.offer(message, received_ns or perf_counter_ns())) is not None:
+                    if (answer := session.offer(message, received_ns or self._clock())) is not None:
                         self._reply(session, answer)
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)
@@ -223,7 +226,7 @@ class Verifier:
 
     def _run_pass(self, batch: Mapping[VerifierSession, int]) -> None:
         """Collect, forward, accept, roll back, reply; if that fails, one by one, so that one alone ends."""
-        started_ns = perf_counter_ns()
+        started_ns = self._clock()
         held = [self._model.length(session.slot) for session in batch]
         rows = [
             session.row(length, num_candidates, self._model.vocabulary)
@@ -240,7 +243,7 @@ class Verifier:
                 self._model.rollback(session.slot, length)
                 self._run_pass({session: num_candidates})
             return
-        forward_ns = perf_counter_ns() - started_ns
+        forward_ns = self._clock() - started_ns
         self._last_pass_ns = started_ns + forward_ns
         self._pass_time.observe(sum(len(row.tokens) for row in rows), forward_ns)
         for session, row, score in zip(batch, rows, scores, strict=True):
@@ -265,9 +268,11 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        if row.num_candidates:
+        if session.mode.drafts:
             self._yield.observe(len(verdict.tokens))
-        commit = session.append(verdict, scores, timing, num_verified=row.num_candidates)
+        commit = session.append(
+            verdict, scores, timing, num_verified=row.num_candidates, now_ns=self._clock()
+        )
         if commit.is_final and commit.outcome is Outcome.KEPT and session.options.word_timestamps:
             commit = replace(commit, words=self._align(session, window))
         self._reply(session, commit)
@@ -288,7 +293,7 @@ class Verifier:
         if session.encoding is not None:
             session.encode_ns = session.encoding.result()
             session.encoding = None
-            session.ready_ns = perf_counter_ns()
+            session.ready_ns = self._clock()
             return
         start_frame = session.windows.next_frame
         num_frames = session.recording.window_frames(start_frame)
@@ -304,7 +309,7 @@ class Verifier:
         ceiling = session.recording.log_mel_ceiling(window.start_frame, self._model.num_mel_bins)
         if session.encoded_frame == start_frame:  # heard already: for its language, or a try that failed
             self._model.rollback(session.slot, 0)
-            session.ready_ns = perf_counter_ns()
+            session.ready_ns = self._clock()
         else:
             self._encode(session, start_frame)
         self._reply(session, WindowOpened(window, ceiling))
@@ -318,9 +323,9 @@ class Verifier:
                 wait([before])  # a session that left may be writing there still
             if self._sessions.get(session.id) is not session:
                 return 0
-            started_ns = perf_counter_ns()
+            started_ns = self._clock()
             self._model.encode(session.slot, session.recording, start_frame)
-            return perf_counter_ns() - started_ns
+            return self._clock() - started_ns
 
         session.encoded_frame = start_frame
         session.encoding = self._encodings[session.slot] = self._executor.submit(encode)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from time import perf_counter_ns
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.errors import InvalidAudio, InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
-from specwhisper.speculation.ledger import Ledger
-from specwhisper.speculation.patience import Arrival, Turnaround
+from specwhisper.speculation.arrivals import Arrival, Arrivals
+from specwhisper.speculation.ledger import Ledger, Offer
 from specwhisper.speculation.scheduling import Request
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
@@ -61,8 +60,8 @@ class VerifierSession:
     candidates_received: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
-    answered_ns: int = 0  # when the last pass over candidates was over
-    turnaround: Turnaround = field(default_factory=Turnaround)
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    commits_ns: list[int] = field(default_factory=list)  # when each committed token was told
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
     num_alone: int = MAX_ALONE  # passes in a row that verified none of the draft's candidates
     is_finished: bool = False
@@ -96,9 +95,9 @@ class VerifierSession:
     @property
     def next_candidates(self) -> Arrival | None:
         """When candidates will be there that are on their way; ``None`` if that cannot be told."""
-        if self.window is None or not self.expects_candidates or self.has_candidates:
+        if self.window is None or not self.mode.drafts or self.has_candidates:
             return None
-        return self.turnaround.arrival(self.answered_ns)
+        return self.arrivals.arrival(len(self.ledger.committed))
 
     @property
     def detects_language(self) -> bool:
@@ -152,15 +151,19 @@ class VerifierSession:
         if self.window is None or block.window_id != self.window.id:
             return None
         self.candidates_received += 1
-        had_candidates, was_runnable = self.has_candidates, self.is_runnable
+        was_runnable, correction = self.is_runnable, self.ledger.correction
         if not block.tokens and block.base == len(self.ledger.committed):
             self.may_go_alone = True
-        elif not self.ledger.offer(block.base, block.known_committed, block.tokens):
-            return self.acknowledgement()
         else:
+            offer = self.ledger.offer(block.base, block.known_committed, block.tokens)
+            if self.ledger.correction > correction:  # there it parted, and begins anew when it hears of it
+                correction = self.ledger.correction
+                self.arrivals.restart(correction + 1, self.commits_ns[correction])
+            if block.tokens and offer is not Offer.VOID:
+                self.arrivals.observe(block.base + len(block.tokens), len(block.tokens), received_ns)
+            if offer is not Offer.FRESH:
+                return self.acknowledgement()
             self.proposals.update(enumerate(block.proposals, start=block.base))
-        if self.has_candidates and not had_candidates and self.expects_candidates:
-            self.turnaround.observe(received_ns - self.answered_ns)
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
         return None
@@ -204,6 +207,8 @@ class VerifierSession:
         self.log_probs = list(resumed.log_probs) if resumed else []
         self.heard = None
         self.num_alone = MAX_ALONE
+        self.arrivals.open()
+        self.commits_ns = [0] * len(self.ledger.committed)
         self.proposals = {}
         self.expected = self.closed.expected if self.closed else ()
         self.candidates_received = 0
@@ -246,18 +251,24 @@ class VerifierSession:
             probe=window.prompt.index(start) if begins else None,
         )
 
-    def append(self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int) -> Commit:
+    def append(
+        self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int, now_ns: int
+    ) -> Commit:
         """Commit what a pass has decided; a window that ends is closed."""
         window, base, num_tokens = self.open_window, len(self.ledger.committed), len(verdict.tokens)
         is_recalled = num_verified > 0 and not self.ledger.pending
+        correction = self.ledger.correction
         self.ledger.append(verdict.tokens)
+        self.commits_ns += [now_ns] * num_tokens
+        if self.mode.waits or self.ledger.correction > correction:
+            self.arrivals.restart(len(self.ledger.committed), now_ns)
         self.log_probs += scores.log_probs[:num_tokens]
         self.may_go_alone = False
         self.encode_ns = 0
-        self.ready_ns = perf_counter_ns()
+        self.ready_ns = now_ns
         self.num_alone += 1
         if num_verified and not is_recalled:
-            self.num_alone, self.answered_ns = 0, self.ready_ns
+            self.num_alone = 0
         commit = replace(
             self.acknowledgement(),
             base=base,

@@ -7,60 +7,60 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidCandidates
-from specwhisper.speculation.ledger import Belief, Ledger
+from specwhisper.speculation.ledger import Belief, Ledger, Offer
 
 
 class TestLedger:
     def test_candidates_wait_behind_the_committed(self):
         ledger = Ledger([1, 2])
-        assert ledger.offer(2, 2, [3, 4])
+        assert ledger.offer(2, 2, [3, 4]) is Offer.FRESH
         assert (ledger.pending, ledger.held) == ([3, 4], 4)
 
     def test_blocks_follow_each_other(self):
         ledger = Ledger()
-        assert ledger.offer(0, 0, [1, 2])
-        assert ledger.offer(2, 0, [3])
+        assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
+        assert ledger.offer(2, 0, [3]) is Offer.FRESH
         assert ledger.pending == [1, 2, 3]
 
     def test_a_gap_is_dropped(self):
         ledger = Ledger([1])
-        assert not ledger.offer(2, 1, [3])
+        assert ledger.offer(2, 1, [3]) is Offer.VOID
         assert ledger.pending == []
 
     def test_overlap_that_agrees_is_cut_off(self):
         ledger = Ledger([1, 2])
-        assert ledger.offer(0, 0, [1, 2, 3])
+        assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
         assert ledger.pending == [3]
 
     def test_a_block_about_the_past_is_of_no_use(self):
         ledger = Ledger([1, 2, 3])
-        assert not ledger.offer(0, 0, [1, 2])
-        assert not ledger.offer(3, 3, [])
+        assert ledger.offer(0, 0, [1, 2]) is Offer.LATE
+        assert ledger.offer(3, 3, []) is Offer.LATE
         assert ledger.pending == []
 
     def test_overlap_that_disagrees_is_dropped_with_all_that_was_drafted_on_it(self):
         ledger = Ledger([1, 2])  # committed before the draft's blocks arrived
-        assert not ledger.offer(1, 1, [7, 8])
-        assert not ledger.offer(3, 1, [9])
-        assert not ledger.offer(2, 1, [8])  # drafted behind the 7
+        assert ledger.offer(1, 1, [7, 8]) is Offer.VOID
+        assert ledger.offer(3, 1, [9]) is Offer.VOID
+        assert ledger.offer(2, 1, [8]) is Offer.VOID  # drafted behind the 7
         assert ledger.pending == []
-        assert ledger.offer(2, 2, [3])  # drafted with the 2 in sight
+        assert ledger.offer(2, 2, [3]) is Offer.FRESH  # drafted with the 2 in sight
 
     def test_blocks_drafted_before_a_correction_are_stale(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2, 3])
         ledger.append([1, 5])  # 5 contradicts the 2
         assert ledger.pending == []
-        assert not ledger.offer(2, 0, [4])
-        assert not ledger.offer(2, 1, [4])
-        assert ledger.offer(2, 2, [6])
+        assert ledger.offer(2, 0, [4]) is Offer.VOID
+        assert ledger.offer(2, 1, [4]) is Offer.VOID
+        assert ledger.offer(2, 2, [6]) is Offer.FRESH
         assert ledger.pending == [6]
 
     def test_a_stale_block_that_contains_the_correction_is_good(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2])
         ledger.append([1, 5])
-        assert ledger.offer(0, 0, [1, 5, 6])
+        assert ledger.offer(0, 0, [1, 5, 6]) is Offer.FRESH
         assert ledger.pending == [6]
 
     def test_commits_that_were_foreseen_void_nothing(self):
@@ -68,27 +68,27 @@ class TestLedger:
         ledger.offer(0, 0, [1, 2, 3, 4])
         ledger.append([1, 2])
         assert (ledger.committed, ledger.pending) == ([1, 2], [3, 4])
-        assert ledger.offer(4, 0, [5])
+        assert ledger.offer(4, 0, [5]) is Offer.FRESH
         assert ledger.pending == [3, 4, 5]
 
     def test_a_repeated_block_changes_nothing(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2])
         ledger.offer(2, 0, [3])
-        assert ledger.offer(0, 0, [1, 2])
+        assert ledger.offer(0, 0, [1, 2]) is Offer.FRESH
         assert ledger.pending == [1, 2, 3]
 
     def test_a_draft_may_change_its_mind(self):
         ledger = Ledger()
         ledger.offer(0, 0, [1, 2, 3])
-        assert ledger.offer(1, 0, [7])
+        assert ledger.offer(1, 0, [7]) is Offer.FRESH
         assert ledger.pending == [1, 7]
 
     def test_pending_is_bounded(self):
         ledger = Ledger(max_pending=3)
-        assert ledger.offer(0, 0, [1, 2, 3, 4, 5])
+        assert ledger.offer(0, 0, [1, 2, 3, 4, 5]) is Offer.FRESH
         assert (ledger.pending, ledger.held) == ([1, 2, 3], 3)
-        assert not ledger.offer(4, 0, [5])
+        assert ledger.offer(4, 0, [5]) is Offer.VOID
 
     @given(
         st.lists(

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.patience import Arrival, PassTime, Turnaround, Yield, begin_ns
+from specwhisper.speculation.arrivals import Arrival
+from specwhisper.speculation.patience import PassTime, Yield, begin_ns
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
 from specwhisper.whisper.one_process import InlineExecutor
 from specwhisper.whisper.verifier import Verifier
@@ -52,18 +53,6 @@ def test_longer_passes_that_take_less_do_not_make_tokens_cost_less_than_nothing(
     found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
     assert found.per_token_ns == 0
     assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)
-
-
-def test_when_candidates_arrive():
-    turnaround = Turnaround()
-    assert turnaround.arrival(100) is None
-    turnaround.observe(10.0)
-    assert turnaround.arrival(100) == Arrival(110.0, 120.0)
-    for _ in range(100):
-        turnaround.observe(10.0)
-    assert turnaround.arrival(100).bound_ns == pytest.approx(110.0)
-    turnaround.observe(50.0)
-    assert turnaround.arrival(100).bound_ns > 130.0
 
 
 @given(st.integers(0, 10**12), st.lists(st.tuples(times, times)), times)
@@ -109,7 +98,7 @@ def test_a_verifier_waits_for_the_others():
     assert verifier.holds_for_s == 0  # nobody is on the way
     step()
     for name in "ab":
-        verifier._sessions[name].answered_ns -= 10**10  # so it took ten seconds
+        verifier._sessions[name].arrivals._since_ns -= 10**10  # so it took ten seconds
         offer(name, perf_counter_ns())
     step()
     for num_tokens in (1, 2, 8):
@@ -140,7 +129,7 @@ def test_self_decoding_waits_where_verification_brings_more():
     length = len(session.ledger.committed)
     verifier.submit("a", Candidates(session.window.id, length, length, (5, 5)))
     verifier.step()
-    session.turnaround.observe(10**10)
+    session.arrivals.turnaround.observe(10**10)
     for num_tokens in (1, 2, 8):
         verifier._pass_time.observe(num_tokens, 10**12)
     verifier._yield.mean = 1.0

@@ -1,0 +1,140 @@
+"""Engines in simulated time: a host steps one as a thread would, and time passes while it computes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, Future
+from typing import Any, Generic, TypeVar
+
+import simpy
+
+from specwhisper.whisper.engine_thread import Engine
+
+NS_PER_S = 1_000_000_000
+Event = TypeVar("Event")
+
+
+class Clock:
+    """The time as an engine sees it: within a step it goes on by what the step has computed so far."""
+
+    def __init__(self, environment: simpy.Environment) -> None:
+        self._environment = environment
+        self._spent_s = 0.0
+
+    def __call__(self) -> int:
+        """Tell the time, in nanoseconds."""
+        return round((self._environment.now + self._spent_s) * NS_PER_S)
+
+    def spend(self, seconds: float) -> None:
+        """Compute for so long."""
+        self._spent_s += seconds
+
+    def take_spent_s(self) -> float:
+        """Give what was computed since this was asked last."""
+        spent_s, self._spent_s = self._spent_s, 0.0
+        return spent_s
+
+
+class Host(Generic[Event]):
+    """Runs an engine as :class:`specwhisper.whisper.engine_thread.EngineThread` does.
+
+    Parameters
+    ----------
+    deliver : gets each session's events when the step that gave them is over.
+
+    Attributes
+    ----------
+    busy_s : how long it has computed.
+    """
+
+    def __init__(
+        self, environment: simpy.Environment, clock: Clock, deliver: Callable[[str, Event], None]
+    ) -> None:
+        self.busy_s = 0.0
+        self._environment = environment
+        self._clock = clock
+        self._deliver = deliver
+        self._actions: deque[Callable[[], object]] = deque()
+        self._woken = environment.event()
+
+    def start(self, engine: Engine[Event]) -> None:
+        """Begin to step an engine."""
+        self._environment.process(self._run(engine))
+
+    def post(self, action: Callable[[], object]) -> None:
+        """Have an action carried out between two steps."""
+        self._actions.append(action)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the host see that its engine has work."""
+        if not self._woken.triggered:
+            self._woken.succeed()
+
+    def _run(self, engine: Engine[Event]) -> Generator[simpy.Event, Any, None]:
+        while True:
+            while not self._actions and not engine.has_work:
+                self._woken = self._environment.event()
+                holds_for_s = engine.holds_for_s
+                rest = [self._environment.timeout(holds_for_s + 1e-9)] if holds_for_s else []
+                yield simpy.AnyOf(self._environment, [self._woken, *rest])
+            while self._actions:
+                self._actions.popleft()()
+            events = engine.step()
+            spent_s = self._clock.take_spent_s()
+            self.busy_s += spent_s
+            if spent_s:
+                yield self._environment.timeout(spent_s)
+            for session, event in events:
+                self._deliver(session, event)
+
+
+class SimulatedEncoder(Executor):
+    """Does one encoding after the other, each in so many seconds, beside the passes."""
+
+    def __init__(self, environment: simpy.Environment, encode_s: float) -> None:
+        self.busy_s = 0.0
+        self._environment = environment
+        self._encode_s = encode_s
+        self._turn = simpy.Resource(environment)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have it done later, in order."""
+        future: Future[Any] = Future()
+
+        def run() -> Generator[simpy.Event, Any, None]:
+            with self._turn.request() as turn:
+                yield turn
+                if not future.set_running_or_notify_cancel():
+                    return
+                yield self._environment.timeout(self._encode_s)
+                self.busy_s += self._encode_s
+                try:
+                    result = fn(*args, **kwargs)
+                except Exception as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
+        if self._encode_s:
+            self._environment.process(run())
+        else:
+            future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class Link:
+    """One way between two hosts: messages take their time and keep their order, as on a TCP connection."""
+
+    def __init__(self, environment: simpy.Environment, one_way_s: Callable[[], float]) -> None:
+        self._environment = environment
+        self._one_way_s = one_way_s
+        self._last_s = 0.0
+
+    def send(self, deliver: Callable[[], object]) -> None:
+        """Have a message delivered at the other end."""
+        now_s = self._environment.now
+        self._last_s = max(self._last_s, now_s + self._one_way_s())
+        arrival = self._environment.timeout(self._last_s - now_s)
+        arrival.callbacks.append(lambda _: deliver())

@@ -1,0 +1,138 @@
+"""Models that write what a trace says and cost what they are told to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.common.replay.trace import Decoding
+from experiments.latency.simulation.hosts import Clock
+from specwhisper.audio.recording import Recording
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import ClosedWindow
+from specwhisper.types import Outcome, Window, WordAlignment
+from specwhisper.whisper.choosing import Row, Scores
+
+RADIX = 1000  # a prompt's tokens are the digits of the decoding that it names
+PROMPT_TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a pass takes: a constant, and so much for each token and each session in it."""
+
+    pass_s: float
+    token_s: float = 0.0
+    session_s: float = 0.0
+
+    def of(self, num_tokens: int, num_sessions: int) -> float:
+        """Give the seconds of a pass."""
+        return self.pass_s + num_tokens * self.token_s + num_sessions * self.session_s
+
+
+def prompt_of(index: int) -> tuple[int, ...]:
+    """Give the prompt that names a decoding: there is no audio by which to tell it."""
+    return tuple(index // RADIX**power % RADIX for power in reversed(range(PROMPT_TOKENS)))
+
+
+class ScriptedWindows:
+    """Windows whose text is known; see :class:`specwhisper.transcription.windows.Windows`."""
+
+    previous: tuple[int, ...] = ()
+
+    def __init__(self, decodings: Sequence[Decoding], script: Sequence[int]) -> None:
+        self._decodings = decodings
+        self._script = script
+        self.next_frame = 0
+        self.language: str | None = "en"
+
+    def open(self, num_frames: int) -> Window:
+        """Open the next one."""
+        place = self._script[self.next_frame]
+        room = len(self._decodings[place].tokens)
+        return Window(self.next_frame, self.next_frame, num_frames, prompt_of(place), room)
+
+    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
+        """Do nothing: no session is moved here."""
+
+    def close(
+        self,
+        window: Window,
+        tokens: Sequence[int],
+        log_probs: Sequence[float] = (),
+        no_speech_prob: float | None = None,
+    ) -> ClosedWindow:
+        """Keep it; behind the last one the recording is over."""
+        is_last = window.start_frame + 1 == len(self._script)
+        self.next_frame = window.start_frame + (window.num_frames if is_last else 1)
+        return ClosedWindow(Outcome.KEPT, (), ())
+
+
+def script_of(options: DecodingOptions) -> list[int]:
+    """Read the decodings that a session's windows are of."""
+    return [int(index) for index in (options.initial_prompt or "0").split()]
+
+
+class ScriptedModel:
+    """A target, or the draft of one, that writes decodings of a trace; see ``Model``."""
+
+    num_mel_bins = 80
+    max_windows = 1
+    has_word_times = False
+
+    def __init__(
+        self,
+        decodings: Sequence[Decoding],
+        vocabulary: Vocabulary,
+        cost: Cost,
+        clock: Clock,
+        *,
+        num_slots: int,
+        is_draft: bool = False,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.num_slots = num_slots
+        self.max_positions = vocabulary.max_length
+        self._decodings = {prompt_of(i): decoding for i, decoding in enumerate(decodings)}
+        self._cost = cost
+        self._clock = clock
+        self._is_draft = is_draft
+        self._fed: list[list[int]] = [[] for _ in range(num_slots)]
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot."""
+        self._fed[slot] = []
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Take the time of a pass, and say what the trace says."""
+        self._clock.spend(self._cost.of(sum(len(row.tokens) for row in rows), len(rows)))
+        return [self._scored(row) for row in rows]
+
+    def _scored(self, row: Row) -> Scores:
+        self._fed[row.slot] += row.tokens
+        decoding = self._decodings[tuple(self._fed[row.slot][:PROMPT_TOKENS])]
+        if self._is_draft:
+            tokens = [decoding.draft_after(row.generated)]
+        else:
+            base, last = len(row.generated), len(decoding.tokens) - 1
+            tokens = [decoding.tokens[min(base + i, last)] for i in range(row.num_candidates + 1)]
+        return Scores(tokens=tokens, log_probs=[0.0] * len(tokens), margins=[1.0] * len(tokens))
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a slot."""
+        del self._fed[slot][length:]
+
+    def length(self, slot: int) -> int:
+        """Tell how many tokens a slot holds."""
+        return len(self._fed[slot])
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Take no prompt."""
+        return ()
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[WordAlignment, ...]:
+        """Have no word times."""
+        raise NotImplementedError

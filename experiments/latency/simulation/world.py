@@ -1,0 +1,225 @@
+"""Targets, draft servers and the sessions between them, in simulated time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+import simpy
+
+from experiments.common.replay.trace import Decoding
+from experiments.latency.simulation.hosts import Clock, Host, Link, SimulatedEncoder
+from experiments.latency.simulation.scripted import Cost, ScriptedModel, ScriptedWindows, script_of
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, Limits, WindowOpened
+from specwhisper.whisper.drafter import Drafted, Drafter
+from specwhisper.whisper.verifier import Verifier
+
+NOTHING = AudioChunk(0, bytes(2), is_last=True)  # the engines want audio before they begin
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What everything takes.
+
+    Attributes
+    ----------
+    message_s : of a message, one way, beside the link: its coding, and the threads that it passes.
+    """
+
+    target: Cost
+    draft: Cost
+    target_encode_s: float = 0.0
+    draft_encode_s: float = 0.0
+    message_s: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Told:
+    """What a session's draft server was told, and when."""
+
+    statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
+    opened_s: float = 0.0
+    tokens: list[int] = field(default_factory=list)  # of all windows
+    arrivals_s: list[float] = field(default_factory=list)  # of each token
+    finished_s: float | None = None
+
+    @property
+    def time_per_token_s(self) -> float:
+        """From the first commit to the last, by the tokens behind the first commit."""
+        first_s = self.arrivals_s[0]
+        num_later = sum(arrival_s > first_s for arrival_s in self.arrivals_s)
+        return (self.arrivals_s[-1] - first_s) / max(1, num_later)
+
+
+class Target:
+    """A target with its engine, its encoder and the slots of its sessions."""
+
+    def __init__(self, world: World, *, num_slots: int) -> None:
+        self.clock = Clock(world.environment)
+        self.encoder = SimulatedEncoder(world.environment, world.costs.target_encode_s)
+        self.host = Host[FromTarget](world.environment, self.clock, self._deliver)
+        self.receivers: dict[str, Callable[[FromTarget], None]] = {}
+        model = ScriptedModel(
+            world.decodings, world.vocabulary, world.costs.target, self.clock, num_slots=num_slots
+        )
+        self.verifier = Verifier(
+            model,
+            executor=self.encoder,
+            clock=self.clock,
+            wake=self.host.wake,
+            is_patient=True,
+            limits=Limits(max_sessions=num_slots),
+            plan=lambda options: ScriptedWindows(world.decodings, script_of(options)),
+        )
+        self.host.start(self.verifier)
+
+    def _deliver(self, session: str, event: FromTarget) -> None:
+        if session in self.receivers:
+            self.receivers[session](event)
+
+
+class DraftServer:
+    """A draft server with its engine."""
+
+    def __init__(self, world: World, *, num_slots: int) -> None:
+        self.clock = Clock(world.environment)
+        self.encoder = SimulatedEncoder(world.environment, world.costs.draft_encode_s)
+        self.host = Host[Drafted | Failed](world.environment, self.clock, self._deliver)
+        self.receivers: dict[str, Callable[[Drafted | Failed], None]] = {}
+        model = ScriptedModel(
+            world.decodings,
+            world.vocabulary,
+            world.costs.draft,
+            self.clock,
+            num_slots=num_slots,
+            is_draft=True,
+        )
+        self.drafter = Drafter(model, executor=self.encoder, clock=self.clock, wake=self.host.wake)
+        self.host.start(self.drafter)
+
+    def _deliver(self, session: str, event: Drafted | Failed) -> None:
+        if session in self.receivers:
+            self.receivers[session](event)
+
+
+@dataclass
+class World:
+    """What all simulated parts share.
+
+    Parameters
+    ----------
+    one_way_s : gives what a message takes from here to there; asked for every one.
+    """
+
+    environment: simpy.Environment
+    decodings: Sequence[Decoding]
+    vocabulary: Vocabulary
+    costs: Costs
+    one_way_s: Callable[[], float]
+
+    def run_session(
+        self,
+        name: str,
+        target: Target,
+        draft_server: DraftServer,
+        length: DraftLength,
+        script: Sequence[int],
+        *,
+        when_finished: Callable[[Told], None] = lambda told: None,
+    ) -> Told:
+        """Begin a session over some windows; what it is told appears in time."""
+        told = Told()
+        options = DecodingOptions(language="en", initial_prompt=" ".join(map(str, script)))
+        verifier, drafter = target.verifier, draft_server.drafter
+
+        def message_s() -> float:
+            return self.costs.message_s + self.one_way_s()
+
+        up, down = Link(self.environment, message_s), Link(self.environment, message_s)
+
+        def propose(drafted: Drafted | Failed) -> None:
+            if isinstance(drafted, Failed):
+                raise drafted.error
+            told.statistics.observe(drafted.candidates)
+            told.statistics.draft_ns += drafted.forward_ns
+            up.send(lambda: offer(drafted))
+
+        def offer(drafted: Drafted) -> None:
+            target.host.post(partial(verifier.submit, name, drafted.candidates, target.clock()))
+
+        def answer(event: FromTarget) -> None:
+            down.send(lambda: follow(event))
+
+        def follow(event: FromTarget) -> None:
+            if isinstance(event, Failed):
+                raise event.error
+            if isinstance(event, Finished):
+                told.finished_s = self.environment.now
+                target.receivers.pop(name)
+                draft_server.receivers.pop(name)
+                target.host.post(partial(verifier.close, name))
+                draft_server.host.post(partial(drafter.close, name))
+                when_finished(told)
+                return
+            told.statistics.observe(event)
+            if isinstance(event, Commit):
+                told.tokens += event.tokens
+                told.arrivals_s += [self.environment.now] * len(event.tokens)
+            elif isinstance(event, WindowOpened) and not told.opened_s:
+                told.opened_s = self.environment.now
+            draft_server.host.post(partial(drafter.submit, name, event))
+
+        def open_both() -> None:
+            verifier.open(name, length.mode, options)
+            verifier.submit(name, NOTHING)
+
+        target.receivers[name] = answer
+        draft_server.receivers[name] = propose
+        if length.mode.drafts:
+            credit = verifier.limits.max_ahead_tokens
+            draft_server.host.post(lambda: drafter.open(name, length, options, max_ahead_tokens=credit))
+            draft_server.host.post(partial(drafter.submit, name, NOTHING))
+        target.host.post(open_both)
+        return told
+
+    def expected(self, script: Sequence[int]) -> list[int]:
+        """Give the tokens that a session over these windows has to write."""
+        return [token for index in script for token in self.decodings[index].tokens]
+
+
+def jittered(one_way_s: float, jitter_s: float, seed: int) -> Callable[[], float]:
+    """Give a link's way: a delay, and what queues add to it, exponential with that mean."""
+    random = Random(seed)
+    return lambda: one_way_s + (random.expovariate(1 / jitter_s) if jitter_s else 0.0)
+
+
+def simulate_session(
+    decodings: Sequence[Decoding],
+    vocabulary: Vocabulary,
+    costs: Costs,
+    length: DraftLength,
+    *,
+    round_trip_s: float,
+    jitter_s: float = 0.0,
+    script: Sequence[int] | None = None,
+    seed: int = 0,
+) -> Told:
+    """Run one session that has target and draft server to itself; raise if its text is not the target's."""
+    environment = simpy.Environment()
+    way = jittered(round_trip_s / 2, jitter_s, seed)
+    world = World(environment, decodings, vocabulary, costs, way)
+    script = list(range(len(decodings))) if script is None else script
+    target, draft_server = Target(world, num_slots=1), DraftServer(world, num_slots=1)
+    told = world.run_session("0", target, draft_server, length, script)
+    environment.run()
+    if told.finished_s is None:
+        raise RuntimeError(f"Draft and target wait for each other ({length}, {round_trip_s:g} s).")
+    if told.tokens != world.expected(script):
+        raise RuntimeError(f"The text is not the target's ({length}, {round_trip_s:g} s).")
+    return told

@@ -1,0 +1,90 @@
+"""What a token costs in each mode, by what the link and the models cost: closed forms.
+
+``survival[i]`` is how often the first i candidates behind a commit are all accepted (``survival[0]`` is 1).
+Where a draft is right with probability a at every position it is ``a**i``, but nothing here assumes that.
+Times are in seconds, of one session that has target and draft to itself. ``docs/latency.md`` derives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the parts of a session cost.
+
+    Attributes
+    ----------
+    draft_s : a step of the draft.
+    pass_s, pass_token_s : a pass of the target: its constant part, and each token in it.
+    round_trip_s : from a candidate sent to its commit heard, without the pass.
+    """
+
+    draft_s: float
+    pass_s: float
+    pass_token_s: float = 0.0
+    round_trip_s: float = 0.0
+
+    def verify_s(self, num_candidates: float) -> float:
+        """Give the time of a pass over the last token and so many candidates."""
+        return self.pass_s + (1 + num_candidates) * self.pass_token_s
+
+
+def geometric(acceptance: float, length: int = 256) -> list[float]:
+    """Give the survival of candidates that are each right with the same probability."""
+    return [acceptance**i for i in range(length)]
+
+
+def tokens_per_block(survival: Sequence[float], gamma: int) -> float:
+    """Give the tokens that a verified block yields: its accepted candidates and the target's own."""
+    return sum(survival[: gamma + 1])
+
+
+def target_only_s(costs: Costs) -> float:
+    """Give the time of a token of the target alone, at any round trip: its commits stream."""
+    return costs.verify_s(0)
+
+
+def sync_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
+    """Give the time of a token where every block is waited for.
+
+    Without a round trip it is that of one process, in which draft and target take turns.
+    """
+    block_s = gamma * costs.draft_s + costs.round_trip_s + costs.verify_s(gamma)
+    return block_s / tokens_per_block(survival, gamma)
+
+
+def best_gamma(costs: Costs, survival: Sequence[float], max_gamma: int) -> int:
+    """Give the draft length with which :func:`sync_s` is shortest."""
+    return min(range(1, max_gamma + 1), key=lambda gamma: sync_s(costs, survival, gamma))
+
+
+def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int, depth: int) -> float:
+    """Give the time of a token where up to ``depth`` blocks are on their way and the target only verifies.
+
+    A run lasts from a correction to the next one. Its first block pays draft, link and pass; every further
+    block, as long as all before it were accepted, the pace of the slowest of the three. What a pass chooses
+    behind the last candidate is not counted: the next block guesses it too.
+    """
+    verify_s = costs.verify_s(gamma)
+    pace_s = max(gamma * costs.draft_s, verify_s, (costs.round_trip_s + verify_s) / depth)
+    first_s = gamma * costs.draft_s + costs.round_trip_s + verify_s
+    return (first_s + pace_s * sum(survival[gamma::gamma])) / sum(survival)
+
+
+def full_s(costs: Costs, survival: Sequence[float]) -> float:
+    """Give a lower bound for the time of a token where the target also decodes by itself.
+
+    Of a run of n tokens, either the target is through by itself, or the draft overtakes it; that passes
+    begin only when the one before is over is left out.
+    """
+    alone_s, total_s = target_only_s(costs), 0.0
+    later = [*survival[1:], 0.0]
+    for num_tokens, (reached, survived) in enumerate(zip(survival, later, strict=True), start=1):
+        drafted_s = (
+            costs.round_trip_s + costs.verify_s(0) + num_tokens * max(costs.draft_s, costs.pass_token_s)
+        )
+        total_s += (reached - survived) * min(num_tokens * alone_s, drafted_s)
+    return total_s / sum(survival)

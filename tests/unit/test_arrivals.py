@@ -1,0 +1,95 @@
+"""When the next candidates of a draft come."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.arrivals import Arrival, Arrivals, Smoothed
+
+MS = 1_000_000
+
+
+def test_nothing_is_expected_of_a_draft_that_sent_nothing():
+    arrivals = Arrivals()
+    assert arrivals.arrival(0) is None
+    arrivals.restart(3, 5 * MS)
+    assert arrivals.arrival(3) is None
+
+
+def test_a_chain_goes_on_step_by_step():
+    arrivals = Arrivals()
+    for number in range(40):
+        arrivals.observe(number + 1, 1, 10 * MS * number)
+    assert arrivals.arrival(40).mean_ns == pytest.approx(400 * MS)
+    assert arrivals.arrival(40).bound_ns == pytest.approx(400 * MS, rel=1e-3)
+    assert arrivals.arrival(42).mean_ns == pytest.approx(420 * MS)
+
+
+def test_a_chain_begins_a_turnaround_after_the_correction():
+    arrivals = Arrivals()
+    arrivals.observe(1, 1, 0)
+    for start in range(100, 100_000, 100):
+        arrivals.restart(1, start * MS)
+        assert start == 100 or arrivals.arrival(1).mean_ns == pytest.approx((start + 30) * MS)
+        arrivals.observe(2, 1, (start + 30) * MS)
+        arrivals.observe(3, 1, (start + 35) * MS)
+        arrivals._end = 1
+    arrivals.restart(1, 0)
+    assert arrivals.arrival(1).mean_ns == pytest.approx(30 * MS)
+    assert arrivals.arrival(4).mean_ns == pytest.approx((30 + 3 * 5) * MS)  # behind three that are not there
+
+
+def test_what_comes_in_blocks_is_expected_in_blocks():
+    arrivals = Arrivals()
+    for number in range(20):
+        arrivals.observe(4 * number + 4, 4, 20 * MS * number)
+    for position in range(80, 84):
+        assert arrivals.arrival(position).mean_ns == pytest.approx(400 * MS)
+    assert arrivals.arrival(84).mean_ns == pytest.approx(420 * MS)
+
+
+def test_a_new_window_tells_nothing_before_its_first_block():
+    arrivals = Arrivals()
+    for number in range(3):
+        arrivals.observe(number + 1, 1, 10 * MS * number)
+    arrivals.open()
+    arrivals.restart(0, 50 * MS)
+    assert arrivals.arrival(0) is None
+    arrivals.observe(1, 1, 100 * MS)
+    assert arrivals.arrival(1).mean_ns == pytest.approx(110 * MS)
+
+
+def test_unsteady_values_have_a_spread():
+    steady, unsteady = Smoothed(), Smoothed()
+    for number in range(100):
+        steady.observe(10.0)
+        unsteady.observe(10.0 + 5 * (-1) ** number)
+    assert steady.spread < 0.01 < 3 < unsteady.spread
+    assert unsteady.mean == pytest.approx(10, abs=1)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("observe"), st.integers(1, 300), st.integers(1, 64)),
+            st.tuples(st.just("restart"), st.integers(0, 300), st.just(0)),
+            st.tuples(st.just("open"), st.just(0), st.just(0)),
+        )
+    ),
+    st.integers(0, 300),
+)
+def test_whatever_a_draft_sends_an_arrival_is_a_time(events, position):
+    arrivals = Arrivals()
+    for number, (kind, end, num_tokens) in enumerate(events):
+        match kind:
+            case "observe":
+                arrivals.observe(end, num_tokens, number * MS)
+            case "restart":
+                arrivals.restart(end, number * MS)
+            case _:
+                arrivals.open()
+        arrival = arrivals.arrival(position)
+        assert arrival is None or isinstance(arrival, Arrival)
+        assert arrival is None or 0 <= arrival.mean_ns <= arrival.bound_ns

@@ -1,0 +1,136 @@
+"""The service's engines in simulated time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+import simpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.common.replay.trace import Decoding
+from experiments.latency.simulation.hosts import Clock, Link
+from experiments.latency.simulation.scripted import Cost
+from experiments.latency.simulation.world import Costs, simulate_session
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.theory import Costs as Theory
+from specwhisper.speculation.theory import full_s, geometric, sync_s
+from specwhisper.types import Mode
+from tests.scripted import END
+from tests.scripted import VOCABULARY as SHORT
+
+VOCABULARY = replace(SHORT, max_length=4000)
+STEP_S = 0.05
+COSTS = Costs(target=Cost(STEP_S), draft=Cost(STEP_S / 5))
+WRONG = 3
+
+
+def decoding(*agrees: bool) -> Decoding:
+    """A window in which the draft is right or wrong as told, and wrong as long as it is on its own."""
+    tokens = (*[1 + i % 2 for i in range(len(agrees) - 1)], END)
+    return Decoding(
+        recording="",
+        start_frame=0,
+        audio="",
+        prompt=(),
+        temperature=0.0,
+        tokens=tokens,
+        log_probs=(0.0,) * len(tokens),
+        margins=(1.0,) * len(tokens),
+        departures={i: (WRONG,) * 32 for i, agreed in enumerate(agrees) if not agreed},
+    )
+
+
+def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, depth=40, costs=COSTS):
+    told = simulate_session(
+        decodings, VOCABULARY, costs, DraftLength(mode, gamma, depth), round_trip_s=round_trip * STEP_S
+    )
+    return told.time_per_token_s / STEP_S
+
+
+windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: decoding(*agrees))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(windows, min_size=1, max_size=3),
+    st.sampled_from([Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
+    st.integers(1, 8),
+    st.integers(1, 6),
+    st.floats(0, 1),
+    st.floats(0, 0.2),
+    st.floats(0, 0.1),
+    st.integers(0, 3),
+)
+def test_the_text_is_the_targets_whatever_the_times(
+    decodings, mode, gamma, depth, round_trip_s, jitter_s, encode_s, seed
+):
+    costs = Costs(Cost(0.05, 0.002, 0.001), Cost(0.01), encode_s, encode_s / 3, message_s=0.001)
+    length = DraftLength(mode, gamma, depth)
+    told = simulate_session(  # it raises if anything differs
+        decodings, VOCABULARY, costs, length, round_trip_s=round_trip_s, jitter_s=jitter_s, seed=seed
+    )
+    assert told.statistics.num_committed == sum(len(one.tokens) for one in decodings)
+    assert told.arrivals_s == sorted(told.arrivals_s)
+
+
+@pytest.mark.parametrize("round_trip", [0, 1, 10])
+def test_the_target_alone_takes_its_passes_at_any_round_trip(round_trip):
+    alone = time_per_step([decoding(*[True] * 40)], Mode.TARGET_ONLY, round_trip=round_trip)
+    assert alone == pytest.approx(1)
+
+
+@pytest.mark.parametrize("gamma", [1, 3, 4])
+@pytest.mark.parametrize("round_trip", [0, 2.5])
+def test_waiting_for_blocks_costs_what_the_formula_says(gamma, round_trip):
+    """Without a wrong candidate a block yields gamma + 1 tokens; the window ends with a whole block."""
+    told = time_per_step([decoding(*[True] * 8 * (gamma + 1))], Mode.SYNC, round_trip=round_trip, gamma=gamma)
+    theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
+    assert told == pytest.approx(sync_s(theory, [1.0] * 64, gamma) / STEP_S, rel=0.02)
+
+
+def test_a_chain_behind_a_correction_is_not_taken_for_stale():
+    """Blocks of one token on a slow link: dead candidates come one by one, each in contradiction."""
+    agrees = [i % 20 != 2 for i in range(400)]
+    ones, fours = (time_per_step([decoding(*agrees)], Mode.FULL, round_trip=5, gamma=g) for g in (1, 4))
+    assert ones < fours < 0.75
+
+
+@pytest.mark.parametrize("round_trip", [0, 0.25, 0.5, 1.25, 2.5, 5, 10])
+@pytest.mark.parametrize("share", [2, 3, 5, 9])
+def test_full_is_between_its_bound_and_the_target_alone(round_trip, share):
+    agrees = [i % share != share - 1 for i in range(30 * share)]
+    found = time_per_step([decoding(*agrees)], Mode.FULL, round_trip=round_trip)
+    survival = [1.0] * share  # every run is that long
+    bound = full_s(Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S), survival) / STEP_S
+    assert bound * 0.98 <= found <= 1.05
+
+
+def test_the_closed_form_is_a_bound_for_random_runs_too():
+    pattern = [hash((i, 7)) % 5 != 0 for i in range(1500)]
+    rate = sum(pattern) / len(pattern)
+    found = time_per_step([decoding(*pattern)], Mode.FULL, round_trip=1.25)
+    bound = full_s(Theory(STEP_S / 5, STEP_S, round_trip_s=1.25 * STEP_S), geometric(rate)) / STEP_S
+    assert bound < found < 1.25 * bound
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_messages_keep_their_order(delays):
+    environment, came, waiting = simpy.Environment(), [], list(delays)
+    link = Link(environment, lambda: waiting.pop(0))
+    for number in range(len(delays)):
+        link.send(lambda number=number: came.append((environment.now, number)))
+    environment.run()
+    assert [number for _, number in came] == list(range(len(delays)))
+    assert [s for s, _ in came] == pytest.approx(list(accumulate(delays, max)))
+
+
+def test_a_clock_goes_on_within_a_step():
+    environment = simpy.Environment(initial_time=2.0)
+    clock = Clock(environment)
+    clock.spend(0.5)
+    assert clock() == 2_500_000_000
+    assert clock.take_spent_s() == 0.5
+    assert clock() == 2_000_000_000
