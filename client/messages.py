@@ -9,7 +9,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from client.transcript import ModelInfo, ServerInfo, Update
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.speculation.controller import Choice, Estimates
+from specwhisper.speculation.statistics import LAST, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, Word
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -98,8 +99,16 @@ def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
 
 def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStatistics:
     """Read the statistics, whose fields have the same names on both sides."""
-    values = {field.name: getattr(message, field.name) for field in fields(SpeculationStatistics)}
-    return SpeculationStatistics(**values | {"acceptance_histogram": list(message.acceptance_histogram)})
+    names = (field.name for field in fields(SpeculationStatistics) if field.name not in LAST)
+    values = {name: getattr(message, name) for name in names}
+    values["acceptance_histogram"] = list(message.acceptance_histogram)
+    if message.HasField("control"):
+        control = message.control
+        values["choice"] = Choice(control.gamma, control.max_ahead, control.reason)
+        if control.survival:
+            told = {field.name: getattr(control, field.name) for field in fields(Estimates)}
+            values["estimates"] = Estimates(**told | {"survival": tuple(control.survival)})
+    return SpeculationStatistics(**values)
 
 
 def seconds(duration: Duration) -> float:

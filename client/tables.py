@@ -17,18 +17,26 @@ def transcript_table(transcript: Transcript) -> Table:
     round_trips = f"{counts.num_blocks} blocks"
     if counts.min_round_trip_ns:
         round_trips += f", the fastest took {counts.min_round_trip_ns / 1e6:.2f} ms"
-    return _table(
-        {
-            "model": _pair(transcript.model),
-            "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
-            f"real-time factor {transcript.real_time_factor:.3f}",
-            "tokens": f"{counts.num_committed} in {counts.num_passes} passes of the target, "
-            f"{counts.tokens_per_pass:.2f} tokens per pass",
-            "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
-            "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
-            "round trips": round_trips,
-        }
-    )
+    rows = {
+        "model": _pair(transcript.model),
+        "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
+        f"real-time factor {transcript.real_time_factor:.3f}",
+        "tokens": f"{counts.num_committed} in {counts.num_passes} passes of the target, "
+        f"{counts.tokens_per_pass:.2f} tokens per pass",
+        "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
+        "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
+        "wasted": f"{counts.num_wasted} of {counts.num_drafted} drafted tokens",
+        "round trips": round_trips,
+    }
+    if (choice := counts.choice) is not None:
+        rows["draft"] = f"blocks of {choice.gamma}, up to {choice.max_ahead} tokens ahead: {choice.reason}"
+    if (estimates := counts.estimates) is not None:
+        rows["times"] = (
+            f"draft step {estimates.draft_ns / 1e6:.1f} ms, "
+            f"pass {estimates.pass_ns / 1e6:.1f} ms and {estimates.pass_token_ns / 1e6:.2f} ms a token, "
+            f"on the way {estimates.round_trip_ns / 1e6:.1f} ms (+- {estimates.jitter_ns / 1e6:.1f})"
+        )
+    return _table(rows)
 
 
 def server_table(info: ServerInfo) -> Table:
@@ -45,7 +53,8 @@ def server_table(info: ServerInfo) -> Table:
 
 
 def _pair(model: ModelInfo) -> str:
-    draft = f", drafted by {model.draft} in blocks of {model.gamma}" if model.draft else ""
+    blocks = f" in blocks of {model.gamma}" if model.gamma else ""
+    draft = f", drafted by {model.draft}{blocks}" if model.draft else ""
     return f"{model.target}{draft} ({model.mode})"
 
 

@@ -76,18 +76,24 @@ def serve_draft(
         ),
     ] = Mode.FULL,
     gamma: Annotated[
-        int,
-        typer.Option(min=1, max=64, rich_help_panel=DRAFTING, metavar="N", help="Draft tokens per block."),
-    ] = 5,
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            rich_help_panel=DRAFTING,
+            metavar="N",
+            help="Draft tokens per block; by default chosen for each session as it goes.",
+        ),
+    ] = None,
     depth: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=1,
             rich_help_panel=DRAFTING,
             metavar="N",
-            help="Blocks the draft may be ahead (pipelined and full).",
+            help="Blocks the draft may be ahead (pipelined and full); by default chosen likewise.",
         ),
-    ] = 4,
+    ] = None,
     compress_audio: Annotated[
         bool,
         typer.Option(

@@ -25,7 +25,8 @@ class DraftConfig:
     cores : the only ones the process runs on; ``None`` for all.
     target_model, target_revision, target_device, target_dtype : a target to run in this process instead.
     draft_model : bundled name, Whisper size, hub id or folder.
-    mode, gamma, depth : how sessions draft unless they ask otherwise.
+    mode, gamma, depth : how sessions draft unless they ask otherwise; gamma and depth that are ``None`` are
+        chosen for each session as it goes.
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
@@ -43,8 +44,8 @@ class DraftConfig:
     threads: int | None = None
     cores: tuple[int, ...] | None = None
     mode: Mode = Mode.FULL
-    gamma: int = 5
-    depth: int = 4
+    gamma: int | None = None
+    depth: int | None = None
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
     max_sessions: int = 8
@@ -60,7 +61,7 @@ class DraftConfig:
             raise InvalidRequest(
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
             )
-        DraftLength(self.mode, self.gamma, self.depth)
+        self.length(self.mode, None)
         for flag, dtype in (("--dtype", self.dtype), ("--target-dtype", self.target_dtype)):
             if dtype not in DTYPES:
                 raise InvalidRequest(f"{flag} is '{dtype}': choose one of {', '.join(DTYPES)}.")
@@ -70,3 +71,10 @@ class DraftConfig:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
+
+    def length(self, mode: Mode, gamma: int | None) -> DraftLength:
+        """Give how a session drafts that asks for a mode and, perhaps, a draft length."""
+        gamma = gamma or self.gamma
+        if gamma is None:
+            return DraftLength(mode, depth=self.depth, is_adaptive=True)
+        return DraftLength(mode, gamma, self.depth)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 from google.protobuf.duration_pb2 import Duration
 
-from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.speculation.statistics import LAST, SpeculationStatistics
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Segment
 from specwhisper.whisper.languages import language_name
@@ -15,6 +15,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 VERIFIED_STABILITY = 0.9
 DRAFT_STABILITY = 0.1
 NS_PER_S = 1_000_000_000
+MAX_SURVIVAL = 17  # figures of it that are told
 
 
 def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
@@ -71,9 +72,16 @@ def interim_results(builder: TranscriptBuilder) -> list[pb.SpeechRecognitionResu
 
 def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStatistics:
     """Write the counts; field names are the same on both sides."""
-    return pb.SpeculationStatistics(
-        **{field.name: getattr(statistics, field.name) for field in fields(statistics)}
-    )
+    names = (field.name for field in fields(statistics) if field.name not in LAST)
+    message = pb.SpeculationStatistics(**{name: getattr(statistics, name) for name in names})
+    if (choice := statistics.choice) is not None:
+        message.control.MergeFrom(
+            pb.DraftControl(gamma=choice.gamma, max_ahead=choice.max_ahead, reason=choice.reason)
+        )
+    if (estimates := statistics.estimates) is not None:
+        told = {**asdict(estimates), "survival": estimates.survival[:MAX_SURVIVAL]}
+        message.control.MergeFrom(pb.DraftControl(**told))
+    return message
 
 
 def spoken_language(builder: TranscriptBuilder) -> pb.SpokenLanguage:

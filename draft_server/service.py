@@ -52,7 +52,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Name the pair and what it understands."""
         target = await self._transcriber.describe()
         return pb.GetModelResponse(
-            model=self._model_info(target, DraftLength(self._config.mode, self._config.gamma)),
+            model=self._model_info(target, self._config.length(self._config.mode, None)),
             language_codes=sorted(target.vocabulary.languages) or ["en"],
             max_message_bytes=self._config.serving.max_message_bytes,
             max_sessions=self._config.max_sessions,
@@ -141,9 +141,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             language=config.language_code.partition("-")[0].lower() or options.language,
             word_timestamps=options.word_timestamps or config.enable_word_time_offsets,
         )
-        return SessionRequest(
-            options, DraftLength(mode, config.gamma or self._config.gamma, self._config.depth)
-        )
+        return SessionRequest(options, self._config.length(mode, config.gamma or None))
 
     def _decode(self, request: pb.RecognizeRequest) -> Iterator[bytes]:
         if request.config.encoding == pb.AUDIO_ENCODING_LINEAR16:
@@ -165,7 +163,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             draft_model=self._drafting.name if self._drafting and length.mode.drafts else "",
             target_weights_digest=target.weights_digest,
             mode=codec.mode_to_proto(length.mode),
-            gamma=length.gamma,
+            gamma=0 if length.is_adaptive else length.gamma,
             is_lossy=is_lossy,
         )
 

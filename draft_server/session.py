@@ -113,7 +113,10 @@ class Session:
             raise RuntimeError("A draft proposes nothing before the target has opened a window.")
         self._remote.propose(drafted.candidates)
         self.builder.observe(drafted.candidates)
-        self.builder.statistics.draft_ns += drafted.forward_ns
+        statistics = self.builder.statistics
+        statistics.draft_ns += drafted.forward_ns
+        statistics.network_ns += drafted.network_ns
+        statistics.choice, statistics.estimates = drafted.choice, drafted.estimates
         self._changed.set()
 
     async def _next_change(self, remote: TranscriberSession) -> list[Segment]:

@@ -161,12 +161,20 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one pass cost, in nanoseconds; ``batch_size`` is the number of sessions that shared it."""
+    """What one pass cost, in nanoseconds.
+
+    Attributes
+    ----------
+    batch_size : sessions that shared it.
+    block_age_ns : how long the newest block that is dealt with had been there, so that a draft can tell what
+        of its waiting was the network's.
+    """
 
     queue_ns: int = 0
     forward_ns: int = 0
     encode_ns: int = 0
     batch_size: int = 0
+    block_age_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,11 @@ class PassTime:
         self._covariance = (1 - gain) * (self._covariance + gain * tokens_off * ns_off)
 
     @property
+    def mean_ns(self) -> float:
+        """What a pass takes; 0 before the first."""
+        return self._mean_ns
+
+    @property
     def is_known(self) -> bool:
         """Whether passes were of different lengths."""
         return self._variance >= MIN_VARIANCE

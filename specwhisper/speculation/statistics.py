@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from itertools import zip_longest
 
+from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.types import Candidates, Commit, WindowOpened
+
+LAST = ("choice", "estimates")  # what is not a total
 
 
 @dataclass(slots=True)
@@ -23,6 +26,8 @@ class SpeculationStatistics:
     num_passes : forward passes of the target for this session.
     acceptance_histogram : entry n counts the passes with candidates that kept n of them.
     num_blocks : candidate blocks sent; each waits for one answer, so they are the round trips.
+    network_ns : time that blocks and their answers were on their way, summed over blocks.
+    choice, estimates : how far the draft runs ahead at the moment, and what that was chosen from.
     """
 
     num_drafted: int = 0
@@ -42,6 +47,14 @@ class SpeculationStatistics:
     encode_ns: int = 0
     draft_ns: int = 0
     min_round_trip_ns: int = 0
+    network_ns: int = 0
+    choice: Choice | None = None
+    estimates: Estimates | None = None
+
+    @property
+    def num_wasted(self) -> int:
+        """Tokens that were drafted and not kept, whether they were verified or came too late."""
+        return self.num_drafted - self.num_accepted
 
     @property
     def acceptance_rate(self) -> float:
@@ -68,8 +81,9 @@ class SpeculationStatistics:
         trips_ns = [ns for ns in (self.min_round_trip_ns, other.min_round_trip_ns) if ns]
         pairs = zip_longest(self.acceptance_histogram, other.acceptance_histogram, fillvalue=0)
         self.acceptance_histogram = [ours + theirs for ours, theirs in pairs]
-        for name in (each.name for each in fields(self) if each.name != "acceptance_histogram"):
+        for name in (each.name for each in fields(self) if each.name not in ("acceptance_histogram", *LAST)):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.choice, self.estimates = other.choice or self.choice, other.estimates or self.estimates
         self.min_round_trip_ns = min(trips_ns, default=0)
 
     def _observe_pass(self, commit: Commit) -> None:

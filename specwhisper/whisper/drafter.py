@@ -6,14 +6,16 @@ in a thread.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.draft_length import BestGamma, DraftLength
+from specwhisper.speculation.controller import Choice, Controller, Estimates
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Proposal, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
@@ -25,10 +27,20 @@ from specwhisper.whisper.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A block to send, and the session's time in the draft's forward passes since the last one."""
+    """A block to send, and how the session does.
+
+    Attributes
+    ----------
+    forward_ns : time in the draft's forward passes since the last block.
+    network_ns : time that the blocks answered since then, and their answers, were on their way.
+    choice, estimates : how far the draft runs ahead now, and what that was chosen from.
+    """
 
     candidates: Candidates
     forward_ns: int
+    network_ns: int = 0
+    choice: Choice | None = None
+    estimates: Estimates | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +49,7 @@ class _Session:
 
     slot: int
     length: DraftLength
+    controller: Controller
     options: DecodingOptions
     initial_credit: int
     recording: Recording
@@ -46,10 +59,11 @@ class _Session:
     encoded_frame: int | None = None  # where the audio in the slot begins
     proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
     gave_way: bool = False  # an empty block was sent and not answered yet
+    distances: dict[int, int] = field(default_factory=dict)  # by position: how far behind the known end
+    sent_ns: deque[int] = field(default_factory=deque)  # of blocks that are not answered
+    num_answered: int = 0  # blocks of the window
     forward_ns: int = 0
-    best_gamma: BestGamma | None = None
-    unjudged_ns: int = 0  # spent on drafting since the last pass with candidates, and the tokens drafted
-    num_unjudged: int = 0
+    network_ns: int = 0
 
     @property
     def is_ready(self) -> bool:
@@ -105,11 +119,11 @@ class Drafter:
         self._sessions[session_id] = _Session(
             slot=self._slots.take(),
             length=length,
+            controller=Controller(length),
             options=options,
             initial_credit=max_ahead_tokens,
             recording=recording,
             belief=Belief(credit=max_ahead_tokens),
-            best_gamma=BestGamma(length.gamma) if length.is_adaptive else None,
         )
 
     def close(self, session_id: str) -> None:
@@ -173,11 +187,12 @@ class Drafter:
         forward_ns = self._clock() - started_ns
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
-            session.belief.tokens.append(score.tokens[0])
-            session.proposals.update((len(session.belief.tokens) - 1, p) for p in score.proposals)
+            belief, position = session.belief, len(session.belief.tokens)
+            belief.tokens.append(score.tokens[0])
+            session.distances[position] = position - belief.num_committed
+            session.proposals.update((position, proposal) for proposal in score.proposals)
             session.forward_ns += forward_ns
-            session.unjudged_ns += forward_ns
-            session.num_unjudged += 1
+            session.controller.observe_step(forward_ns)
 
     def _fail(self, session_id: str, error: Exception) -> None:
         self._failures.append((session_id, Failed(error)))
@@ -188,6 +203,9 @@ class Drafter:
         session.gave_way = False
         session.belief = Belief(credit=session.initial_credit)
         session.proposals = {}
+        session.distances = {}
+        session.sent_ns.clear()
+        session.num_answered = 0
         session.recording.discard_before(window.start_sample)
         if session.encoded_frame == window.start_frame:  # it is tried again
             if session.is_ready:
@@ -205,7 +223,9 @@ class Drafter:
         """Apply a commit: keep what agrees, forget the rest."""
         if session.window is None or commit.window_id != session.window.id:
             return
-        agreed = session.belief.apply(
+        self._time_answer(session, commit)
+        belief, known, drafted = session.belief, session.belief.num_committed, len(session.belief.tokens)
+        agreed = belief.apply(
             commit.base,
             commit.tokens,
             held=commit.held,
@@ -215,23 +235,27 @@ class Drafter:
         if session.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
             self._model.rollback(session.slot, len(session.window.prompt) + agreed)
         session.gave_way = False
-        self._adapt(session, commit)
+        judged = range(known, min(agreed + 1, drafted, belief.num_committed))
+        session.controller.observe_tokens(
+            [session.distances[position] for position in judged],
+            num_right=agreed - known,
+            num_committed=belief.num_committed - known,
+        )
         if commit.is_final:
             session.window = None
 
-    def _adapt(self, session: _Session, commit: Commit) -> None:
-        """Choose the length of the next blocks, where the session asked for that."""
-        if session.best_gamma is None or not commit.num_verified or commit.is_recalled:
-            return
-        session.best_gamma.observe(
-            num_verified=commit.num_verified,
-            num_accepted=commit.num_accepted,
-            num_drafted=session.num_unjudged,
-            draft_ns=session.unjudged_ns,
-            pass_ns=commit.timing.forward_ns,
-        )
-        session.num_unjudged = session.unjudged_ns = 0
-        session.length = replace(session.length, gamma=session.best_gamma.gamma)
+    def _time_answer(self, session: _Session, commit: Commit) -> None:
+        """Note what link and target took for the newest block that a commit answers."""
+        sent_ns = None
+        while session.num_answered < commit.candidates_received and session.sent_ns:
+            session.num_answered += 1
+            sent_ns = session.sent_ns.popleft()
+        if sent_ns is not None:
+            round_trip_ns = max(0, self._clock() - sent_ns - commit.timing.block_age_ns)
+            session.network_ns += round_trip_ns
+            session.controller.observe_answer(round_trip_ns)
+        if commit.tokens and not commit.is_recalled:
+            session.controller.observe_pass(1 + commit.num_verified, commit.timing.forward_ns)
 
     def _row(self, session: _Session) -> Row:
         if session.window is None or session.encoding is None:
@@ -257,7 +281,18 @@ class Drafter:
         if tokens and tokens[-1] in self._model.vocabulary.ends:
             return False
         room = min(session.window.max_new_tokens, self._model.max_positions - len(session.window.prompt))
-        return len(tokens) < min(session.length.limit(session.belief), room)
+        return len(tokens) < min(self._limit(session), room)
+
+    def _limit(self, session: _Session) -> int:
+        """Give the position up to which (exclusive) the draft may extend its belief now."""
+        belief, choice = session.belief, session.controller.choice
+        if not session.length.mode.drafts:
+            return belief.num_committed
+        if not session.length.mode.waits:
+            return min(belief.credit, belief.num_committed + choice.max_ahead)
+        if belief.blocks_in_flight:
+            return len(belief.tokens)
+        return min(belief.credit, belief.num_sent + choice.gamma)
 
     def _block_is_due(self, session: _Session) -> bool:
         """Whether a block is full, or is all there is; an empty one lets a target that waits go on alone."""
@@ -267,7 +302,7 @@ class Drafter:
         if mode.waits and belief.blocks_in_flight:
             return False
         unsent = len(belief.tokens) - belief.num_sent
-        if unsent >= session.length.gamma:
+        if unsent >= session.controller.choice.gamma:
             return True
         if self._can_draft(session):
             return False
@@ -278,9 +313,11 @@ class Drafter:
         if session.window is None:
             raise RuntimeError("A session without a window has no candidates.")
         belief = session.belief
-        base, tokens = belief.take_block(session.length.gamma)
+        base, tokens = belief.take_block(session.controller.choice.gamma)
+        session.sent_ns.append(self._clock())
         session.gave_way = not tokens
         forward_ns, session.forward_ns = session.forward_ns, 0
+        network_ns, session.network_ns = session.network_ns, 0
         places = range(base, base + len(tokens))
         block = Candidates(
             session.window.id,
@@ -289,4 +326,5 @@ class Drafter:
             tokens,
             proposals=tuple(session.proposals[i] for i in places if i in session.proposals),
         )
-        return Drafted(block, forward_ns)
+        controller = session.controller
+        return Drafted(block, forward_ns, network_ns, controller.choice, controller.estimates)

@@ -191,7 +191,8 @@ class Verifier:
                 case AudioChunk():
                     session.hear(message)
                 case Candidates():
-                    if (answer := session.offer(message, received_ns or self._clock())) is not None:
+                    now_ns = self._clock()
+                    if (answer := session.offer(message, received_ns or now_ns, now_ns)) is not None:
                         self._reply(session, answer)
                 case Resume():
                     session.resume(message, self._model.vocabulary, self._model.num_mel_bins)

@@ -58,6 +58,7 @@ class VerifierSession:
     encoded_frame: int | None = None  # where the audio in the slot begins
     encode_ns: int = 0
     candidates_received: int = 0
+    block_received_ns: int = 0  # when the newest of them came
     may_go_alone: bool = False
     ready_ns: int = 0
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -146,11 +147,12 @@ class VerifierSession:
             )
         self.recording.append(chunk)
 
-    def offer(self, block: Candidates, received_ns: int) -> Commit | None:
+    def offer(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
         """Queue candidates for the next pass; give the answer at once if they are of no use."""
         if self.window is None or block.window_id != self.window.id:
             return None
         self.candidates_received += 1
+        self.block_received_ns = received_ns
         was_runnable, correction = self.is_runnable, self.ledger.correction
         if not block.tokens and block.base == len(self.ledger.committed):
             self.may_go_alone = True
@@ -162,7 +164,7 @@ class VerifierSession:
             if block.tokens and offer is not Offer.VOID:
                 self.arrivals.observe(block.base + len(block.tokens), len(block.tokens), received_ns)
             if offer is not Offer.FRESH:
-                return self.acknowledgement()
+                return self.acknowledgement(now_ns)
             self.proposals.update(enumerate(block.proposals, start=block.base))
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
@@ -270,7 +272,7 @@ class VerifierSession:
         if num_verified and not is_recalled:
             self.num_alone = 0
         commit = replace(
-            self.acknowledgement(),
+            self.acknowledgement(now_ns),
             base=base,
             tokens=verdict.tokens,
             log_probs=tuple(scores.log_probs[:num_tokens]),
@@ -280,7 +282,7 @@ class VerifierSession:
             is_recalled=is_recalled,
             num_self_decoded=int(num_verified == 0),
             is_final=verdict.is_final,
-            timing=timing,
+            timing=replace(timing, block_age_ns=now_ns - self.block_received_ns),
         )
         if scores.heard is not None:
             self.heard = scores.heard
@@ -300,7 +302,7 @@ class VerifierSession:
         self.language_probs = heard.language_probs
         self.windows.language = max(heard.language_probs, key=lambda code: heard.language_probs[code])
 
-    def acknowledgement(self) -> Commit:
+    def acknowledgement(self, now_ns: int) -> Commit:
         """Make a commit of nothing: it tells the draft where the target stands."""
         end = len(self.ledger.committed)
         return Commit(
@@ -310,4 +312,5 @@ class VerifierSession:
             candidates_received=self.candidates_received,
             held=self.ledger.held,
             credit=end + self.limits.max_ahead_tokens,
+            timing=Timing(block_age_ns=now_ns - self.block_received_ns),
         )

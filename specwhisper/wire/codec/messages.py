@@ -216,6 +216,7 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         forward_ns=commit.timing.forward_ns,
         encode_ns=commit.timing.encode_ns,
         batch_size=commit.timing.batch_size,
+        block_age_ns=commit.timing.block_age_ns,
     )
 
 
@@ -248,7 +249,13 @@ def commit_from_proto(message: pb.Commit) -> Commit:
         ),
         no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
         language_probs=dict(message.language_probs),
-        timing=Timing(message.queue_ns, message.forward_ns, message.encode_ns, message.batch_size),
+        timing=Timing(
+            message.queue_ns,
+            message.forward_ns,
+            message.encode_ns,
+            message.batch_size,
+            message.block_age_ns,
+        ),
     )
 
 

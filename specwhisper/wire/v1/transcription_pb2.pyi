@@ -176,7 +176,7 @@ class ModelInfo(_message.Message):
     def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes", "network_ns", "control")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +194,8 @@ class SpeculationStatistics(_message.Message):
     NUM_RECALLED_FIELD_NUMBER: _ClassVar[int]
     NUM_RECALLED_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NUM_RECALLED_PASSES_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_NS_FIELD_NUMBER: _ClassVar[int]
+    CONTROL_FIELD_NUMBER: _ClassVar[int]
     num_drafted: int
     num_verified: int
     num_accepted: int
@@ -211,7 +213,31 @@ class SpeculationStatistics(_message.Message):
     num_recalled: int
     num_recalled_accepted: int
     num_recalled_passes: int
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ...) -> None: ...
+    network_ns: int
+    control: DraftControl
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ..., network_ns: _Optional[int] = ..., control: _Optional[_Union[DraftControl, _Mapping]] = ...) -> None: ...
+
+class DraftControl(_message.Message):
+    __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival")
+    GAMMA_FIELD_NUMBER: _ClassVar[int]
+    MAX_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_NS_FIELD_NUMBER: _ClassVar[int]
+    PASS_NS_FIELD_NUMBER: _ClassVar[int]
+    PASS_TOKEN_NS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_TRIP_NS_FIELD_NUMBER: _ClassVar[int]
+    JITTER_NS_FIELD_NUMBER: _ClassVar[int]
+    SURVIVAL_FIELD_NUMBER: _ClassVar[int]
+    gamma: int
+    max_ahead: int
+    reason: str
+    draft_ns: float
+    pass_ns: float
+    pass_token_ns: float
+    round_trip_ns: float
+    jitter_ns: float
+    survival: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., draft_ns: _Optional[float] = ..., pass_ns: _Optional[float] = ..., pass_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()

@@ -283,7 +283,7 @@ class WindowOpened(_message.Message):
     def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "outcome", "is_recalled")
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "is_recalled")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +310,7 @@ class Commit(_message.Message):
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_AGE_NS_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     IS_RECALLED_FIELD_NUMBER: _ClassVar[int]
     window_id: int
@@ -331,9 +332,10 @@ class Commit(_message.Message):
     batch_size: int
     words: _containers.RepeatedCompositeFieldContainer[WordAlignment]
     held: int
+    block_age_ns: int
     outcome: Outcome
     is_recalled: bool
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., is_recalled: bool = ...) -> None: ...
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., is_recalled: bool = ...) -> None: ...
 
 class WordAlignment(_message.Message):
     __slots__ = ("base", "num_tokens", "start_sample", "end_sample")

@@ -1,0 +1,168 @@
+"""How far a draft runs ahead, as chosen from what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.controller import (
+    CHOOSE_EVERY,
+    MAX_DISTANCE,
+    PROBE_TOKENS,
+    Choice,
+    Controller,
+    Estimates,
+    Survival,
+    choose,
+)
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
+from specwhisper.speculation.theory import geometric, sync_s
+from specwhisper.types import Mode
+
+MS = 1_000_000
+RUNNING_AHEAD = [Mode.PIPELINED, Mode.FULL]
+WAITING = [Mode.SYNC, Mode.ONE_PROCESS]
+
+
+def estimates(acceptance: float = 0.8, *, draft=4 * MS, pass_=20 * MS, token=0, round_trip=10 * MS, jitter=0):
+    survival = tuple(geometric(acceptance, MAX_DISTANCE + 1))
+    return Estimates(draft, pass_, token, round_trip, jitter, survival)
+
+
+def adaptive(mode: Mode) -> DraftLength:
+    return DraftLength(mode, is_adaptive=True)
+
+
+any_estimates = st.builds(
+    estimates,
+    st.floats(0, 1),
+    draft=st.floats(0, 1e10),
+    pass_=st.floats(0, 1e10),
+    token=st.floats(0, 1e9),
+    round_trip=st.floats(0, 1e11),
+    jitter=st.floats(0, 1e11),
+)
+any_length = st.builds(
+    DraftLength,
+    st.sampled_from([*RUNNING_AHEAD, *WAITING, Mode.TARGET_ONLY]),
+    st.integers(1, 64),
+    st.none() | st.integers(1, 8),
+    st.booleans(),
+)
+
+
+@given(any_length, st.none() | any_estimates)
+def test_no_choice_runs_away(length, known):
+    choice = choose(length, known)
+    assert 1 <= choice.gamma <= length.longest
+    assert 0 <= choice.max_ahead <= max(MAX_DISTANCE + MAX_ADAPTIVE_GAMMA, 64 * 8)
+    assert choice.max_ahead >= choice.gamma or choice.reason.startswith("paused")
+    assert choice.reason
+
+
+@given(any_estimates, st.integers(1, 64), st.integers(1, 8))
+def test_what_is_asked_for_is_done(known, gamma, depth):
+    for mode in RUNNING_AHEAD:
+        choice = choose(DraftLength(mode, gamma, depth), known)
+        assert (choice.gamma, choice.max_ahead) == (gamma, gamma * depth)
+    for mode in WAITING:
+        assert choose(DraftLength(mode, gamma, depth), known).gamma == gamma
+
+
+@pytest.mark.parametrize("mode", WAITING)
+@pytest.mark.parametrize("round_trip", [0, 10 * MS, 100 * MS])
+@pytest.mark.parametrize("acceptance", [0.3, 0.8, 0.95])
+def test_who_waits_takes_the_best_block_of_the_formula(mode, round_trip, acceptance):
+    known = estimates(acceptance, round_trip=round_trip)
+    found = choose(adaptive(mode), known).gamma
+    times = {g: sync_s(known.costs, known.survival, g) for g in range(1, MAX_ADAPTIVE_GAMMA + 1)}
+    assert times[found] == min(times.values())
+
+
+def test_blocks_are_as_short_as_messages_allow():
+    gammas = [choose(adaptive(Mode.FULL), estimates(draft=draft)).gamma for draft in (2 * MS, MS, MS / 10)]
+    assert gammas == [1, 2, 20]
+
+
+@pytest.mark.parametrize("mode", RUNNING_AHEAD)
+def test_a_draft_is_ahead_by_what_an_answer_takes(mode):
+    ahead = [
+        choose(adaptive(mode), estimates(0.99, round_trip=round_trip)).max_ahead
+        for round_trip in (0, 20 * MS, 60 * MS)
+    ]
+    assert ahead == [10 + 1, 15 + 1, 25 + 1]
+    assert choose(adaptive(mode), estimates(0.99, jitter=20 * MS)).max_ahead == 23 + 1
+
+
+def test_nobody_follows_a_chain_that_is_surely_wrong():
+    assert choose(adaptive(Mode.PIPELINED), estimates(0.5, round_trip=1000 * MS)).max_ahead < 8
+
+
+def test_a_draft_that_brings_nothing_pauses():
+    slow = estimates(0.5, round_trip=1000 * MS)
+    assert choose(adaptive(Mode.FULL), slow).max_ahead == 0
+    assert choose(DraftLength(Mode.FULL, 4), slow).max_ahead > 0  # this is asked for
+    assert choose(adaptive(Mode.PIPELINED), slow).max_ahead > 0  # where it must
+    assert choose(adaptive(Mode.FULL), replace(slow, round_trip_ns=MS)).max_ahead > 0
+
+
+def told(controller: Controller, *, num_right: int, blocks: int = 1, size: int = 8) -> None:
+    for _ in range(blocks):
+        controller.observe_step(4 * MS)
+        controller.observe_answer(100 * MS)
+        controller.observe_pass(size + 1, 20 * MS)
+        judged = min(size, num_right + 1)
+        controller.observe_tokens(range(judged), num_right=num_right, num_committed=num_right + 1)
+
+
+def test_a_session_begins_as_asked_and_learns():
+    controller = Controller(adaptive(Mode.SYNC))
+    assert controller.choice == Choice(5, 5, "nothing is measured yet")
+    told(controller, num_right=8, blocks=40)
+    longest = controller.choice.gamma
+    told(controller, num_right=1, blocks=80)
+    assert controller.choice.gamma < longest
+    assert controller.estimates is not None and controller.estimates.draft_ns == 4 * MS
+
+
+def test_a_paused_draft_tries_again_and_comes_back():
+    controller = Controller(adaptive(Mode.FULL))
+    while controller.choice.max_ahead:
+        told(controller, num_right=0)
+    for _ in range(PROBE_TOKENS):
+        assert controller.choice.max_ahead == 0
+        controller.observe_tokens([], num_right=0, num_committed=1)
+    assert 0 < controller.choice.max_ahead == controller.choice.gamma
+    told(controller, num_right=0, blocks=CHOOSE_EVERY)
+    assert controller.choice.max_ahead == 0  # it was in vain
+    for _ in range(60):
+        if not controller.choice.max_ahead:
+            controller.observe_tokens([], num_right=0, num_committed=PROBE_TOKENS)
+        told(controller, num_right=40, size=40)
+    assert controller.choice.max_ahead > 8
+
+
+def test_survival_is_of_each_distance():
+    survival = Survival()
+    for _ in range(300):
+        survival.observe([0, 1, 2], num_right=2)
+    chances = survival.chances
+    assert chances[0] == 1
+    assert chances[1] == pytest.approx(1, abs=0.03)
+    assert chances[2] == pytest.approx(1, abs=0.06)
+    assert chances[3] < 0.05
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 200), max_size=8), st.integers(0, 8)), min_size=1))
+def test_survival_only_falls(events):
+    survival = Survival()
+    for distances, num_right in events:
+        survival.observe(distances, num_right=num_right)
+    if survival.is_known:
+        chances = survival.chances
+        assert chances[0] == 1
+        assert all(0 <= later <= earlier for earlier, later in pairwise(chances))
