@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.common.replay.model import HearsOnce
 from specwhisper.audio.recording import Recording
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.model import WhisperModel
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # places of the counters
@@ -111,31 +111,19 @@ class Meter:
         )
 
 
-class MeteredModel(WhisperModel):
-    """A Whisper model that counts its passes and encodings.
-
-    Parameters
-    ----------
-    hears_once : whether every slot keeps the first window that it is given: passes cost the same, and
-        encodings nothing.
-    """
+class MeteredModel(HearsOnce):
+    """A Whisper model that counts its passes and encodings."""
 
     def __init__(
         self, checkpoint: Checkpoint, num_slots: int, meter: Meter, *, hears_once: bool = False
     ) -> None:
-        super().__init__(checkpoint, num_slots)
+        super().__init__(checkpoint, num_slots, hears_once=hears_once)
         self._meter = meter
-        self._hears_once = hears_once
-        self._has_heard = [False] * num_slots
 
-    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+    def hear(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Encode, and count it."""
-        if self._hears_once and self._has_heard[slot]:
-            self.rollback(slot, 0)
-            return
-        self._has_heard[slot] = True
         with self._meter.counting(ENCODE):
-            super().encode(slot, recording, start_frame)
+            super().hear(slot, recording, start_frame)
         self._meter.count(ENCODINGS)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:

@@ -45,15 +45,27 @@ def on_cores(cores: Sequence[int]) -> Iterator[None]:
 
 
 @contextmanager
-def running_server(module: str, *arguments: str, cores: Sequence[int]) -> Iterator[str]:
-    """Run a server with one thread per core, give its address once it is healthy, and stop it by SIGTERM."""
+def running_server(
+    module: str,
+    *arguments: str,
+    cores: Sequence[int],
+    prefix: Sequence[str] = (),
+    way_to: Callable[[str], str] = lambda address: address,
+) -> Iterator[str]:
+    """Run a server with one thread per core, give its address once it is healthy, and stop it by SIGTERM.
+
+    Parameters
+    ----------
+    prefix : what its command begins with.
+    way_to : gives the address at which it is reached from here.
+    """
     threads = str(len(cores))
     command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
     with on_cores(cores):
-        process = subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen([*prefix, *command, *arguments], stderr=subprocess.PIPE, text=True)
     log = _Log(process)
     try:
-        address = log.ready_address(module)
+        address = way_to(log.ready_address(module))
         _wait_healthy(address)
         yield address
     finally:

@@ -12,8 +12,37 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import Acceptance
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
+from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Heard, Row, Scores
-from specwhisper.whisper.model import Model
+from specwhisper.whisper.model import Model, WhisperModel
+
+
+class HearsOnce(WhisperModel):
+    """A model that can keep in each slot the first window that it is given: passes cost what they cost.
+
+    Parameters
+    ----------
+    hears_once : whether it does, so that later encodings take no time.
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, num_slots: int, *, hears_once: bool, is_draft: bool = False
+    ) -> None:
+        super().__init__(checkpoint, num_slots, is_draft=is_draft)
+        self._hears_once = hears_once
+        self._has_heard = [False] * num_slots
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode, or only empty the slot."""
+        if self._hears_once and self._has_heard[slot]:
+            self.rollback(slot, 0)
+            return
+        self._has_heard[slot] = True
+        self.hear(slot, recording, start_frame)
+
+    def hear(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode in any case."""
+        super().encode(slot, recording, start_frame)
 
 
 class Replay(ABC):

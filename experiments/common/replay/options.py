@@ -17,4 +17,7 @@ TraceFile = Annotated[
     typer.Option("--trace", exists=True, dir_okay=False, help="What the models write: a recorded trace."),
 ]
 MaxSessions = Annotated[int, typer.Option(min=1, help="Sessions at once; each takes a slot of memory.")]
+DecodingOnly = Annotated[
+    bool, typer.Option("--decoding-only", help="Encode only the first window of each slot.")
+]
 Dtype = Annotated[str, typer.Option(help=f"Of the random weights: {', '.join(DTYPES)}.")]

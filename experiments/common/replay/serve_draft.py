@@ -12,16 +12,14 @@ import typer
 
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
 from draft_server.server import SERVICE_NAME, running_service
-from experiments.common.args import Gamma
-from experiments.common.replay.model import ReplayDraft
-from experiments.common.replay.options import Dtype, MaxSessions, Shape, TraceFile
+from experiments.common.replay.model import HearsOnce, ReplayDraft
+from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from specwhisper.errors import SpecWhisperError
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Mode
 from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import prepare_process
 from specwhisper.wire import flags
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
@@ -34,11 +32,12 @@ def serve_draft(
     trace: TraceFile,
     target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Target server.")],
     mode: Annotated[Mode, typer.Option(help="How sessions draft unless they ask otherwise.")] = Mode.FULL,
-    gamma: Gamma = 5,
-    depth: Annotated[int, typer.Option(min=1, help="Blocks the draft may be ahead.")] = 4,
+    gamma: Annotated[int | None, typer.Option(help="Draft tokens per block; default: chosen.")] = None,
+    depth: Annotated[int | None, typer.Option(help="Blocks ahead; default: chosen.")] = None,
     max_sessions: MaxSessions = 8,
     device: flags.Device = "cpu",
     dtype: Dtype = "float32",
+    decoding_only: DecodingOnly = False,
     port: flags.Port = 0,
     threads: flags.Threads = None,
     cores: flags.Cores = None,
@@ -63,21 +62,20 @@ def serve_draft(
                 max_concurrent_streams=max_sessions + SHORT_CALLS,
             ),
         )
-        asyncio.run(_run(config, shape, dtype, Trace.load(trace)))
+        asyncio.run(_run(config, shape, dtype, Trace.load(trace), hears_once=decoding_only))
     except SpecWhisperError as error:
         sys.exit(f"serve_draft: {error}")
 
 
-async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace) -> None:
+async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, hears_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
     slots = config.max_sessions
     checkpoint = load_checkpoint(trace.draft)
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
     forward = None
     if shape != FREE:
-        forward = WhisperModel(
-            random_checkpoint(shape, dtype=dtype, device=config.device), slots, is_draft=True
-        )
+        random = random_checkpoint(shape, dtype=dtype, device=config.device)
+        forward = HearsOnce(random, slots, hears_once=hears_once, is_draft=True)
 
     def place(description: TargetDescription) -> ReplayDraft:
         return ReplayDraft(trace, description.vocabulary, forward, num_slots=slots)

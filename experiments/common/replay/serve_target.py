@@ -9,14 +9,13 @@ from functools import partial
 
 import typer
 
-from experiments.common.replay.model import ReplayTarget
-from experiments.common.replay.options import Dtype, MaxSessions, Shape, TraceFile
+from experiments.common.replay.model import HearsOnce, ReplayTarget
+from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Limits
 from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import prepare_process
 from specwhisper.wire import flags
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
@@ -32,6 +31,8 @@ def serve_target(
     max_sessions: MaxSessions = 8,
     device: flags.Device = "cpu",
     dtype: Dtype = "float32",
+    decoding_only: DecodingOnly = False,
+    host: flags.Host = "127.0.0.1",
     port: flags.Port = 0,
     threads: flags.Threads = None,
     cores: flags.Cores = None,
@@ -46,14 +47,16 @@ def serve_target(
             threads=threads,
             cores=flags.parse_cores(cores),
             limits=Limits(max_sessions=max_sessions),
-            serving=ServingOptions(port=port, max_concurrent_streams=max_sessions + SHORT_CALLS),
+            serving=ServingOptions(
+                host=host, port=port, insecure=True, max_concurrent_streams=max_sessions + SHORT_CALLS
+            ),
         )
-        asyncio.run(_run(config, shape, dtype, Trace.load(trace)))
+        asyncio.run(_run(config, shape, dtype, Trace.load(trace), hears_once=decoding_only))
     except SpecWhisperError as error:
         sys.exit(f"serve_target: {error}")
 
 
-async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace) -> None:
+async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, hears_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
     slots = config.limits.max_sessions
     checkpoint = load_checkpoint(trace.target)
@@ -62,7 +65,7 @@ async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace) -> No
     if shape != FREE:
         random = random_checkpoint(shape, dtype=dtype, device=config.device)
         checkpoint = replace(checkpoint, dtype=random.dtype)
-        forward = WhisperModel(random, slots)
+        forward = HearsOnce(random, slots, hears_once=hears_once)
     model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)

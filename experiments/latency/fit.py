@@ -1,0 +1,90 @@
+"""What passes, steps and messages cost, from the runs of a sweep; and how often the draft was right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+import numpy as np
+
+from experiments.common.replay.trace import Decoding
+from experiments.latency.simulation.scripted import Cost
+from experiments.latency.simulation.world import Costs
+from experiments.latency.store import Run, Sweep
+from specwhisper.speculation import theory
+from specwhisper.types import Mode
+
+MAX_RUN = 128
+
+
+def fit_costs(sweep: Sweep) -> Costs:
+    """Fit what a simulation needs to what sessions counted.
+
+    A pass's constant and its tokens come from all runs by least squares; what a pass takes beside its forward
+    pass, from the target alone; a draft's step from sessions that sent all they drafted; and a message from
+    the shortest round trip, where blocks wait for each other.
+    """
+    runs = [run for run in sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
+    alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
+    waiting = [run for run in runs if run.cell.mode is Mode.SYNC]
+    passes, tokens, forward_s = (
+        np.array([value(run) for run in runs], float)
+        for value in (_passes, _tokens, lambda run: run.statistics["forward_ns"] / 1e9)
+    )
+    (pass_s, token_s), *_ = np.linalg.lstsq(np.stack([passes, tokens], axis=1), forward_s, rcond=None)
+    beside_s = median(
+        run.time_per_token_s - run.statistics["forward_ns"] / 1e9 / _passes(run) for run in alone
+    )
+    token_s = max(0.0, float(token_s))
+    nearest = min((run.cell.round_trip for run in waiting), key=lambda place: sweep.round_trips_s[place])
+    on_the_way_s = median(
+        run.statistics["network_ns"] / 1e9 / run.statistics["num_blocks"]
+        for run in waiting
+        if run.cell.round_trip == nearest
+    )
+    return Costs(
+        target=Cost(float(pass_s) + beside_s, token_s),
+        draft=Cost(
+            median(run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"] for run in waiting)
+        ),
+        message_s=max(0.0, on_the_way_s - sweep.round_trips_s[nearest]) / 2,
+    )
+
+
+def _passes(run: Run) -> int:
+    return int(run.statistics["num_passes"])
+
+
+def _tokens(run: Run) -> int:
+    """Count what passes were fed: each session's last token, and its candidates."""
+    return _passes(run) + int(run.statistics["num_verified"])
+
+
+def theory_costs(costs: Costs, round_trip_s: float) -> theory.Costs:
+    """Give the same as the closed forms take it."""
+    return theory.Costs(
+        draft_s=costs.draft.pass_s,
+        pass_s=costs.target.pass_s,
+        pass_token_s=costs.target.token_s,
+        round_trip_s=round_trip_s + 2 * costs.message_s,
+    )
+
+
+def survival_of(decodings: Iterable[Decoding]) -> list[float]:
+    """Count how often the next i tokens of a draft are all right, over all positions to begin at."""
+    reached = np.zeros(MAX_RUN + 1)
+    begun = 0
+    for decoding in decodings:
+        run = 0
+        for position in reversed(range(len(decoding.tokens))):
+            run = 0 if position in decoding.departures else run + 1
+            reached[: min(run, MAX_RUN) + 1] += 1
+            begun += 1
+    survival: Sequence[float] = (reached / begun).tolist()
+    return list(survival)
+
+
+def acceptance_of(decodings: Sequence[Decoding]) -> float:
+    """Tell at how many positions the draft is right."""
+    num_tokens = sum(len(decoding.tokens) for decoding in decodings)
+    return 1 - sum(len(decoding.departures) for decoding in decodings) / num_tokens

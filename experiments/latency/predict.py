@@ -1,0 +1,130 @@
+"""What each cell of a sweep should take: by closed form, and by the simulation of the service's engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from experiments.common.replay.trace import Decoding, Trace
+from experiments.latency.cells import CHOSEN, Cell
+from experiments.latency.fit import fit_costs, survival_of, theory_costs
+from experiments.latency.simulation.world import Costs, simulate_session
+from experiments.latency.store import Sweep
+from specwhisper.speculation import theory
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Mode
+from specwhisper.whisper.checkpoint import load_checkpoint
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that predictions are made from."""
+
+    costs: Costs
+    decodings: tuple[Decoding, ...]
+    vocabulary: Vocabulary
+    survival: tuple[float, ...]
+    jitter_s: float = 0.0
+
+    @staticmethod
+    def of(sweep: Sweep) -> Model:
+        """Fit a sweep."""
+        trace = trace_of(sweep)
+        return Model(
+            fit_costs(sweep),
+            trace.decodings,
+            load_checkpoint(trace.target).vocabulary,
+            tuple(survival_of(trace.decodings)),
+            sweep.header["conditions"].get("jitter_s", 0.0),
+        )
+
+    def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
+        """Give the time of a token by closed form; of ``full`` it is a lower bound."""
+        costs = theory_costs(self.costs, 0.0 if mode is Mode.ONE_PROCESS else round_trip_s)
+        if mode is Mode.TARGET_ONLY:
+            return theory.target_only_s(costs)
+        if mode is Mode.FULL:
+            return theory.full_s(costs, self.survival)
+        if mode is Mode.PIPELINED:
+            gamma = 1 if gamma == CHOSEN else gamma
+            return theory.pipelined_s(costs, self.survival, gamma, self._depth(gamma, costs))
+        if gamma == CHOSEN:
+            gamma = theory.best_gamma(costs, self.survival, MAX_ADAPTIVE_GAMMA)
+        return theory.sync_s(costs, self.survival, gamma)
+
+    def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
+        """Give the time of a token by simulation."""
+        length = DraftLength(mode, gamma or 5, is_adaptive=gamma == CHOSEN)
+        told = simulate_session(
+            self.decodings,
+            self.vocabulary,
+            self.costs,
+            length,
+            round_trip_s=round_trip_s,
+            jitter_s=self.jitter_s,
+        )
+        return told.time_per_token_s
+
+    @staticmethod
+    def _depth(gamma: int, costs: theory.Costs) -> int:
+        """Give the blocks that are under way where nothing limits them."""
+        block_s = gamma * max(costs.draft_s, 1e-9)
+        return 2 + int((costs.round_trip_s + costs.verify_s(gamma)) / block_s)
+
+
+def trace_of(sweep: Sweep) -> Trace:
+    """Give the trace that a sweep replayed."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        path.write_text(sweep.header["trace"])
+        return Trace.load(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Both predictions of a cell, in seconds per token."""
+
+    closed_form_s: float
+    simulated_s: float | None
+
+
+def predict(sweep: Sweep, cells: Sequence[Cell]) -> dict[Cell, Predicted]:
+    """Predict cells; one process is not simulated, since nothing in it runs beside anything else."""
+    model, found = Model.of(sweep), {}
+    for cell in cells:
+        if cell.cores > 1:
+            continue
+        round_trip_s = 0.0 if cell.round_trip < 0 else sweep.round_trips_s[cell.round_trip]
+        simulated_s = None
+        if cell.mode is not Mode.ONE_PROCESS:
+            simulated_s = model.simulated_s(cell.mode, cell.gamma, round_trip_s)
+        found[cell] = Predicted(model.closed_form_s(cell.mode, cell.gamma, round_trip_s), simulated_s)
+    return found
+
+
+def describe_costs(costs: Costs, step_s: float) -> str:
+    """Tell what was fitted, in words."""
+    return (
+        f"pass {1e3 * costs.target.pass_s:.1f} ms and {1e3 * costs.target.token_s:.2f} ms a token, "
+        f"draft step {1e3 * costs.draft.pass_s:.1f} ms ({costs.draft.pass_s / step_s:.2f} of a pass of "
+        f"the target alone), message {1e3 * costs.message_s:.2f} ms one way"
+    )
+
+
+def costs_facts(costs: Costs) -> dict[str, float]:
+    """Give the same as plain values."""
+    told: dict[str, float] = json.loads(
+        json.dumps(
+            {
+                "pass_s": costs.target.pass_s,
+                "pass_token_s": costs.target.token_s,
+                "draft_s": costs.draft.pass_s,
+                "message_s": costs.message_s,
+            }
+        )
+    )
+    return told

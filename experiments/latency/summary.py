@@ -1,0 +1,173 @@
+"""From runs to medians, ratios and bars."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.common.report import Bar
+from experiments.common.stats import Ratio, ratio_of_medians
+from experiments.latency.cells import CHOSEN, Cell
+from experiments.latency.predict import Predicted
+from experiments.latency.store import Run, Sweep
+from experiments.latency.sweep import MAX_NETWORK_SHARE
+from specwhisper.types import Mode
+
+STEPS = 1e-6  # two round trips that differ by less are the same
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What every cell took, repeat by repeat: seconds per token, over all recordings."""
+
+    sweep: Sweep
+    times_s: Mapping[Cell, Mapping[int, float]]
+
+    @staticmethod
+    def of(sweep: Sweep) -> Summary:
+        """Gather the runs; those in which the network itself took too much of a core do not count."""
+        gathered: dict[Cell, dict[int, list[Run]]] = defaultdict(lambda: defaultdict(list))
+        num_samples = len(sweep.header["asked"]["samples"])
+        for run in sweep.runs:
+            if run.facts["network_share"] <= MAX_NETWORK_SHARE:
+                gathered[run.cell][run.repeat].append(run)
+        times_s = {
+            cell: {repeat: _over(runs) for repeat, runs in repeats.items() if len(runs) == num_samples}
+            for cell, repeats in gathered.items()
+        }
+        return Summary(sweep, {cell: times for cell, times in times_s.items() if times})
+
+    def steps(self, cell: Cell) -> float:
+        """Give a cell's round trip in passes of the target alone."""
+        return self.sweep.round_trips_s[cell.round_trip] / self.sweep.step_s
+
+    def median_s(self, cell: Cell) -> float:
+        """Give a cell's time per token."""
+        return median(self.times_s[cell].values())
+
+    def cells(self, mode: Mode, round_trip: int = -1, cores: int = 1) -> list[Cell]:
+        """Give the cells of a mode at a round trip."""
+        return [c for c in self.times_s if (c.mode, c.round_trip, c.cores) == (mode, round_trip, cores)]
+
+    def best(self, mode: Mode, round_trip: int = -1, *, cores: int = 1, fixed: bool = False) -> Cell | None:
+        """Give the fastest cell; with ``fixed``, of those whose draft length was set."""
+        found = [c for c in self.cells(mode, round_trip, cores) if not fixed or c.gamma != CHOSEN]
+        return min(found, key=self.median_s, default=None)
+
+    def full(self, round_trip: int) -> Cell | None:
+        """Give what a user gets of ``full``: the session's own choice, or else the best that was set."""
+        chosen = Cell(Mode.FULL, CHOSEN, round_trip)
+        return chosen if chosen in self.times_s else self.best(Mode.FULL, round_trip)
+
+    def ratio(self, cell: Cell, reference: Cell, *, seed: int) -> Ratio:
+        """Compare two cells over the repeats that both have."""
+        ours, theirs = self.times_s[cell], self.times_s[reference]
+        repeats = sorted(ours.keys() & theirs.keys())
+        return ratio_of_medians([ours[r] for r in repeats], [theirs[r] for r in repeats], seed=seed)
+
+
+def _over(runs: Sequence[Run]) -> float:
+    """Give the time per token of several recordings together."""
+    num_tokens = sum(run.facts["num_tokens"] for run in runs)
+    return float(sum(run.time_per_token_s * run.facts["num_tokens"] for run in runs) / num_tokens)
+
+
+def find_bars(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> list[Bar]:
+    """Hold the sweep against what it must show."""
+    bars = []
+
+    def compare(name: str, cell: Cell | None, reference: Cell | None, bound: float) -> None:
+        if cell is not None and reference is not None:
+            ratio = summary.ratio(cell, reference, seed=seed)
+            shown = f"{ratio} ({cell} over {reference})"
+            bars.append(Bar(name, ratio.value, bound + 1e-9, shown))
+
+    one_process = summary.best(Mode.ONE_PROCESS)
+    for place in range(len(summary.sweep.round_trips_s)):
+        full = summary.full(place)
+        if full is None:
+            continue
+        steps = summary.steps(full)
+        at = f"at {steps:.2g} steps"
+        alone = Cell(Mode.TARGET_ONLY, CHOSEN, place)
+        alone_here = alone if alone in summary.times_s else None
+        compare(f"full over target-only {at}", full, alone_here, 0.6 if steps <= 0.5 + STEPS else 1.05)
+        sync = summary.best(Mode.SYNC, place, fixed=True)
+        for limit, bound in ((0.5, 0.9), (5.0, 0.8), (10.0, 0.75)):
+            if steps <= 0.5 + STEPS if limit == 0.5 else abs(steps - limit) < 0.01 * limit:
+                compare(f"full over the best sync {at}", full, sync, bound)
+        if steps <= 0.25 + STEPS:
+            compare(f"full over one process {at}", full, one_process, 1.0)
+        elif abs(steps - 1.25) < 0.02:
+            compare(f"full over one process {at}", full, one_process, 1.3)
+    for mode, bound in ((Mode.FULL, 0.10), (Mode.SYNC, 0.15), (Mode.PIPELINED, 0.15)):
+        errors = {
+            cell: error
+            for cell, prediction in predicted.items()
+            if cell.mode is mode and (error := _error(summary, cell, prediction)) is not None
+        }
+        if errors:
+            worst = max(errors, key=lambda cell: errors[cell])
+            where = (
+                f"{worst} at {summary.steps(worst):.2g} steps, {median(errors.values()):.1%} in the middle"
+            )
+            what = "the simulation" if mode is Mode.FULL else "the closed form"
+            bars.append(
+                Bar(
+                    f"{mode} against {what}, largest error",
+                    errors[worst],
+                    bound,
+                    f"{errors[worst]:.1%} ({where})",
+                )
+            )
+    return bars
+
+
+def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float | None:
+    """Tell how far a prediction lies from what was measured."""
+    if cell not in summary.times_s:
+        return None
+    expected_s = prediction.simulated_s if cell.mode is Mode.FULL else prediction.closed_form_s
+    return None if expected_s is None else abs(expected_s / summary.median_s(cell) - 1)
+
+
+def print_tables(
+    summary: Summary, predicted: Mapping[Cell, Predicted], console: Console, *, seed: int
+) -> None:
+    """Print time per token by round trip and mode, and the draft lengths that were best."""
+    modes = [mode for mode in Mode if any(cell.mode is mode for cell in summary.times_s)]
+    table = Table(
+        title="Time per token over target-only's at the same round trip (best draft length)",
+        title_justify="left",
+    )
+    table.add_column("round trip, steps", justify="right")
+    table.add_column("ms", justify="right")
+    for mode in modes:
+        table.add_column(str(mode), justify="right", no_wrap=True)
+    table.add_column("full, chosen", justify="right", no_wrap=True)
+    table.add_column("simulated", justify="right")
+    for place, round_trip_s in enumerate(summary.sweep.round_trips_s):
+        reference = Cell(Mode.TARGET_ONLY, CHOSEN, place)
+        if reference not in summary.times_s:
+            continue
+        shown = [f"{round_trip_s / summary.sweep.step_s:.2g}", f"{1e3 * round_trip_s:.1f}"]
+        for mode in modes:
+            best = summary.best(mode, -1 if mode is Mode.ONE_PROCESS else place, fixed=mode.drafts)
+            if best is None:
+                shown.append("")
+            elif mode is Mode.TARGET_ONLY:
+                shown.append(f"{1e3 * summary.median_s(best):.1f} ms")
+            else:
+                shown.append(f"{summary.ratio(best, reference, seed=seed)} ({best.gamma})")
+        chosen = Cell(Mode.FULL, CHOSEN, place)
+        shown.append(str(summary.ratio(chosen, reference, seed=seed)) if chosen in summary.times_s else "")
+        full = summary.full(place)
+        simulated_s = predicted[full].simulated_s if full in predicted else None
+        shown.append(f"{simulated_s / summary.median_s(reference):.2f}" if simulated_s else "")
+        table.add_row(*shown)
+    console.print(table)
