@@ -11,10 +11,15 @@ import typer
 from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import BUNDLED, load_samples
+from experiments.latency.calibrate import calibrate
 from experiments.latency.cells import parse_gammas, parse_modes, parse_times
+from experiments.latency.figures import write_figures
 from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
+from experiments.latency.page import write_page
+from experiments.latency.populate import simulate
 from experiments.latency.predict import Model, costs_facts, describe_costs, predict
+from experiments.latency.series import draw
 from experiments.latency.store import Store
 from experiments.latency.summary import Summary, find_bars, print_tables
 from experiments.latency.sweep import Asked
@@ -27,6 +32,8 @@ MODES = "target-only,sync,pipelined,full,one-process"
 SAMPLE = BUNDLED / "01_phone_call.flac"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(calibrate)
+app.command()(simulate)
 SweepFile = Annotated[
     Path, typer.Option("--out", dir_okay=False, help="The sweep: JSON lines; an interrupted one goes on.")
 ]
@@ -117,6 +124,34 @@ def show(
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     sys.exit(0 if all_hold else 1)
+
+
+@app.command()
+def plot(
+    sweep_file: SweepFile = Path("latency.jsonl"),
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where the plots go.")] = Path("latency"),
+    seed: Seed = 0,
+) -> None:
+    """Draw a sweep: four PNG files, and one page with plots to point at."""
+    try:
+        found = Store(sweep_file).load()
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.latency: {error}")
+    summary = Summary.of(found)
+    predicted = predict(found, [*summary.times_s])
+    drawing = draw(summary, predicted)
+    machine, asked = found.header["machine"], found.header["asked"]
+    facts = [
+        f"A pass of the target alone takes {1e3 * found.step_s:.1f} ms.",
+        describe_costs(Model.of(found).costs, found.step_s).capitalize() + ".",
+        f"Network: {found.header['network']}; {asked['repeats']} repeats of {', '.join(asked['samples'])}.",
+        f"{machine['cpu']}, {machine['cores']} cores; torch {found.header['versions']['torch']}.",
+    ]
+    written = write_figures(drawing, folder)
+    page = folder / "latency.html"
+    write_page(drawing, facts, list(map(str, find_bars(summary, predicted, seed=seed))), page)
+    for path in (*written, page):
+        typer.echo(path)
 
 
 def report(path: Path, *, seed: int, json: Path | None, check: bool) -> bool:

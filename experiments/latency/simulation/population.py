@@ -1,0 +1,161 @@
+"""Many clients who speak, some draft servers and some targets, in simulated time.
+
+A client's windows come due as they are spoken, and each is a session of its own: it goes to the target with
+the fewest, or waits where all are full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+import simpy
+
+from experiments.common.replay.trace import Decoding
+from experiments.latency.simulation.world import Costs, DraftServer, Target, Told, World, jittered
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.vocabulary import Vocabulary
+
+RETRY_S = 0.05
+WARM_UP = 0.25  # share of the time that does not count
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Who is there.
+
+    Attributes
+    ----------
+    num_slots : sessions of a target at once.
+    window_s : seconds of speech that a window holds: how often a client's next one comes due.
+    round_trip_s, jitter_s : of every link, as :func:`jittered` takes them.
+    """
+
+    num_clients: int
+    num_draft_servers: int
+    num_targets: int
+    num_slots: int
+    window_s: float
+    round_trip_s: float
+    jitter_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What they got.
+
+    Attributes
+    ----------
+    lag_s : 50th, 95th and 99th percentile from a window's last sample to its last token.
+    num_waited : windows that found every target full.
+    target_use, draft_use : share of the time that passes and steps took; encoding is beside them.
+    """
+
+    num_windows: int
+    num_unfinished: int
+    num_waited: int
+    lag_s: tuple[float, float, float]
+    tokens_per_s: float
+    tokens_per_pass: float
+    wasted: float
+    target_use: float
+    draft_use: float
+    encoder_use: float
+
+
+class _Crowd:
+    """The simulation while it runs."""
+
+    def __init__(
+        self,
+        population: Population,
+        decodings: Sequence[Decoding],
+        vocabulary: Vocabulary,
+        costs: Costs,
+        length: DraftLength,
+        seed: int,
+    ) -> None:
+        self.environment = simpy.Environment()
+        way = jittered(population.round_trip_s / 2, population.jitter_s, seed)
+        self._world = World(self.environment, decodings, vocabulary, costs, way)
+        self._population = population
+        self._length = length
+        self._random = Random(seed)
+        self.targets = [
+            Target(self._world, num_slots=population.num_slots) for _ in range(population.num_targets)
+        ]
+        self._draft_slots = 2 * -(-population.num_clients // population.num_draft_servers)
+        self.draft_servers = [
+            DraftServer(self._world, num_slots=self._draft_slots) for _ in range(population.num_draft_servers)
+        ]
+        self.finished: list[tuple[float, Told]] = []  # when it was due
+        self.num_begun = self.num_waited = 0
+
+    def client(self, number: int) -> Generator[simpy.Event, Any, None]:
+        """Speak: a window comes due again and again."""
+        yield self.environment.timeout(self._random.uniform(0, self._population.window_s))
+        for window in range(1_000_000):
+            self.environment.process(self._window(f"{number}.{window}", number))
+            yield self.environment.timeout(self._population.window_s * self._random.uniform(0.8, 1.2))
+
+    def _window(self, name: str, client: int) -> Generator[simpy.Event, Any, None]:
+        due_s = self.environment.now
+        draft_server = self.draft_servers[client % len(self.draft_servers)]
+        self.num_begun += 1
+        target = self._roomiest()
+        self.num_waited += target is None
+        while target is None or len(draft_server.receivers) == self._draft_slots:
+            yield self.environment.timeout(RETRY_S)
+            target = self._roomiest()
+        self._world.run_session(
+            name,
+            target,
+            draft_server,
+            self._length,
+            [self._random.randrange(len(self._world.decodings))],
+            when_finished=lambda told: self.finished.append((due_s, told)),
+        )
+
+    def _roomiest(self) -> Target | None:
+        """Give a target with the fewest sessions; those on their way to it count."""
+        target = min(self.targets, key=lambda target: len(target.receivers))
+        return target if len(target.receivers) < self._population.num_slots else None
+
+
+def simulate_population(
+    population: Population,
+    decodings: Sequence[Decoding],
+    vocabulary: Vocabulary,
+    costs: Costs,
+    length: DraftLength,
+    *,
+    duration_s: float,
+    seed: int = 0,
+) -> Outcome:
+    """Let clients speak for a while; what comes due in the first quarter does not count."""
+    crowd = _Crowd(population, decodings, vocabulary, costs, length, seed)
+    for number in range(population.num_clients):
+        crowd.environment.process(crowd.client(number))
+    crowd.environment.run(until=duration_s)
+    counted = [(due_s, told) for due_s, told in crowd.finished if due_s >= WARM_UP * duration_s]
+    lags_s = [(told.finished_s or duration_s) - due_s for due_s, told in counted]
+    statistics = [told.statistics for _, told in crowd.finished]
+    num_tokens = sum(one.num_committed for one in statistics)
+    num_passes = sum(one.num_passes for one in statistics)
+    num_drafted = sum(one.num_drafted for one in statistics)
+    p50, p95, p99 = np.quantile(lags_s, (0.5, 0.95, 0.99)).tolist() if lags_s else (duration_s,) * 3
+    return Outcome(
+        num_windows=len(counted),
+        num_unfinished=crowd.num_begun - len(crowd.finished),
+        num_waited=crowd.num_waited,
+        lag_s=(p50, p95, p99),
+        tokens_per_s=num_tokens / duration_s,
+        tokens_per_pass=num_tokens / num_passes if num_passes else 0.0,
+        wasted=sum(one.num_wasted for one in statistics) / num_drafted if num_drafted else 0.0,
+        target_use=sum(t.host.busy_s for t in crowd.targets) / duration_s / len(crowd.targets),
+        draft_use=sum(d.host.busy_s for d in crowd.draft_servers) / duration_s / len(crowd.draft_servers),
+        encoder_use=sum(t.encoder.busy_s for t in crowd.targets) / duration_s / len(crowd.targets),
+    )
