@@ -98,7 +98,7 @@ class Drafting:
     async def _place_for(self, target: TargetDescription) -> Drafter:
         model = await asyncio.to_thread(self._place, target)
         logger.info("paired", extra={"draft": self.name, "target": target.model})
-        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake)
+        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake, runs_ahead=True)
         self._vocabulary_digest = target.vocabulary.digest
         self._thread.start(self._drafter)
         return self._drafter

@@ -41,7 +41,8 @@ async def running_service(
     transcriber = _transcriber(config, target)
     drafting = None
     if checkpoint is not None:
-        drafting = Drafting(checkpoint, place or partial(place_draft, checkpoint, config.max_sessions))
+        num_slots = 2 * config.max_sessions  # the second one to draft ahead in
+        drafting = Drafting(checkpoint, place or partial(place_draft, checkpoint, num_slots))
     try:
         yield TranscriptionService(config, transcriber, drafting)
     finally:

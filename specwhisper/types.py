@@ -133,7 +133,8 @@ class Candidates:
 
     ``known_committed`` is how many committed tokens the draft had applied when it drafted them. An empty
     block says that the draft has nothing to offer, so that a target which waits for candidates goes on alone.
-    ``proposals``, one a token, are sent where acceptance is classical.
+    ``proposals``, one a token, are sent where acceptance is classical. ``start_frame`` is set where the
+    target had not opened the window when this was drafted: where the draft expects it to begin.
     """
 
     window_id: int
@@ -142,6 +143,7 @@ class Candidates:
     tokens: tuple[int, ...]
     confidences: tuple[float, ...] = ()
     proposals: tuple[Proposal, ...] = ()
+    start_frame: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ in a thread.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
@@ -17,12 +16,14 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Controller, Estimates
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
-from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Proposal, Window, WindowOpened
+from specwhisper.transcription.segments import split_window
+from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
 from specwhisper.whisper.slots import Slots
+from specwhisper.whisper.window_draft import WindowDraft
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +46,28 @@ class Drafted:
 
 @dataclass(slots=True, eq=False)
 class _Session:
-    """One transcription as the draft sees it."""
+    """One transcription as the draft sees it.
 
-    slot: int
+    Attributes
+    ----------
+    current : the open window; ``ahead`` is what is expected to follow, where the draft runs ahead.
+    """
+
     length: DraftLength
     controller: Controller
     options: DecodingOptions
-    initial_credit: int
     recording: Recording
-    belief: Belief
-    window: Window | None = None
-    encoding: Future[None] | None = None  # of the open window, or the last one
-    encoded_frame: int | None = None  # where the audio in the slot begins
-    proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
-    gave_way: bool = False  # an empty block was sent and not answered yet
-    distances: dict[int, int] = field(default_factory=dict)  # by position: how far behind the known end
-    sent_ns: deque[int] = field(default_factory=deque)  # of blocks that are not answered
-    num_answered: int = 0  # blocks of the window
+    current: WindowDraft
+    ahead: WindowDraft | None = None
     forward_ns: int = 0
     network_ns: int = 0
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the draft has heard the open window."""
-        return self.window is not None and self.encoding is not None and self.encoding.done()
+    def drafts(self) -> list[WindowDraft]:
+        """The windows there are, the open one first."""
+        return [
+            draft for draft in (self.current, self.ahead) if draft is not None and draft.window is not None
+        ]
 
 
 class Drafter:
@@ -79,6 +78,7 @@ class Drafter:
     executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
     clock : tells the time, in nanoseconds from any moment.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
+    runs_ahead : whether a window is drafted before the target opens it, in a second slot, while one is free.
     """
 
     holds_for_s = 0.0  # nobody gains if it waits
@@ -90,25 +90,29 @@ class Drafter:
         executor: Executor,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
+        runs_ahead: bool = False,
     ) -> None:
         self._model = model
         self._executor = executor
         self._clock = clock
         self._wake = wake
+        self._runs_ahead = runs_ahead
         self._slots = Slots(model.num_slots, "The draft server")
         self._sessions: dict[str, _Session] = {}
         self._failures: list[tuple[str, Failed]] = []
 
     @property
     def num_free_slots(self) -> int:
-        """Sessions that can still be opened."""
-        return self._slots.num_free
+        """Sessions that can still be opened: what others only draft ahead in is free for them."""
+        return self._slots.num_free + sum(session.ahead is not None for session in self._sessions.values())
 
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
         return bool(self._failures) or any(
-            self._can_draft(session) or self._block_is_due(session) for session in self._sessions.values()
+            self._can_draft(session, draft) or self._block_is_due(session, draft)
+            for session in self._sessions.values()
+            for draft in session.drafts
         )
 
     def open(
@@ -116,24 +120,29 @@ class Drafter:
     ) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken."""
         recording = Recording(options.log_mel_max)
-        self._sessions[session_id] = _Session(
-            slot=self._slots.take(),
-            length=length,
-            controller=Controller(length),
-            options=options,
-            initial_credit=max_ahead_tokens,
-            recording=recording,
-            belief=Belief(credit=max_ahead_tokens),
-        )
+        if not self._slots.num_free:
+            self._free_one_ahead()
+        current = WindowDraft(self._slots.take(), max_ahead_tokens)
+        self._sessions[session_id] = _Session(length, Controller(length), options, recording, current)
+
+    def _free_one_ahead(self) -> None:
+        """Take the slot of a window that is only expected; its next owner encodes behind it."""
+        for session in self._sessions.values():
+            if session.ahead is not None:
+                self._slots.give_back(session.ahead.slot)
+                session.ahead = None
+                return
 
     def close(self, session_id: str) -> None:
-        """End a session and free its slot; of no effect when it is gone already."""
+        """End a session and free its slots; of no effect when it is gone already."""
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        if session.encoding is not None:
-            session.encoding.cancel()
-        self._slots.give_back(session.slot)
+        for draft in (session.current, session.ahead):
+            if draft is not None:
+                if draft.encoding is not None:
+                    draft.encoding.cancel()
+                self._slots.give_back(draft.slot)
 
     def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit) -> None:
         """Take in the session's audio and what its target says; what goes wrong ends this session's draft."""
@@ -148,29 +157,32 @@ class Drafter:
                     self._begin(session, window)
                 case Commit():
                     self._follow(session, message)
+            self._look_ahead(session)
         except Exception as error:
             self._fail(session_id, error)
 
     def step(self) -> list[tuple[str, Drafted | Failed]]:
         """Draft one token for every session that may, and give the blocks that are complete."""
-        rows = {}
+        rows, drafts = {}, {}
         for session_id, session in list(self._sessions.items()):
             try:
-                if self._can_draft(session):
-                    rows[session_id] = self._row(session)
+                draft = next((draft for draft in session.drafts if self._can_draft(session, draft)), None)
+                if draft is not None:
+                    rows[session_id], drafts[session_id] = self._row(session, draft), draft
             except Exception as error:
                 self._fail(session_id, error)
         if rows:
-            self._draft(rows)
+            self._draft(rows, drafts)
         blocks = [
-            (session_id, self._take_block(session))
+            (session_id, self._take_block(session, draft))
             for session_id, session in self._sessions.items()
-            if self._block_is_due(session)
+            for draft in session.drafts
+            if self._block_is_due(session, draft)
         ]
         failures, self._failures = self._failures, []
         return [*blocks, *failures]
 
-    def _draft(self, rows: Mapping[str, Row]) -> None:
+    def _draft(self, rows: Mapping[str, Row], drafts: Mapping[str, WindowDraft]) -> None:
         """Extend beliefs by a token; if that fails, one by one, so that one alone ends."""
         started_ns = self._clock()
         held = [self._model.length(row.slot) for row in rows.values()]
@@ -182,49 +194,90 @@ class Drafter:
                 return
             for length, (session_id, row) in zip(held, rows.items(), strict=True):
                 self._model.rollback(row.slot, length)
-                self._draft({session_id: row})
+                self._draft({session_id: row}, drafts)
             return
         forward_ns = self._clock() - started_ns
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
-            belief, position = session.belief, len(session.belief.tokens)
-            belief.tokens.append(score.tokens[0])
-            session.distances[position] = position - belief.num_committed
-            session.proposals.update((position, proposal) for proposal in score.proposals)
+            drafts[session_id].extend(score)
             session.forward_ns += forward_ns
             session.controller.observe_step(forward_ns)
+            try:
+                self._look_ahead(session)
+            except Exception as error:
+                self._fail(session_id, error)
 
     def _fail(self, session_id: str, error: Exception) -> None:
         self._failures.append((session_id, Failed(error)))
         self.close(session_id)
 
     def _begin(self, session: _Session, window: Window) -> None:
-        session.window = window
-        session.gave_way = False
-        session.belief = Belief(credit=session.initial_credit)
-        session.proposals = {}
-        session.distances = {}
-        session.sent_ns.clear()
-        session.num_answered = 0
+        """Turn to a window that the target has opened; what was foreseen of it stands."""
         session.recording.discard_before(window.start_sample)
-        if session.encoded_frame == window.start_frame:  # it is tried again
-            if session.is_ready:
-                self._model.rollback(session.slot, 0)
+        ahead = session.ahead
+        if ahead is not None and ahead.foresaw(window):
+            session.current, session.ahead = ahead, session.current
+            session.current.window, session.current.is_expected = window, False
+        else:
+            self._hear(session, session.current, window, is_expected=False)
+        if session.ahead is not None:
+            session.ahead.window = None
+
+    def _look_ahead(self, session: _Session) -> None:
+        """Expect a window behind the open one, once the draft believes that one complete.
+
+        It begins where the belief's last times say. With the text before as its prompt it could be known only
+        when the target is through.
+        """
+        window, tokens = session.current.window, session.current.belief.tokens
+        if not self._runs_ahead or window is None or session.options.condition_on_previous_text:
             return
-        if session.encoding is not None:
-            session.encoding.cancel()
-        session.encoded_frame = window.start_frame
-        session.encoding = self._executor.submit(
-            self._model.encode, session.slot, session.recording, window.start_frame
+        if not tokens or tokens[-1] not in self._model.vocabulary.ends:
+            return
+        start_frame = window.start_frame + split_window(window, tokens, self._model.vocabulary).advance_frames
+        ahead = session.ahead
+        if ahead is not None and ahead.window is not None and ahead.window.start_frame == start_frame:
+            return
+        recording = session.recording
+        num_frames = recording.window_frames(start_frame) if recording.window_is_ready(start_frame) else 0
+        if ahead is None and num_frames and self._slots.num_free:
+            ahead = session.ahead = WindowDraft(self._slots.take(), session.current.initial_credit)
+        if ahead is None:
+            return
+        ahead.window = None
+        if num_frames:
+            following = replace(
+                window,
+                id=window.id + 1,
+                start_frame=start_frame,
+                num_frames=num_frames,
+                temperature=session.options.temperatures[0],
+                attempt=0,
+            )
+            self._hear(session, ahead, following, is_expected=True)
+
+    def _hear(self, session: _Session, draft: WindowDraft, window: Window, *, is_expected: bool) -> None:
+        """Begin with a window; its audio may be in the slot already."""
+        draft.begin(window, is_expected=is_expected)
+        if draft.encoded_frame == window.start_frame:  # it is tried again
+            if draft.is_ready:
+                self._model.rollback(draft.slot, 0)
+            return
+        if draft.encoding is not None:
+            draft.encoding.cancel()
+        draft.encoded_frame = window.start_frame
+        draft.encoding = self._executor.submit(
+            self._model.encode, draft.slot, session.recording, window.start_frame
         )
-        session.encoding.add_done_callback(lambda _: self._wake())
+        draft.encoding.add_done_callback(lambda _: self._wake())
 
     def _follow(self, session: _Session, commit: Commit) -> None:
         """Apply a commit: keep what agrees, forget the rest."""
-        if session.window is None or commit.window_id != session.window.id:
+        draft = session.current
+        if draft.window is None or commit.window_id != draft.window.id:
             return
         self._time_answer(session, commit)
-        belief, known, drafted = session.belief, session.belief.num_committed, len(session.belief.tokens)
+        belief, known, drafted = draft.belief, draft.belief.num_committed, len(draft.belief.tokens)
         agreed = belief.apply(
             commit.base,
             commit.tokens,
@@ -232,24 +285,21 @@ class Drafter:
             blocks_answered=commit.candidates_received,
             credit=commit.credit,
         )
-        if session.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
-            self._model.rollback(session.slot, len(session.window.prompt) + agreed)
-        session.gave_way = False
+        if draft.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
+            self._model.rollback(draft.slot, len(draft.window.prompt) + agreed)
+        draft.gave_way = False
         judged = range(known, min(agreed + 1, drafted, belief.num_committed))
         session.controller.observe_tokens(
-            [session.distances[position] for position in judged],
+            [draft.distances[position] for position in judged],
             num_right=agreed - known,
             num_committed=belief.num_committed - known,
         )
         if commit.is_final:
-            session.window = None
+            draft.window = None
 
     def _time_answer(self, session: _Session, commit: Commit) -> None:
         """Note what link and target took for the newest block that a commit answers."""
-        sent_ns = None
-        while session.num_answered < commit.candidates_received and session.sent_ns:
-            session.num_answered += 1
-            sent_ns = session.sent_ns.popleft()
+        sent_ns = session.current.answered_since_ns(commit)
         if sent_ns is not None:
             round_trip_ns = max(0, self._clock() - sent_ns - commit.timing.block_age_ns)
             session.network_ns += round_trip_ns
@@ -257,35 +307,35 @@ class Drafter:
         if commit.tokens and not commit.is_recalled:
             session.controller.observe_pass(1 + commit.num_verified, commit.timing.forward_ns)
 
-    def _row(self, session: _Session) -> Row:
-        if session.window is None or session.encoding is None:
+    def _row(self, session: _Session, draft: WindowDraft) -> Row:
+        if draft.window is None or draft.encoding is None:
             raise RuntimeError("A session without a window cannot draft.")
-        session.encoding.result()  # what went wrong with it surfaces here
-        sequence = [*session.window.prompt, *session.belief.tokens]
-        fed = self._model.length(session.slot)
+        draft.encoding.result()  # what went wrong with it surfaces here
+        sequence = [*draft.window.prompt, *draft.belief.tokens]
+        fed = self._model.length(draft.slot)
         return Row(
-            slot=session.slot,
+            slot=draft.slot,
             tokens=sequence[fed:],
             num_candidates=0,
-            generated=session.belief.tokens,
+            generated=draft.belief.tokens,
             timestamps=session.options.timestamps,
             max_initial_timestamp=max_initial_timestamp(session.options),
-            sampling=window_sampling(session.window, session.options),
+            sampling=window_sampling(draft.window, session.options),
             acceptance=session.options.acceptance,
         )
 
-    def _can_draft(self, session: _Session) -> bool:
-        if session.window is None or not session.is_ready:
+    def _can_draft(self, session: _Session, draft: WindowDraft) -> bool:
+        if draft.window is None or not draft.is_ready:
             return False
-        tokens = session.belief.tokens
+        tokens = draft.belief.tokens
         if tokens and tokens[-1] in self._model.vocabulary.ends:
             return False
-        room = min(session.window.max_new_tokens, self._model.max_positions - len(session.window.prompt))
-        return len(tokens) < min(self._limit(session), room)
+        room = min(draft.window.max_new_tokens, self._model.max_positions - len(draft.window.prompt))
+        return len(tokens) < min(self._limit(session, draft.belief), room)
 
-    def _limit(self, session: _Session) -> int:
-        """Give the position up to which (exclusive) the draft may extend its belief now."""
-        belief, choice = session.belief, session.controller.choice
+    def _limit(self, session: _Session, belief: Belief) -> int:
+        """Give the position up to which (exclusive) the draft may extend a belief now."""
+        choice = session.controller.choice
         if not session.length.mode.drafts:
             return belief.num_committed
         if not session.length.mode.waits:
@@ -294,37 +344,25 @@ class Drafter:
             return len(belief.tokens)
         return min(belief.credit, belief.num_sent + choice.gamma)
 
-    def _block_is_due(self, session: _Session) -> bool:
+    def _block_is_due(self, session: _Session, draft: WindowDraft) -> bool:
         """Whether a block is full, or is all there is; an empty one lets a target that waits go on alone."""
-        if not session.is_ready:
+        if not draft.is_ready:
             return False
-        belief, mode = session.belief, session.length.mode
+        belief, mode = draft.belief, session.length.mode
         if mode.waits and belief.blocks_in_flight:
             return False
-        unsent = len(belief.tokens) - belief.num_sent
-        if unsent >= session.controller.choice.gamma:
+        if draft.num_unsent >= session.controller.choice.gamma:
             return True
-        if self._can_draft(session):
+        if self._can_draft(session, draft):
             return False
+        if draft.num_unsent or draft.is_expected:
+            return draft.num_unsent > 0
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
-        return unsent > 0 or (has_nothing and not session.gave_way and mode.drafts and not mode.self_decodes)
+        return has_nothing and not draft.gave_way and mode.drafts and not mode.self_decodes
 
-    def _take_block(self, session: _Session) -> Drafted:
-        if session.window is None:
-            raise RuntimeError("A session without a window has no candidates.")
-        belief = session.belief
-        base, tokens = belief.take_block(session.controller.choice.gamma)
-        session.sent_ns.append(self._clock())
-        session.gave_way = not tokens
+    def _take_block(self, session: _Session, draft: WindowDraft) -> Drafted:
+        controller = session.controller
+        block = draft.take_block(controller.choice.gamma, self._clock())
         forward_ns, session.forward_ns = session.forward_ns, 0
         network_ns, session.network_ns = session.network_ns, 0
-        places = range(base, base + len(tokens))
-        block = Candidates(
-            session.window.id,
-            base,
-            belief.num_committed,
-            tokens,
-            proposals=tuple(session.proposals[i] for i in places if i in session.proposals),
-        )
-        controller = session.controller
         return Drafted(block, forward_ns, network_ns, controller.choice, controller.estimates)

@@ -71,6 +71,7 @@ class OneProcess:
         without delay.
     max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
     max_pass_tokens : as :class:`Verifier` takes it.
+    runs_ahead : as :class:`Drafter` takes it.
     plan : as :class:`Verifier` takes it.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
@@ -87,6 +88,7 @@ class OneProcess:
         max_new_tokens: int | None = None,
         max_sessions: int | None = None,
         max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        runs_ahead: bool = False,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
     ) -> None:
@@ -98,6 +100,7 @@ class OneProcess:
         if self._max_sessions < 1:
             raise InvalidRequest(f"batch_size is {self._max_sessions}: it must be at least 1.")
         self._max_pass_tokens = max_pass_tokens
+        self._runs_ahead = runs_ahead
         self._plan = plan
         self._edit_block = edit_block
 
@@ -128,7 +131,7 @@ class OneProcess:
             max_new_tokens=self._max_new_tokens,
             plan=self._plan,
         )
-        drafter = Drafter(self._draft or self._target, executor=executor)
+        drafter = Drafter(self._draft or self._target, executor=executor, runs_ahead=self._runs_ahead)
         waiting = deque(
             _Run(
                 id=str(place),

@@ -314,6 +314,8 @@ class Verifier:
         else:
             self._encode(session, start_frame)
         self._reply(session, WindowOpened(window, ceiling))
+        for answer in session.take_early(self._clock()):
+            self._reply(session, answer)
 
     def _encode(self, session: VerifierSession, start_frame: int) -> None:
         """Have a window encoded into the session's slot, on the executor."""

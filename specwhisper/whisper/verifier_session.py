@@ -59,6 +59,10 @@ class VerifierSession:
     encode_ns: int = 0
     candidates_received: int = 0
     block_received_ns: int = 0  # when the newest of them came
+    early: list[tuple[Candidates, int]] = field(
+        default_factory=list
+    )  # for the next window, and when they came
+    next_window_id: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
     arrivals: Arrivals = field(default_factory=Arrivals)
@@ -150,7 +154,10 @@ class VerifierSession:
     def offer(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
         """Queue candidates for the next pass; give the answer at once if they are of no use."""
         if self.window is None or block.window_id != self.window.id:
+            self._keep(block, received_ns)
             return None
+        if not _is_about(block, self.window):
+            return None  # the draft begins anew: it counts no block that it had sent before
         self.candidates_received += 1
         self.block_received_ns = received_ns
         was_runnable, correction = self.is_runnable, self.ledger.correction
@@ -169,6 +176,18 @@ class VerifierSession:
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
         return None
+
+    def _keep(self, block: Candidates, received_ns: int) -> None:
+        """Keep candidates for a window that is not open yet: the last ones, wherever they expect it."""
+        if block.start_frame is not None and block.window_id == self.next_window_id:
+            self.early.append((block, received_ns))
+            del self.early[: -self.limits.max_ahead_tokens]
+
+    def take_early(self, now_ns: int) -> list[Commit]:
+        """Queue what came for the open window before it was opened; give the answers that are due at once."""
+        early, self.early = self.early, []
+        answers = (self.offer(block, received_ns, now_ns) for block, received_ns in early)
+        return [answer for answer in answers if answer is not None]
 
     def resume(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
         """Continue a window that another target opened."""
@@ -205,6 +224,7 @@ class VerifierSession:
         """Open the next window, or the one that is resumed."""
         resumed, self.resumed = self.resumed, None
         self.window = resumed.window if resumed else self.windows.open(num_frames)
+        self.next_window_id = self.window.id + 1
         self.ledger = Ledger(resumed.committed if resumed else (), max_pending=self.limits.max_ahead_tokens)
         self.log_probs = list(resumed.log_probs) if resumed else []
         self.heard = None
@@ -314,3 +334,8 @@ class VerifierSession:
             credit=end + self.limits.max_ahead_tokens,
             timing=Timing(block_age_ns=now_ns - self.block_received_ns),
         )
+
+
+def _is_about(block: Candidates, window: Window) -> bool:
+    """Tell whether a block is about a window as it is, not as a draft had expected it."""
+    return block.start_frame is None or (block.start_frame == window.start_frame and not window.attempt)

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import AudioChunk, Mode
+from specwhisper.types import AudioChunk, Candidates, Mode
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.one_process import InlineExecutor, OneProcess
 from specwhisper.whisper.verifier import Verifier
+from specwhisper.whisper.window_draft import WindowDraft
 from tests.interference import KINDS, Interference
 from tests.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 
@@ -51,14 +52,16 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)[:6]), min_size=1, max_size=3),
     max_positions=st.sampled_from([64, 20]),
     max_pass_tokens=st.sampled_from([1, 7, 256]),
+    num_spare=st.sampled_from([0, 1, 3]),
 )
 def test_any_draft_gives_the_targets_text(
-    mode, kind, gamma, depth, error_rate, seed, keys, max_positions, max_pass_tokens
+    mode, kind, gamma, depth, error_rate, seed, keys, max_positions, max_pass_tokens, num_spare
 ):
     pcms = [RECORDINGS[key] for key in keys]
     split = OneProcess(
         ScriptedModel(len(pcms), seed=seed),
-        ScriptedModel(len(pcms), seed=seed, error_rate=error_rate, max_positions=max_positions),
+        ScriptedModel(len(pcms) + num_spare, seed=seed, error_rate=error_rate, max_positions=max_positions),
+        runs_ahead=num_spare > 0,
         mode=mode,
         gamma=gamma,
         depth=depth,
@@ -106,21 +109,24 @@ options = st.builds(
     seed=st.integers(0, 1000),
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)), min_size=1, max_size=3),
     is_adaptive=st.booleans(),
+    num_spare=st.sampled_from([0, 1, 3]),
 )
 def test_whatever_is_asked_for_the_text_is_the_targets(
-    options, mode, kind, gamma, error_rate, seed, keys, is_adaptive
+    options, mode, kind, gamma, error_rate, seed, keys, is_adaptive, num_spare
 ):
     pcms = [RECORDINGS[key] for key in keys]
 
-    def model(error_rate: float = 0.0) -> ScriptedModel:
-        return ScriptedModel(len(pcms), seed=seed, error_rate=error_rate, vocabulary=MULTILINGUAL)
+    def model(error_rate: float = 0.0, num_spare: int = 0) -> ScriptedModel:
+        num_slots = len(pcms) + num_spare
+        return ScriptedModel(num_slots, seed=seed, error_rate=error_rate, vocabulary=MULTILINGUAL)
 
     split = OneProcess(
         model(),
-        model(error_rate),
+        model(error_rate, num_spare),
         mode=mode,
         gamma=gamma,
         is_adaptive=is_adaptive,
+        runs_ahead=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
     alone = OneProcess(model()).transcribe(pcms, options)
@@ -129,6 +135,50 @@ def test_whatever_is_asked_for_the_text_is_the_targets(
         assert ours.segments == theirs.segments
         assert ours.language == theirs.language
         assert ours.language_probs == theirs.language_probs
+
+
+@pytest.mark.parametrize("mode", [Mode.PIPELINED, Mode.FULL])
+def test_the_next_window_is_drafted_before_it_is_opened(mode):
+    pcm = RECORDINGS[0, 33.0]
+    early: list[Candidates] = []
+
+    def watch(block: Candidates) -> list[Candidates]:
+        early.extend([block] if block.start_frame is not None else [])
+        return [block]
+
+    def transcribe(num_slots: int, *, runs_ahead: bool):
+        target, draft = ScriptedModel(seed=3), ScriptedModel(num_slots, seed=3)
+        engine = OneProcess(target, draft, mode=mode, gamma=4, runs_ahead=runs_ahead, edit_block=watch)
+        return engine.transcribe([pcm])[0]
+
+    plain = transcribe(2, runs_ahead=False)
+    assert not early
+    assert plain.statistics.num_windows > 1
+    ahead = transcribe(2, runs_ahead=True)
+    assert ahead.window_tokens == plain.window_tokens
+    starts = {block.window_id: block.start_frame for block in early}
+    assert len(starts) == plain.statistics.num_windows - 1
+    assert ahead.statistics.num_drafted == plain.statistics.num_drafted  # nothing was drafted twice
+    num_early = len(early)
+    assert transcribe(1, runs_ahead=True).window_tokens == plain.window_tokens
+    assert len(early) == num_early  # without a second slot there is no room for it
+
+
+def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
+    model = ScriptedModel(2, seed=3)
+    drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
+    options = DecodingOptions(language="en")
+    drafter.open("first", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
+    session = drafter._sessions["first"]
+    session.ahead = WindowDraft(drafter._slots.take(), 64)
+    assert drafter.num_free_slots == 1
+    drafter.open("next", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
+    assert session.ahead is None and drafter.num_free_slots == 0
+    with pytest.raises(ServerFull):
+        drafter.open("last", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
+    for name in ("first", "next"):
+        drafter.close(name)
+    assert drafter.num_free_slots == 2
 
 
 def test_more_recordings_than_slots_follow_each_other():

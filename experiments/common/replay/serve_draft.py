@@ -69,7 +69,7 @@ def serve_draft(
 
 async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, hears_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
-    slots = config.max_sessions
+    slots = 2 * config.max_sessions  # as the draft server has them
     checkpoint = load_checkpoint(trace.draft)
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
     forward = None

@@ -68,6 +68,7 @@ def candidates_to_proto(candidates: Candidates) -> pb.Candidates:
         tokens=candidates.tokens,
         confidences=candidates.confidences,
         proposals=[pb.Proposal(tokens=p.tokens, probs=p.probs) for p in candidates.proposals],
+        start_frame=candidates.start_frame,
     )
 
 
@@ -96,7 +97,13 @@ def candidates_from_proto(
             f"A candidate block has {len(tokens)} tokens and {len(proposals)} proposals; send as many."
         )
     return Candidates(
-        message.window_id, message.base, message.known_committed, tokens, confidences, proposals
+        window_id=message.window_id,
+        base=message.base,
+        known_committed=message.known_committed,
+        tokens=tokens,
+        confidences=confidences,
+        proposals=proposals,
+        start_frame=message.start_frame if message.HasField("start_frame") else None,
     )
 
 

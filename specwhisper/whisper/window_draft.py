@@ -1,0 +1,103 @@
+"""What a draft believes of one window, open or expected, in a slot of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from specwhisper.speculation.ledger import Belief
+from specwhisper.types import Candidates, Commit, Proposal, Window
+from specwhisper.whisper.choosing import Scores
+
+
+@dataclass(slots=True, eq=False)
+class WindowDraft:
+    """A window, the belief about it, and what was sent of that.
+
+    Attributes
+    ----------
+    window : ``None`` while there is none.
+    is_expected : whether the target has not opened it yet.
+    encoding : of this window, or of the last one in the slot.
+    encoded_frame : where the audio in the slot begins.
+    proposals : what tokens were drawn from, by position.
+    distances : how far behind the known end tokens were drafted, by position.
+    gave_way : an empty block was sent and not answered yet.
+    sent_ns : when the blocks were sent that are not answered; ``num_answered`` are.
+    """
+
+    slot: int
+    initial_credit: int
+    belief: Belief = field(init=False)
+    window: Window | None = None
+    is_expected: bool = False
+    encoding: Future[None] | None = None
+    encoded_frame: int | None = None
+    proposals: dict[int, Proposal] = field(default_factory=dict)
+    distances: dict[int, int] = field(default_factory=dict)
+    gave_way: bool = False
+    sent_ns: deque[int] = field(default_factory=deque)
+    num_answered: int = 0
+
+    def __post_init__(self) -> None:
+        self.belief = Belief(credit=self.initial_credit)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the draft has heard the window."""
+        return self.window is not None and self.encoding is not None and self.encoding.done()
+
+    @property
+    def num_unsent(self) -> int:
+        """Tokens that the target has not been told."""
+        return len(self.belief.tokens) - self.belief.num_sent
+
+    def begin(self, window: Window, *, is_expected: bool) -> None:
+        """Believe nothing yet of a window."""
+        self.window, self.is_expected = window, is_expected
+        self.belief = Belief(credit=self.initial_credit)
+        self.proposals, self.distances = {}, {}
+        self.gave_way = False
+        self.sent_ns.clear()
+        self.num_answered = 0
+
+    def foresaw(self, window: Window) -> bool:
+        """Tell whether this is what was expected."""
+        expected = self.window
+        return expected is not None and (
+            (expected.id, expected.start_frame, expected.prompt, expected.temperature, expected.attempt)
+            == (window.id, window.start_frame, window.prompt, window.temperature, window.attempt)
+        )
+
+    def extend(self, score: Scores) -> None:
+        """Believe one token more."""
+        position = len(self.belief.tokens)
+        self.belief.tokens.append(score.tokens[0])
+        self.distances[position] = position - self.belief.num_committed
+        self.proposals.update((position, proposal) for proposal in score.proposals)
+
+    def take_block(self, max_tokens: int, now_ns: int) -> Candidates:
+        """Give the next block, which counts as sent from now on."""
+        if self.window is None:
+            raise RuntimeError("A draft without a window has no candidates.")
+        base, tokens = self.belief.take_block(max_tokens)
+        self.sent_ns.append(now_ns)
+        self.gave_way = not tokens
+        places = range(base, base + len(tokens))
+        return Candidates(
+            self.window.id,
+            base,
+            self.belief.num_committed,
+            tokens,
+            proposals=tuple(self.proposals[i] for i in places if i in self.proposals),
+            start_frame=self.window.start_frame if self.is_expected else None,
+        )
+
+    def answered_since_ns(self, commit: Commit) -> int | None:
+        """Give when the newest block was sent that a commit answers; ``None`` if it answers none."""
+        sent_ns = None
+        while self.num_answered < commit.candidates_received and self.sent_ns:
+            self.num_answered += 1
+            sent_ns = self.sent_ns.popleft()
+        return sent_ns
