@@ -1,8 +1,9 @@
-"""The command line: ``specwhisper transcribe FILE...`` and ``specwhisper models``."""
+"""The command line: ``specwhisper transcribe FILE...``, ``models``, ``evaluate`` and ``tune``."""
 
 from __future__ import annotations
 
 import asyncio
+import json as json_module
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ from client.api import DEFAULT_SERVER
 from client.jobs import Job, report, show_server, transcribe_files
 from client.openai_flags import OpenAICommand
 from client.output import OutputFormat
+from client.tune import Pair
+from client.tune import tune as run_tune
 from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsupportedOption
 from specwhisper.options import (
     NO_BEAMS,
@@ -274,6 +277,36 @@ def evaluate(context: typer.Context) -> None:
         Console(stderr=True).print(f"error: {needs}", style="red", highlight=False, markup=False)
         raise typer.Exit(1) from None
     command.app(context.args, prog_name="specwhisper evaluate")
+
+
+@app.command()
+def tune(
+    target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Target server.")],
+    draft_model: Annotated[
+        str, typer.Option(metavar="MODEL", help="As the draft server takes it.")
+    ] = "demo-draft-tiny",
+    device: Annotated[str, typer.Option(metavar="DEVICE", help="Of the draft.")] = "cpu",
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of the draft.")] = "float32",
+    threads: Annotated[int | None, typer.Option(min=1, metavar="N", help="Of the draft.")] = None,
+    audio: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="English speech as yours is; by default the bundled recordings."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to measure.")] = 60.0,
+    json: Annotated[
+        Path | None, typer.Option(dir_okay=False, metavar="FILE", help="Write the figures here.")
+    ] = None,
+) -> None:
+    """Measure link and models for a minute, and tell which mode and draft length they ask for."""
+    errors = Console(stderr=True)
+    try:
+        pair = Pair(target, draft_model, device, dtype, threads)
+        figures = asyncio.run(run_tune(pair, audio or [], seconds, Console()))
+        if json is not None:
+            json.write_text(json_module.dumps(figures, indent=1) + "\n")
+    except SpecWhisperError as error:
+        report(error, errors)
+        raise typer.Exit(1) from None
 
 
 if __name__ == "__main__":

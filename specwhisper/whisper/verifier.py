@@ -99,6 +99,7 @@ class Verifier:
         self._encodings: dict[int, Future[int]] = {}  # the last one of each slot
         self._sessions: dict[str, VerifierSession] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
+        self._answers_first = False
 
     @property
     def num_free_slots(self) -> int:
@@ -200,14 +201,19 @@ class Verifier:
             self._fail(session, error)
 
     def step(self) -> list[tuple[str, FromTarget]]:
-        """Run one pass, unless it is put off, over all that have something to do; give all answers."""
+        """Run one pass, unless it is put off, over all that have something to do; give all answers.
+
+        Answers that need no pass do not wait for one: they are given first, but never twice in a row, so that
+        nobody who sends without end keeps the others from their pass.
+        """
         for session in list(self._sessions.values()):
             try:
                 self._advance(session)
             except Exception as error:
                 self._fail(session, error)
+        self._answers_first = bool(self._outbox) and not self._answers_first
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        if runnable and not self.holds_for_s:
+        if runnable and not self._answers_first and not self.holds_for_s:
             self._run_pass(self._choose(runnable))
         events, self._outbox = self._outbox, []
         return events
