@@ -192,11 +192,9 @@ def test_more_recordings_than_slots_follow_each_other():
 def test_a_failed_text_is_recalled_as_a_free_draft():
     options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
-    target, draft = (
-        ScriptedModel(seed=3),
-        ScriptedModel(seed=3, max_positions=8),
-    )  # it soon has nothing to say
-    text = OneProcess(target, draft, mode=Mode.FULL).transcribe([pcm], options)[0]
+    target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
+    silenced = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
+    text = silenced.transcribe([pcm], options)[0]
     assert text.statistics.num_recalled > 0
     assert OneProcess(target).transcribe([pcm], options)[0].statistics.num_recalled == 0
 
