@@ -104,7 +104,7 @@ def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStati
     values["acceptance_histogram"] = list(message.acceptance_histogram)
     if message.HasField("control"):
         control = message.control
-        values["choice"] = Choice(control.gamma, control.max_ahead, control.reason)
+        values["choice"] = Choice(control.gamma, control.max_ahead, control.reason, control.min_confidence)
         if control.survival:
             told = {field.name: getattr(control, field.name) for field in fields(Estimates)}
             values["estimates"] = Estimates(**told | {"survival": tuple(control.survival)})

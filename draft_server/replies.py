@@ -76,7 +76,12 @@ def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStati
     message = pb.SpeculationStatistics(**{name: getattr(statistics, name) for name in names})
     if (choice := statistics.choice) is not None:
         message.control.MergeFrom(
-            pb.DraftControl(gamma=choice.gamma, max_ahead=choice.max_ahead, reason=choice.reason)
+            pb.DraftControl(
+                gamma=choice.gamma,
+                max_ahead=choice.max_ahead,
+                reason=choice.reason,
+                min_confidence=choice.min_confidence,
+            )
         )
     if (estimates := statistics.estimates) is not None:
         told = {**asdict(estimates), "survival": estimates.survival[:MAX_SURVIVAL]}

@@ -8,7 +8,7 @@ nothing it stops but for a probe now and then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -16,12 +16,15 @@ import numpy as np
 from specwhisper.speculation.arrivals import Smoothed
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.patience import PassTime
-from specwhisper.speculation.theory import Costs, best_gamma, full_s, target_only_s
+from specwhisper.speculation.theory import Costs, best_gamma, full_s, sync_s, target_only_s
 from specwhisper.types import Mode
 
 MESSAGE_NS = 200_000  # what a block costs each server beside its tokens: coding, gRPC, a thread to wake
 MESSAGE_SHARE = 0.1  # of the draft's time that messages may take
 MIN_SURVIVAL = 0.01  # of a token; behind that a chain is not followed
+FIRST_CONFIDENCE = 0.05  # below which a draft stops while nothing is measured
+MAX_CONFIDENCE = 0.9  # that is asked of any draft
+MIN_CALIBRATION = 0.9  # of a draft that is believed when it says how sure it is
 MIN_GAIN = 0.02  # of the target's time, below which a draft is not worth its own
 CHOOSE_EVERY = 8  # tokens that were judged
 PROBE_TOKENS = 128  # that are committed before a paused draft tries again
@@ -41,6 +44,7 @@ class Estimates:
     round_trip_ns, jitter_ns : from a block sent to its answer heard, without the time it lay at the target;
         and how far single ones lie from that.
     survival : how often the first i tokens behind the known end are all right; ``survival[0]`` is 1.
+    calibration : tokens that were right over those that the draft's probabilities promised.
     """
 
     draft_ns: float
@@ -49,6 +53,7 @@ class Estimates:
     round_trip_ns: float
     jitter_ns: float
     survival: tuple[float, ...]
+    calibration: float = 1.0
 
     @property
     def costs(self) -> Costs:
@@ -66,21 +71,51 @@ class Choice:
     gamma : tokens of a block.
     max_ahead : tokens beyond the committed end; 0 pauses the draft.
     reason : why, in a few words.
+    min_confidence : that all drafted tokens are right, below which the draft stops until it hears more.
     """
 
     gamma: int
     max_ahead: int
     reason: str
+    min_confidence: float = 0.0
 
 
 def choose(length: DraftLength, estimates: Estimates | None) -> Choice:
     """Choose for one session; without estimates, what it begins with."""
+    choice = _choose_length(length, estimates)
+    if length.min_confidence is not None:
+        return replace(choice, min_confidence=length.min_confidence)
+    if not length.is_adaptive:
+        return choice
+    return replace(
+        choice, min_confidence=_worth_drafting(length, estimates) if estimates else FIRST_CONFIDENCE
+    )
+
+
+def _worth_drafting(length: DraftLength, estimates: Estimates) -> float:
+    """Give the probability from which on one more candidate saves more than it costs.
+
+    A candidate that is right with all before it saves a token's time. It costs its place in the pass, and,
+    where everybody waits for it, a step of the draft.
+    """
+    costs = estimates.costs
+    if length.mode.waits:
+        token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))
+        return min(MAX_CONFIDENCE, (costs.draft_s + costs.pass_token_s) / max(token_s, 1e-9))
+    token_s = full_s(costs, estimates.survival)
+    return min(MAX_CONFIDENCE, max(MIN_SURVIVAL, costs.pass_token_s / max(token_s, 1e-9)))
+
+
+def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
     if estimates is None:
         return Choice(length.gamma, length.gamma * length.first_depth, "nothing is measured yet")
     if length.mode.waits:
         if not length.is_adaptive:
             return Choice(length.gamma, length.gamma, "as asked for")
         gamma = best_gamma(estimates.costs, estimates.survival, MAX_ADAPTIVE_GAMMA)
+        if length.min_confidence is None and estimates.calibration >= MIN_CALIBRATION:
+            # The block ends where the draft is no longer sure.
+            gamma = min(2 * gamma + 1, MAX_ADAPTIVE_GAMMA)
         return Choice(gamma, gamma, "shortest time per token for this round trip and acceptance")
     if length.mode is Mode.FULL and length.is_adaptive:
         alone_s = target_only_s(estimates.costs)
@@ -147,6 +182,7 @@ class Controller:
         self._round_trip = Smoothed()
         self._passes = PassTime()
         self._survival = Survival()
+        self._num_right = self._num_promised = 0.0
         self._num_judged = 0  # since the last choice
         self._num_committed = 0
 
@@ -162,14 +198,19 @@ class Controller:
         """Note a pass over so many tokens of this session."""
         self._passes.observe(num_tokens, forward_ns)
 
-    def observe_tokens(self, distances: Sequence[int], *, num_right: int, num_committed: int) -> None:
+    def observe_tokens(
+        self, distances: Sequence[int], probs: Sequence[float], *, num_right: int, num_committed: int
+    ) -> None:
         """Note what was committed, and choose anew where enough has happened.
 
         Parameters
         ----------
-        distances : of the drafted tokens that it judges, in order; the first ``num_right`` were right.
+        distances, probs : of the drafted tokens that it judges, in order; the first ``num_right`` were right.
         """
         self._survival.observe(distances, num_right=num_right)
+        memory = MEMORY ** len(probs)
+        self._num_right = memory * self._num_right + num_right
+        self._num_promised = memory * self._num_promised + sum(probs)
         self._num_judged += len(distances)
         self._num_committed += num_committed
         if not self.choice.max_ahead and self._num_committed >= PROBE_TOKENS:
@@ -193,4 +234,5 @@ class Controller:
             round_trip_ns=round_trip_ns,
             jitter_ns=self._round_trip.spread,
             survival=self._survival.chances,
+            calibration=self._num_right / self._num_promised if self._num_promised else 1.0,
         )

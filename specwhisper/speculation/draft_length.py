@@ -23,18 +23,24 @@ class DraftLength:
     ----------
     depth : ``None`` leaves it to :mod:`specwhisper.speculation.controller`.
     is_adaptive : whether gamma is only what a session begins with, and the controller goes on from there.
+    min_confidence : the draft stops, until it hears more, where it believes less than this that all is right
+        that it has drafted behind the committed end; 0 never stops it, ``None`` leaves it to the controller
+        where the session is adaptive.
     """
 
     mode: Mode
     gamma: int = 5
     depth: int | None = None
     is_adaptive: bool = False
+    min_confidence: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("gamma", "depth"):
             value = getattr(self, name)
             if not isinstance(value, Integral) and (name, value) != ("depth", None):
                 raise InvalidRequest(f"{name} is {value!r}: it must be a whole number.")
+        if not 0 <= (self.min_confidence or 0) < 1:
+            raise InvalidRequest(f"min_confidence is {self.min_confidence}: it is a probability below 1.")
         if not 1 <= self.gamma <= MAX_GAMMA:
             raise InvalidRequest(f"gamma is {self.gamma}: a block holds between 1 and {MAX_GAMMA} tokens.")
         if self.depth is not None and self.depth < 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from math import exp
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
@@ -291,6 +292,7 @@ class Drafter:
         judged = range(known, min(agreed + 1, drafted, belief.num_committed))
         session.controller.observe_tokens(
             [draft.distances[position] for position in judged],
+            [exp(draft.log_probs[position]) for position in judged],
             num_right=agreed - known,
             num_committed=belief.num_committed - known,
         )
@@ -331,7 +333,10 @@ class Drafter:
         if tokens and tokens[-1] in self._model.vocabulary.ends:
             return False
         room = min(draft.window.max_new_tokens, self._model.max_positions - len(draft.window.prompt))
-        return len(tokens) < min(self._limit(session, draft.belief), room)
+        if len(tokens) >= min(self._limit(session, draft.belief), room):
+            return False
+        min_confidence = session.controller.choice.min_confidence
+        return not min_confidence or draft.confidence >= min_confidence
 
     def _limit(self, session: _Session, belief: Belief) -> int:
         """Give the position up to which (exclusive) the draft may extend a belief now."""

@@ -69,6 +69,7 @@ class OneProcess:
     ----------
     mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
         without delay.
+    gamma, depth, is_adaptive, min_confidence : as :class:`DraftLength` has them.
     max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
     max_pass_tokens : as :class:`Verifier` takes it.
     runs_ahead : as :class:`Drafter` takes it.
@@ -85,6 +86,7 @@ class OneProcess:
         gamma: int = 5,
         depth: int = 4,
         is_adaptive: bool = False,
+        min_confidence: float | None = None,
         max_new_tokens: int | None = None,
         max_sessions: int | None = None,
         max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
@@ -94,7 +96,8 @@ class OneProcess:
     ) -> None:
         self._target = target
         self._draft = draft
-        self._length = DraftLength(mode if draft is not None else Mode.TARGET_ONLY, gamma, depth, is_adaptive)
+        mode = mode if draft is not None else Mode.TARGET_ONLY
+        self._length = DraftLength(mode, gamma, depth, is_adaptive, min_confidence)
         self._max_new_tokens = max_new_tokens
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:

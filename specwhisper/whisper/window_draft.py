@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import exp
 
 from specwhisper.speculation.ledger import Belief
 from specwhisper.types import Candidates, Commit, Proposal, Window
@@ -23,6 +24,7 @@ class WindowDraft:
     encoded_frame : where the audio in the slot begins.
     proposals : what tokens were drawn from, by position.
     distances : how far behind the known end tokens were drafted, by position.
+    log_probs : of drafted tokens, by position.
     gave_way : an empty block was sent and not answered yet.
     sent_ns : when the blocks were sent that are not answered; ``num_answered`` are.
     """
@@ -36,6 +38,7 @@ class WindowDraft:
     encoded_frame: int | None = None
     proposals: dict[int, Proposal] = field(default_factory=dict)
     distances: dict[int, int] = field(default_factory=dict)
+    log_probs: dict[int, float] = field(default_factory=dict)
     gave_way: bool = False
     sent_ns: deque[int] = field(default_factory=deque)
     num_answered: int = 0
@@ -53,11 +56,17 @@ class WindowDraft:
         """Tokens that the target has not been told."""
         return len(self.belief.tokens) - self.belief.num_sent
 
+    @property
+    def confidence(self) -> float:
+        """How likely all is right that is believed behind the committed end, by the draft itself."""
+        drafted = range(self.belief.num_committed, len(self.belief.tokens))
+        return exp(sum(self.log_probs[position] for position in drafted))
+
     def begin(self, window: Window, *, is_expected: bool) -> None:
         """Believe nothing yet of a window."""
         self.window, self.is_expected = window, is_expected
         self.belief = Belief(credit=self.initial_credit)
-        self.proposals, self.distances = {}, {}
+        self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.gave_way = False
         self.sent_ns.clear()
         self.num_answered = 0
@@ -75,6 +84,7 @@ class WindowDraft:
         position = len(self.belief.tokens)
         self.belief.tokens.append(score.tokens[0])
         self.distances[position] = position - self.belief.num_committed
+        self.log_probs[position] = score.log_probs[0]
         self.proposals.update((position, proposal) for proposal in score.proposals)
 
     def take_block(self, max_tokens: int, now_ns: int) -> Candidates:

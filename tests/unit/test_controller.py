@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from specwhisper.speculation.controller import (
     CHOOSE_EVERY,
+    FIRST_CONFIDENCE,
     MAX_DISTANCE,
     PROBE_TOKENS,
     Choice,
@@ -59,6 +60,7 @@ any_length = st.builds(
 def test_no_choice_runs_away(length, known):
     choice = choose(length, known)
     assert 1 <= choice.gamma <= length.longest
+    assert 0 <= choice.min_confidence < 1
     assert 0 <= choice.max_ahead <= max(MAX_DISTANCE + MAX_ADAPTIVE_GAMMA, 64 * 8)
     assert choice.max_ahead >= choice.gamma or choice.reason.startswith("paused")
     assert choice.reason
@@ -78,9 +80,31 @@ def test_what_is_asked_for_is_done(known, gamma, depth):
 @pytest.mark.parametrize("acceptance", [0.3, 0.8, 0.95])
 def test_who_waits_takes_the_best_block_of_the_formula(mode, round_trip, acceptance):
     known = estimates(acceptance, round_trip=round_trip)
-    found = choose(adaptive(mode), known).gamma
+    found = choose(DraftLength(mode, is_adaptive=True, min_confidence=0), known).gamma
     times = {g: sync_s(known.costs, known.survival, g) for g in range(1, MAX_ADAPTIVE_GAMMA + 1)}
     assert times[found] == min(times.values())
+
+
+@pytest.mark.parametrize("mode", WAITING)
+def test_a_draft_that_knows_how_sure_it_is_may_go_on(mode):
+    known = estimates(0.8, token=MS)
+    fixed = choose(DraftLength(mode, is_adaptive=True, min_confidence=0), known)
+    free = choose(adaptive(mode), known)
+    assert fixed.min_confidence == 0 < free.min_confidence < 0.5
+    assert free.gamma > fixed.gamma
+    assert choose(adaptive(mode), replace(known, calibration=0.5)).gamma == fixed.gamma
+    far = choose(adaptive(mode), replace(known, round_trip_ns=100 * MS))
+    assert far.min_confidence < free.min_confidence  # a token is worth more
+
+
+@pytest.mark.parametrize("mode", RUNNING_AHEAD)
+def test_a_draft_that_runs_ahead_asks_what_a_place_in_the_pass_costs(mode):
+    cheap, dear = (
+        choose(adaptive(mode), estimates(0.8, token=token)).min_confidence for token in (0, 2 * MS)
+    )
+    assert 0 < cheap < dear < 0.3
+    assert choose(DraftLength(mode, min_confidence=0.4), estimates()).min_confidence == 0.4
+    assert choose(DraftLength(mode), estimates()).min_confidence == 0
 
 
 def test_blocks_are_as_short_as_messages_allow():
@@ -116,12 +140,14 @@ def told(controller: Controller, *, num_right: int, blocks: int = 1, size: int =
         controller.observe_answer(100 * MS)
         controller.observe_pass(size + 1, 20 * MS)
         judged = min(size, num_right + 1)
-        controller.observe_tokens(range(judged), num_right=num_right, num_committed=num_right + 1)
+        controller.observe_tokens(
+            range(judged), [1.0] * judged, num_right=num_right, num_committed=num_right + 1
+        )
 
 
 def test_a_session_begins_as_asked_and_learns():
     controller = Controller(adaptive(Mode.SYNC))
-    assert controller.choice == Choice(5, 5, "nothing is measured yet")
+    assert controller.choice == Choice(5, 5, "nothing is measured yet", FIRST_CONFIDENCE)
     told(controller, num_right=8, blocks=40)
     longest = controller.choice.gamma
     told(controller, num_right=1, blocks=80)
@@ -135,13 +161,13 @@ def test_a_paused_draft_tries_again_and_comes_back():
         told(controller, num_right=0)
     for _ in range(PROBE_TOKENS):
         assert controller.choice.max_ahead == 0
-        controller.observe_tokens([], num_right=0, num_committed=1)
+        controller.observe_tokens([], [], num_right=0, num_committed=1)
     assert 0 < controller.choice.max_ahead == controller.choice.gamma
     told(controller, num_right=0, blocks=CHOOSE_EVERY)
     assert controller.choice.max_ahead == 0  # it was in vain
     for _ in range(60):
         if not controller.choice.max_ahead:
-            controller.observe_tokens([], num_right=0, num_committed=PROBE_TOKENS)
+            controller.observe_tokens([], [], num_right=0, num_committed=PROBE_TOKENS)
         told(controller, num_right=40, size=40)
     assert controller.choice.max_ahead > 8
 

@@ -27,6 +27,12 @@ def test_numbers_are_whole(name, value):
         DraftLength(Mode.FULL, **{name: value})
 
 
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+def test_a_confidence_is_a_probability_below_1(value):
+    with pytest.raises(InvalidRequest, match="min_confidence is"):
+        DraftLength(Mode.FULL, min_confidence=value)
+
+
 def test_extremes_are_allowed():
     assert DraftLength(Mode.FULL, gamma=MAX_GAMMA, depth=1).longest == MAX_GAMMA
     assert DraftLength(Mode.FULL, gamma=1, depth=1).longest == 1

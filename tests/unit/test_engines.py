@@ -53,9 +53,20 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     max_positions=st.sampled_from([64, 20]),
     max_pass_tokens=st.sampled_from([1, 7, 256]),
     num_spare=st.sampled_from([0, 1, 3]),
+    min_confidence=st.sampled_from([0.0, 0.2, 0.9]),
 )
 def test_any_draft_gives_the_targets_text(
-    mode, kind, gamma, depth, error_rate, seed, keys, max_positions, max_pass_tokens, num_spare
+    mode,
+    kind,
+    gamma,
+    depth,
+    error_rate,
+    seed,
+    keys,
+    max_positions,
+    max_pass_tokens,
+    num_spare,
+    min_confidence,
 ):
     pcms = [RECORDINGS[key] for key in keys]
     split = OneProcess(
@@ -65,6 +76,7 @@ def test_any_draft_gives_the_targets_text(
         mode=mode,
         gamma=gamma,
         depth=depth,
+        min_confidence=min_confidence,
         max_pass_tokens=max_pass_tokens,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms)
@@ -179,6 +191,22 @@ def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
     for name in ("first", "next"):
         drafter.close(name)
     assert drafter.num_free_slots == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_draft_that_is_not_sure_stops_early(mode):
+    pcm = RECORDINGS[0, 33.0]
+
+    def transcribe(min_confidence: float):
+        engine = OneProcess(
+            ScriptedModel(seed=3), ScriptedModel(seed=3), mode=mode, gamma=8, min_confidence=min_confidence
+        )
+        return engine.transcribe([pcm])[0]
+
+    bold, careful = transcribe(0.0), transcribe(0.5)
+    assert careful.window_tokens == bold.window_tokens
+    assert 0 < careful.statistics.num_drafted < bold.statistics.num_drafted
+    assert careful.statistics.num_passes > bold.statistics.num_passes
 
 
 def test_more_recordings_than_slots_follow_each_other():

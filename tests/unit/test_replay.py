@@ -159,11 +159,27 @@ def test_a_trace_survives_its_file(trace, tmp_path):
 
 def test_a_draft_goes_on_alone_and_then_repeats_itself():
     decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, departures={2: (5, 6)})
-    after = decoding.draft_after
+
+    def after(written: tuple[int, ...]) -> int:
+        return decoding.draft_after(written)[0]
+
     assert [after(()), after((1,)), after((1, 2)), after((1, 2, 3))] == [1, 2, 5, 9]
     assert [after((1, 2, 5)), after((1, 2, 5, 6)), after((1, 2, 5, 6, 6))] == [6, 6, 6]
     assert after((7, 7, 7)) == 9  # nobody wrote this
     assert after((1, 2, 3, 9)) == 9
+
+
+def test_a_draft_is_as_sure_as_it_was():
+    sure = Decoding(
+        *("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4),
+        departures={2: (5, 6)},
+        draft_log_probs=(-0.1, -0.2, -0.9, -0.3),
+        alone_log_probs={2: (-0.9, -1.5)},
+    )
+    told = [
+        sure.draft_after(written)[1] for written in ((), (1,), (1, 2), (1, 2, 5), (1, 2, 5, 6), (1, 2, 3))
+    ]
+    assert told == [-0.1, -0.2, -0.9, -1.5, -1.5, -0.3]
 
 
 def test_what_was_not_recorded_is_refused(samples, trace, demo, replayed):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from specwhisper.audio.recording import Recording
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Window
-from specwhisper.whisper.choosing import Row
+from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
@@ -40,9 +40,22 @@ class Departing:
         )
 
 
-def find_departures(
-    draft: Model, windows: Sequence[Departing], max_alone: int
-) -> list[dict[int, tuple[int, ...]]]:
+@dataclass(frozen=True)
+class Departures:
+    """What a draft writes in one window: behind the target's text, and where it departs from that.
+
+    Attributes
+    ----------
+    log_probs : of its choice behind each prefix of the target's text.
+    tokens, alone_log_probs : by position, where it departs: what it writes from there on.
+    """
+
+    log_probs: tuple[float, ...]
+    tokens: dict[int, tuple[int, ...]]
+    alone_log_probs: dict[int, tuple[float, ...]]
+
+
+def find_departures(draft: Model, windows: Sequence[Departing], max_alone: int) -> list[Departures]:
     """Find, for each window, where the draft departs and the next ``max_alone`` tokens it writes there."""
     found = []
     for start in range(0, len(windows), draft.num_slots):
@@ -53,14 +66,13 @@ def find_departures(
             one.row(slot, (), [*one.window.prompt, *one.tokens[:-1]], len(one.tokens) - 1)
             for slot, one in enumerate(batch)
         ]
-        choices = [scores.tokens for scores in draft.score(rows)]
         followers = [
-            _Follower(draft, slot, one, chosen, max_alone)
-            for slot, (one, chosen) in enumerate(zip(batch, choices, strict=True))
+            _Follower(draft, slot, one, scores, max_alone)
+            for slot, (one, scores) in enumerate(zip(batch, draft.score(rows), strict=True))
         ]
         while rows := [row for follower in followers if (row := next(follower.rows, None)) is not None]:
             for row, scores in zip(rows, draft.score(rows), strict=True):
-                followers[row.slot].alone.append(scores.tokens[0])
+                followers[row.slot].append(scores)
         found += [follower.found for follower in followers]
     return found
 
@@ -68,17 +80,19 @@ def find_departures(
 class _Follower:
     """Follows the draft in one slot: asks for its next row until every departure is known.
 
-    Attributes
-    ----------
-    alone : what the draft has written since the last departure; whoever runs the rows appends to it.
+    Whoever runs the rows appends what they gave.
     """
 
-    def __init__(
-        self, draft: Model, slot: int, departing: Departing, choices: Sequence[int], max_alone: int
-    ) -> None:
-        self.found: dict[int, tuple[int, ...]] = {}
-        self.alone: list[int] = []
-        self.rows = self._rows(draft, slot, departing, choices, max_alone)
+    def __init__(self, draft: Model, slot: int, departing: Departing, scores: Scores, max_alone: int) -> None:
+        self.found = Departures(tuple(scores.log_probs), {}, {})
+        self._alone: list[int] = []
+        self._log_probs: list[float] = []
+        self.rows = self._rows(draft, slot, departing, scores.tokens, max_alone)
+
+    def append(self, scores: Scores) -> None:
+        """Take the next token that the draft writes by itself."""
+        self._alone.append(scores.tokens[0])
+        self._log_probs.append(scores.log_probs[0])
 
     def _rows(
         self, draft: Model, slot: int, departing: Departing, choices: Sequence[int], max_alone: int
@@ -89,8 +103,9 @@ class _Follower:
             if choices[position] == tokens[position]:
                 continue
             draft.rollback(slot, num_prompt + position)
-            self.alone = [choices[position]]
+            self._alone, self._log_probs = [choices[position]], [self.found.log_probs[position]]
             room = min(max_alone, draft.max_positions - num_prompt - position)
-            while len(self.alone) < room and self.alone[-1] not in draft.vocabulary.ends:
-                yield departing.row(slot, [*tokens[:position], *self.alone], self.alone[-1:])
-            self.found[position] = tuple(self.alone)
+            while len(self._alone) < room and self._alone[-1] not in draft.vocabulary.ends:
+                yield departing.row(slot, [*tokens[:position], *self._alone], self._alone[-1:])
+            self.found.tokens[position] = tuple(self._alone)
+            self.found.alone_log_probs[position] = tuple(self._log_probs)

@@ -122,8 +122,8 @@ class Replay(ABC):
         raise UnsupportedOption("A replay has no word times.")
 
     @abstractmethod
-    def _choose(self, decoding: Decoding, row: Row) -> tuple[Sequence[int], Sequence[int]]:
-        """Give the choice behind each candidate, and the positions in the decoding that tell about it."""
+    def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
+        """Give the choice behind each candidate, its log-probability and its margin."""
 
     def _replayed(self, row: Row) -> Scores:
         if row.acceptance is not Acceptance.EXACT or row.acceptance_threshold is not None:
@@ -139,11 +139,11 @@ class Replay(ABC):
                 f"The trace has no decoding of this window behind {names} at temperature {temperature:g}: "
                 "ask for what was recorded, a language included."
             )
-        tokens, places = self._choose(decoding, row)
+        tokens, log_probs, margins = self._choose(decoding, row)
         return Scores(
-            tokens=list(tokens),
-            log_probs=[decoding.log_probs[i] for i in places],
-            margins=[decoding.margins[i] for i in places],
+            tokens=tokens,
+            log_probs=log_probs,
+            margins=margins,
             heard=Heard(decoding.no_speech_prob, {}) if row.probe is not None else None,
         )
 
@@ -156,21 +156,23 @@ class Replay(ABC):
 class ReplayTarget(Replay):
     """A target that writes what the trace's wrote, whatever is proposed."""
 
-    def _choose(self, decoding: Decoding, row: Row) -> tuple[Sequence[int], Sequence[int]]:
+    def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
         # Behind a candidate that the target did not write nothing is looked at: any token will do.
         base, last = len(row.generated), len(decoding.tokens) - 1
         places = [min(base + i, last) for i in range(row.num_candidates + 1)]
-        return [decoding.tokens[i] for i in places], places
+        told = (decoding.tokens, decoding.log_probs, decoding.margins)
+        tokens, log_probs, margins = ([values[i] for i in places] for values in told)
+        return tokens, log_probs, margins
 
 
 class ReplayDraft(Replay):
     """A draft that proposes what the trace's would have, wherever it is asked to go on."""
 
-    def _choose(self, decoding: Decoding, row: Row) -> tuple[Sequence[int], Sequence[int]]:
+    def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
         if row.num_candidates:
             raise UnsupportedOption("A replayed draft verifies nothing.")
-        place = min(len(row.generated), len(decoding.tokens) - 1)
-        return [decoding.draft_after(row.generated)], [place]
+        token, log_prob = decoding.draft_after(row.generated)
+        return [token], [log_prob], [0.0]
 
 
 def forward_ids(vocabulary: Vocabulary, of_forward: Vocabulary) -> list[int]:

@@ -132,7 +132,9 @@ def record_models(
             log_probs=tuple(one.log_probs),
             margins=tuple(one.margins),
             no_speech_prob=one.no_speech_prob,
-            departures=departures,
+            departures=departures.tokens,
+            draft_log_probs=departures.log_probs,
+            alone_log_probs=departures.alone_log_probs,
         )
         for (name, one), departing, departures in zip(written, asked, found, strict=True)
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 
-FORMAT = 1
+FORMAT = 2
 Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 
@@ -30,6 +30,8 @@ class Decoding:
     no_speech_prob : probability that nothing is spoken.
     departures : for each position at which the draft, given ``tokens`` up to there, does not write the
         target's next one: what it writes from there on, undisturbed. At every other position it agrees.
+    draft_log_probs, alone_log_probs : of the draft's choice at each position, and of what it writes behind
+        departures; empty where they were not recorded, and a draft is sure then.
     """
 
     recording: str
@@ -42,6 +44,8 @@ class Decoding:
     margins: tuple[float, ...]
     no_speech_prob: float | None = None
     departures: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    draft_log_probs: tuple[float, ...] = ()
+    alone_log_probs: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -54,16 +58,19 @@ class Decoding:
         end = min(len(written), len(self.tokens))
         return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
 
-    def draft_after(self, written: Sequence[int]) -> int:
-        """Give the token that the draft writes behind a text of its own and the target's tokens.
+    def draft_after(self, written: Sequence[int]) -> tuple[int, float]:
+        """Give the token that the draft writes behind a text of its own and the target's, and its log-prob.
 
         Behind the end of what was recorded it repeats itself: it goes on at its cost, and is wrong.
         """
         agreed = self.agreed(written)
         if agreed == len(written) and agreed not in self.departures:
-            return self.tokens[min(agreed, len(self.tokens) - 1)]
+            place = min(agreed, len(self.tokens) - 1)
+            return self.tokens[place], self.draft_log_probs[place] if self.draft_log_probs else 0.0
         alone = self.departures.get(agreed, self.tokens[-1:])
-        return alone[min(len(written) - agreed, len(alone) - 1)]
+        log_probs = self.alone_log_probs.get(agreed, (0.0,) * len(alone))
+        place = min(len(written) - agreed, len(alone) - 1)
+        return alone[place], log_probs[place]
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,8 @@ def _decoding(
     log_probs: Iterable[float],
     margins: Iterable[float],
     departures: dict[str, Iterable[int]],
+    draft_log_probs: Iterable[float],
+    alone_log_probs: dict[str, Iterable[float]],
     **fields: str | int | float | None,
 ) -> Decoding:
     """Restore what JSON has no words for: tuples, and integers as keys."""
@@ -127,6 +136,8 @@ def _decoding(
         log_probs=tuple(log_probs),
         margins=tuple(margins),
         departures={int(position): tuple(alone) for position, alone in departures.items()},
+        draft_log_probs=tuple(draft_log_probs),
+        alone_log_probs={int(position): tuple(alone) for position, alone in alone_log_probs.items()},
         **fields,  # type: ignore[arg-type]
     )
 

@@ -131,10 +131,13 @@ class Link:
         self._environment = environment
         self._one_way_s = one_way_s
         self._last_s = 0.0
+        self._under_way: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object]) -> None:
         """Have a message delivered at the other end."""
         now_s = self._environment.now
         self._last_s = max(self._last_s, now_s + self._one_way_s())
+        self._under_way.append(deliver)
         arrival = self._environment.timeout(self._last_s - now_s)
-        arrival.callbacks.append(lambda _: deliver())
+        # Rounding may let the later of two go first: whoever arrives, the first that was sent is delivered.
+        arrival.callbacks.append(lambda _: self._under_way.popleft()())
