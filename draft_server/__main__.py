@@ -94,6 +94,16 @@ def serve_draft(
             help="Blocks the draft may be ahead (pipelined and full); by default chosen likewise.",
         ),
     ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=0.99,
+            rich_help_panel=DRAFTING,
+            metavar="P",
+            help="Stop where all that is drafted is less likely right; 0: never; default: chosen likewise.",
+        ),
+    ] = None,
     compress_audio: Annotated[
         bool,
         typer.Option(
@@ -152,6 +162,7 @@ def serve_draft(
             mode=mode,
             gamma=gamma,
             depth=depth,
+            min_confidence=min_confidence,
             compress_audio=compress_audio,
             connect_timeout_s=connect_timeout,
             max_sessions=max_sessions,

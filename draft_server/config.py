@@ -25,7 +25,7 @@ class DraftConfig:
     cores : the only ones the process runs on; ``None`` for all.
     target_model, target_revision, target_device, target_dtype : a target to run in this process instead.
     draft_model : bundled name, Whisper size, hub id or folder.
-    mode, gamma, depth : how sessions draft unless they ask otherwise; gamma and depth that are ``None`` are
+    mode, gamma, depth, min_confidence : how sessions draft unless they ask otherwise; what is ``None`` is
         chosen for each session as it goes.
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
@@ -46,6 +46,7 @@ class DraftConfig:
     mode: Mode = Mode.FULL
     gamma: int | None = None
     depth: int | None = None
+    min_confidence: float | None = None
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
     max_sessions: int = 8
@@ -76,5 +77,5 @@ class DraftConfig:
         """Give how a session drafts that asks for a mode and, perhaps, a draft length."""
         gamma = gamma or self.gamma
         if gamma is None:
-            return DraftLength(mode, depth=self.depth, is_adaptive=True)
-        return DraftLength(mode, gamma, self.depth)
+            return DraftLength(mode, depth=self.depth, is_adaptive=True, min_confidence=self.min_confidence)
+        return DraftLength(mode, gamma, self.depth, min_confidence=self.min_confidence)

@@ -50,8 +50,7 @@ class Model:
         if mode is Mode.FULL:
             return theory.full_s(costs, self.survival)
         if mode is Mode.PIPELINED:
-            gamma = 1 if gamma == CHOSEN else gamma
-            return theory.pipelined_s(costs, self.survival, gamma, self._depth(gamma, costs))
+            return theory.pipelined_s(costs, self.survival, 1 if gamma == CHOSEN else gamma)
         if gamma == CHOSEN:
             gamma = theory.best_gamma(costs, self.survival, MAX_ADAPTIVE_GAMMA)
         return theory.sync_s(costs, self.survival, gamma)
@@ -68,12 +67,6 @@ class Model:
             jitter_s=self.jitter_s,
         )
         return told.time_per_token_s
-
-    @staticmethod
-    def _depth(gamma: int, costs: theory.Costs) -> int:
-        """Give the blocks that are under way where nothing limits them."""
-        block_s = gamma * max(costs.draft_s, 1e-9)
-        return 2 + int((costs.round_trip_s + costs.verify_s(gamma)) / block_s)
 
 
 def trace_of(sweep: Sweep) -> Trace:

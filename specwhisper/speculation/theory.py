@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+MAX_TOGETHER = 16  # candidates of a session in one pass
+
 
 @dataclass(frozen=True, slots=True)
 class Costs:
@@ -61,17 +63,24 @@ def best_gamma(costs: Costs, survival: Sequence[float], max_gamma: int) -> int:
     return min(range(1, max_gamma + 1), key=lambda gamma: sync_s(costs, survival, gamma))
 
 
-def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int, depth: int) -> float:
-    """Give the time of a token where up to ``depth`` blocks are on their way and the target only verifies.
+def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
+    """Give the time of a token where the draft never waits and the target only verifies.
 
-    A run lasts from a correction to the next one. Its first block pays draft, link and pass; every further
-    block, as long as all before it were accepted, the pace of the slowest of the three. What a pass chooses
-    behind the last candidate is not counted: the next block guesses it too.
+    A run lasts from a correction to the next. Its last candidate, the wrong one, is drafted with its block,
+    crosses the link and, where passes follow each other, waits for half a pass until its own begins; that
+    one takes what has come meanwhile together.
     """
-    verify_s = costs.verify_s(gamma)
-    pace_s = max(gamma * costs.draft_s, verify_s, (costs.round_trip_s + verify_s) / depth)
-    first_s = gamma * costs.draft_s + costs.round_trip_s + verify_s
-    return (first_s + pace_s * sum(survival[gamma::gamma])) / sum(survival)
+    saturates = gamma * costs.draft_s < costs.verify_s(gamma)
+    together = min(costs.verify_s(0) / max(costs.draft_s, 1e-9), MAX_TOGETHER)
+    total_s, later = 0.0, [*survival[1:], 0.0]
+    for num_tokens, (reached, survived) in enumerate(zip(survival, later, strict=True), start=1):
+        drafted_s = -(-num_tokens // gamma) * gamma * costs.draft_s
+        waits = saturates and num_tokens > gamma
+        verify_s = (
+            costs.verify_s(0) / 2 + costs.verify_s(max(gamma, together)) if waits else costs.verify_s(gamma)
+        )
+        total_s += (reached - survived) * (drafted_s + costs.round_trip_s + verify_s)
+    return total_s / sum(survival)
 
 
 def full_s(costs: Costs, survival: Sequence[float]) -> float:

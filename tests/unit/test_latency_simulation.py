@@ -16,7 +16,7 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.theory import Costs as Theory
-from specwhisper.speculation.theory import full_s, geometric, sync_s
+from specwhisper.speculation.theory import full_s, geometric, pipelined_s, sync_s
 from specwhisper.types import Mode
 from tests.scripted import END
 from tests.scripted import VOCABULARY as SHORT
@@ -89,6 +89,18 @@ def test_waiting_for_blocks_costs_what_the_formula_says(gamma, round_trip):
     told = time_per_step([decoding(*[True] * 8 * (gamma + 1))], Mode.SYNC, round_trip=round_trip, gamma=gamma)
     theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
     assert told == pytest.approx(sync_s(theory, [1.0] * 64, gamma) / STEP_S, rel=0.02)
+
+
+@pytest.mark.parametrize("gamma", [1, 2, 4, 8])
+@pytest.mark.parametrize("round_trip", [0, 0.5, 2.5, 10])
+def test_a_pipeline_costs_what_the_formula_says(gamma, round_trip):
+    pattern = [hash((i, 5)) % 4 != 0 for i in range(2000)]
+    survival = geometric(sum(pattern) / len(pattern))
+    told = time_per_step(
+        [decoding(*pattern)], Mode.PIPELINED, round_trip=round_trip, gamma=gamma, depth=200 // gamma
+    )
+    theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
+    assert told == pytest.approx(pipelined_s(theory, survival, gamma) / STEP_S, rel=0.12)
 
 
 def test_a_chain_behind_a_correction_is_not_taken_for_stale():
