@@ -148,6 +148,8 @@ class World:
                 raise drafted.error
             told.statistics.observe(drafted.candidates)
             told.statistics.draft_ns += drafted.forward_ns
+            told.statistics.network_ns += drafted.network_ns
+            told.statistics.choice, told.statistics.estimates = drafted.choice, drafted.estimates
             up.send(lambda: offer(drafted))
 
         def offer(drafted: Drafted) -> None:
