@@ -59,9 +59,8 @@ class VerifierSession:
     encode_ns: int = 0
     candidates_received: int = 0
     block_received_ns: int = 0  # when the newest of them came
-    early: list[tuple[Candidates, int]] = field(
-        default_factory=list
-    )  # for the next window, and when they came
+    # For the next window, and when they came.
+    early: list[tuple[Candidates, int]] = field(default_factory=list)
     next_window_id: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
@@ -302,7 +301,7 @@ class VerifierSession:
             is_recalled=is_recalled,
             num_self_decoded=int(num_verified == 0),
             is_final=verdict.is_final,
-            timing=replace(timing, block_age_ns=now_ns - self.block_received_ns),
+            timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),
         )
         if scores.heard is not None:
             self.heard = scores.heard
@@ -332,8 +331,12 @@ class VerifierSession:
             candidates_received=self.candidates_received,
             held=self.ledger.held,
             credit=end + self.limits.max_ahead_tokens,
-            timing=Timing(block_age_ns=now_ns - self.block_received_ns),
+            timing=Timing(block_age_ns=self._block_age_ns(now_ns)),
         )
+
+    def _block_age_ns(self, now_ns: int) -> int:
+        """Tell how long the newest block of the window has been here; 0 without one."""
+        return now_ns - self.block_received_ns if self.candidates_received else 0
 
 
 def _is_about(block: Candidates, window: Window) -> bool:

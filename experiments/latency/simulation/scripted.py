@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock
 from specwhisper.audio.recording import Recording
+from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow
@@ -135,4 +136,4 @@ class ScriptedModel:
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> tuple[WordAlignment, ...]:
         """Have no word times."""
-        raise NotImplementedError
+        raise UnsupportedOption("A simulation has no word times.")
