@@ -29,7 +29,7 @@ from experiments.baselines.replayed import Replay, ReplayInOneProcess, recorded_
 from experiments.baselines.service import Service
 from experiments.baselines.summary import bars, print_table, replay_bars, summarise
 from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
-from experiments.common.processes import Worker, available_cores, on_cores, running_server
+from experiments.common.processes import Worker, first_two_cores, on_cores, running_server
 from experiments.common.replay.options import Dtype
 from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import Sample, load_samples
@@ -108,8 +108,7 @@ def benchmark(
 
 def cores_used() -> dict[str, list[int]]:
     """Say which core each process gets; where there is only one, they share it."""
-    cores = available_cores()
-    first, second = cores[0], cores[min(1, len(cores) - 1)]
+    first, second = first_two_cores()
     return {
         "target server": [first],
         "draft server": [second],

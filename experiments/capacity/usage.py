@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.common.proc import cpu_s
 from experiments.common.replay.model import HearsOnce
 from specwhisper.audio.recording import Recording
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Row, Scores
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # places of the counters
 
 
@@ -134,12 +134,6 @@ class MeteredModel(HearsOnce):
         self._meter.count(ROWS, len(rows))
         self._meter.count(FED, sum(len(row.tokens) for row in rows))
         return scores
-
-
-def cpu_s(process: int) -> float:
-    """Read how much processor time a process has used, all its threads together."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def resident_mb(process: int) -> float:

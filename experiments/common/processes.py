@@ -30,6 +30,12 @@ def available_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if CAN_PIN else list(range(os.cpu_count() or 1))
 
 
+def first_two_cores() -> tuple[int, int]:
+    """Give a core for the target and one for all else; where there is only one, they share it."""
+    cores = available_cores()
+    return cores[0], cores[min(1, len(cores) - 1)]
+
+
 @contextmanager
 def on_cores(cores: Sequence[int]) -> Iterator[None]:
     """Pin this thread, and with it every process it starts meanwhile; without effect where systems cannot."""

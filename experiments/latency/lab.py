@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.common.processes import Worker, available_cores, on_cores, running_server
+from experiments.common.processes import Worker, first_two_cores, on_cores, running_server
 from experiments.common.replay.model import HearsOnce, ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
@@ -185,8 +185,7 @@ def open_lab(pair: Pair, network: Network, cells: list[Cell]) -> Iterator[Lab]:
 
 def cores_used() -> dict[str, list[int]]:
     """Say which core each process gets; where there is only one, they share it."""
-    cores = available_cores()
-    first, second = cores[0], cores[min(1, len(cores) - 1)]
+    first, second = first_two_cores()
     return {
         "target server": [first],
         "draft server": [second],

@@ -56,11 +56,16 @@ class Marker:
         self.num_first = self._num_committed = 0
         self._started_s = time.perf_counter()
 
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return time.perf_counter() - self._started_s
+
     def observe(self, num_committed: int) -> None:
         """Note how many there are now."""
         if num_committed == self._num_committed:
             return
-        self.last_s = time.perf_counter() - self._started_s
+        self.last_s = self.elapsed_s
         if not self._num_committed:
             self.first_s, self.num_first = self.last_s, num_committed
         self._num_committed = num_committed
@@ -108,7 +113,7 @@ class MarkingClient:
                 marker.observe(response.statistics.num_committed)
                 finals = (result for result in response.results if result.is_final)
                 tokens += [token for result in finals for token in result.alternatives[0].tokens]
-        wall_s = time.perf_counter() - marker._started_s
+        wall_s = marker.elapsed_s
         statistics = statistics_from_proto(response.statistics)
         return Marks(tuple(tokens), wall_s, marker.first_s, marker.last_s, marker.num_first, statistics)
 

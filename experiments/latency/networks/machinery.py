@@ -11,12 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
+from experiments.common.proc import cpu_s
 from experiments.latency.networks.conditions import Conditions
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 STOP_TIMEOUT_S = 5.0
 
 
@@ -53,8 +52,7 @@ class Machinery:
 
     def cpu_s(self) -> float:
         """Tell the processor time that it has taken."""
-        numbers = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(numbers[11]) + int(numbers[12])) / TICKS_PER_S
+        return cpu_s(self._process.pid)
 
     def stop(self) -> None:
         """End it."""
