@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from experiments.common.processes import Worker, first_two_cores, on_cores, running_server
 from experiments.common.replay.model import HearsOnce, ReplayDraft, ReplayTarget
@@ -193,8 +192,3 @@ def cores_used() -> dict[str, list[int]]:
         "network": [second],
         "one process": sorted({first, second}),
     }
-
-
-def describe_cores() -> dict[str, Any]:
-    """Give the same for a report."""
-    return {name: list(cores) for name, cores in cores_used().items()}

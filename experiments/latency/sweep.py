@@ -19,7 +19,7 @@ from experiments.common.replay.record import recorded
 from experiments.common.report import machine_facts, version_facts
 from experiments.common.samples import Sample
 from experiments.latency.cells import CHOSEN, Cell, cells_of, schedule
-from experiments.latency.lab import Lab, Pair, cores_used, describe_cores, open_lab
+from experiments.latency.lab import Lab, Pair, cores_used, open_lab
 from experiments.latency.marking import Marks
 from experiments.latency.networks.backends import Network, open_network
 from experiments.latency.networks.conditions import Conditions
@@ -88,7 +88,7 @@ def sweep(
                 "step_s": step_s,
                 "round_trips_s": [scale_s * round_trip for round_trip in asked.round_trips],
                 "trace": trace.read_text(),
-                "cores": describe_cores(),
+                "cores": cores_used(),
                 "machine": machine_facts(),
                 "versions": version_facts(),
             }
