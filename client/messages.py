@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 from client.transcript import ModelInfo, ServerInfo, Update
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Estimates
-from specwhisper.speculation.statistics import LAST, SpeculationStatistics
+from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, Word
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -99,7 +99,7 @@ def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
 
 def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStatistics:
     """Read the statistics, whose fields have the same names on both sides."""
-    names = (field.name for field in fields(SpeculationStatistics) if field.name not in LAST)
+    names = (field.name for field in fields(SpeculationStatistics) if field.name not in NOT_TOTALS)
     values = {name: getattr(message, name) for name in names}
     values["acceptance_histogram"] = list(message.acceptance_histogram)
     if message.HasField("control"):

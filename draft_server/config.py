@@ -75,7 +75,4 @@ class DraftConfig:
 
     def length(self, mode: Mode, gamma: int | None) -> DraftLength:
         """Give how a session drafts that asks for a mode and, perhaps, a draft length."""
-        gamma = gamma or self.gamma
-        if gamma is None:
-            return DraftLength(mode, depth=self.depth, is_adaptive=True, min_confidence=self.min_confidence)
-        return DraftLength(mode, gamma, self.depth, min_confidence=self.min_confidence)
+        return DraftLength.of(mode, gamma or self.gamma, self.depth, self.min_confidence)

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 
 from google.protobuf.duration_pb2 import Duration
 
-from specwhisper.speculation.statistics import LAST, SpeculationStatistics
+from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Segment
 from specwhisper.whisper.languages import language_name
@@ -72,7 +72,7 @@ def interim_results(builder: TranscriptBuilder) -> list[pb.SpeechRecognitionResu
 
 def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStatistics:
     """Write the counts; field names are the same on both sides."""
-    names = (field.name for field in fields(statistics) if field.name not in LAST)
+    names = (field.name for field in fields(statistics) if field.name not in NOT_TOTALS)
     message = pb.SpeculationStatistics(**{name: getattr(statistics, name) for name in names})
     if (choice := statistics.choice) is not None:
         message.control.MergeFrom(

@@ -46,7 +46,7 @@ def benchmark(
     assistant: Annotated[
         str, typer.Option(help="Draft of transformers' assisted generation: same encoder and vocabulary.")
     ] = "demo-draft-distil",
-    gamma: Gamma = 3,  # best for the demo pair, whose draft step costs a fifth of a pass of the target
+    gamma: Gamma = None,
     shape: Annotated[
         str | None,
         typer.Option(help="Replay the pair at the cost of this shape and of tiny: our modes only."),

@@ -29,7 +29,7 @@ class Models:
     target: str
     draft: str
     assistant: str
-    gamma: int
+    gamma: int | None
 
 
 class Transformers:

@@ -29,7 +29,7 @@ class Service:
     special : ids that are neither text nor timestamps, as (first, one past the last).
     """
 
-    def __init__(self, address: str, *, gamma: int, special: tuple[int, int]) -> None:
+    def __init__(self, address: str, *, gamma: int | None, special: tuple[int, int]) -> None:
         self._runner = asyncio.Runner()
         self._gamma = gamma
         self._special = special

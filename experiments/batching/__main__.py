@@ -16,7 +16,7 @@ from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Audio, Check, Gamma, JsonFile, Quick, Seed
+from experiments.common.args import Audio, Check, JsonFile, Quick, Seed
 from experiments.common.deep import save_deep_pair
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.common.samples import load_samples
@@ -53,7 +53,7 @@ def batching(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Most tokens of a window. [default: 32 with random weights]")
     ] = None,
-    gamma: Gamma = 4,
+    gamma: Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")] = 4,
     adaptive: Annotated[
         bool, typer.Option("--adaptive", help="Begin with gamma, go on with what is fastest.")
     ] = False,

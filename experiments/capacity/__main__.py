@@ -80,8 +80,10 @@ def capacity(
     ] = False,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
-    gamma: Gamma = 3,
-    depth: Annotated[int, typer.Option(min=1, help="Blocks that a draft may be ahead, unless it waits.")] = 4,
+    gamma: Gamma = None,
+    depth: Annotated[
+        int | None, typer.Option(min=1, help="Blocks that a draft may be ahead. [default: likewise]")
+    ] = None,
     audio: Audio = None,
     batch: Annotated[int, typer.Option(min=1, help="Sessions at which the bars are held.")] = 8,
     rounds: Annotated[int, typer.Option(min=1, help="How often each throughput is measured.")] = 3,
@@ -154,7 +156,7 @@ def capacity(
             gains, times, slot_mb = compare(started, rounds_taken, batch, seed)
     except SpecWhisperError as error:
         sys.exit(f"experiments.capacity: {error}")
-    title = f"{measured}, gamma {gamma}, depth {depth}, {target_cores} core(s) for the target"
+    title = f"{measured}, gamma {gamma or 'chosen'}, {target_cores} core(s) for the target"
     console.print(title, style="bold")
     if rounds_taken:
         print_files(rounds_taken, console)

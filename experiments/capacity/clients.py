@@ -23,7 +23,6 @@ from experiments.common.replay.trace import Trace
 from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
@@ -159,7 +158,7 @@ class ClientProcess:
 
     async def _transcribe(self, load: Load, sample: Sample, log: SessionLog) -> None:
         options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
-        request = SessionRequest(options, DraftLength(load.arm.mode, load.gamma, load.depth))
+        request = SessionRequest(options, load.length)
         session = Session(request, Observed(self._transcriber, log), self._target, self._drafting)
         async with aclosing(session.run(audio_of(sample, log.start_s))) as updates:
             async for _ in updates:

@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.capacity.log import SessionLog
 from experiments.capacity.usage import Usage
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 
 LEAD_S = 1.0  # between an order and its beginning: every process has it by then, and the last load is gone
@@ -48,6 +49,7 @@ class Load:
 
     Attributes
     ----------
+    gamma, depth : of the drafts; without a gamma each session chooses for itself, as on a draft server.
     seed : of the order of recordings and of the moments at which clients begin.
     stagger_s : within which all begin.
     period_s : what is measured, from then on.
@@ -58,13 +60,18 @@ class Load:
     clients: Clients
     arm: Arm
     num_sessions: int
-    gamma: int
-    depth: int
+    gamma: int | None
+    depth: int | None
     seed: int
     stagger_s: float
     period_s: float
     patience_s: float = 10.0
     pause_s: float = 1.0
+
+    @property
+    def length(self) -> DraftLength:
+        """How far its drafts run ahead."""
+        return DraftLength.of(self.arm.mode, self.gamma, self.depth)
 
     @property
     def duration_s(self) -> float:

@@ -25,7 +25,10 @@ Audio = Annotated[
 ]
 Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
 Draft = Annotated[str, typer.Option(help="Draft model, named likewise.")]
-Gamma = Annotated[int, typer.Option(min=1, max=64, help="Draft tokens per block.")]
+Gamma = Annotated[
+    int | None,
+    typer.Option(min=1, max=64, help="Draft tokens per block. [default: as each session chooses]"),
+]
 
 
 def parse_levels(words: str) -> tuple[int, ...]:

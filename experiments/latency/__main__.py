@@ -13,6 +13,7 @@ from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import BUNDLED, load_samples
 from experiments.latency.calibrate import calibrate
 from experiments.latency.cells import parse_gammas, parse_modes, parse_times
+from experiments.latency.expect import STEPS, expect
 from experiments.latency.figures import write_figures
 from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
@@ -26,13 +27,13 @@ from experiments.latency.sweep import Asked
 from experiments.latency.sweep import sweep as measure
 from specwhisper.errors import SpecWhisperError
 
-STEPS = "0,0.25,0.5,1.25,2.5,5,10"
 QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES = "0,2.5", "3,chosen", "target-only,sync,full"
 MODES = "target-only,sync,pipelined,full,one-process"
 SAMPLE = BUNDLED / "01_phone_call.flac"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.command()(calibrate)
+app.command()(expect)
 app.command()(simulate)
 SweepFile = Annotated[
     Path, typer.Option("--out", dir_okay=False, help="The sweep: JSON lines; an interrupted one goes on.")
@@ -138,7 +139,7 @@ def plot(
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     summary = Summary.of(found)
-    predicted = predict(found, [*summary.times_s])
+    predicted = predict(found, summary.times_s)
     drawing = draw(summary, predicted)
     machine, asked = found.header["machine"], found.header["asked"]
     facts = [
@@ -158,7 +159,8 @@ def report(path: Path, *, seed: int, json: Path | None, check: bool) -> bool:
     """Print what a sweep found; tell whether its bars hold, where they are asked for."""
     console = open_console()
     found = Store(path).load()
-    summary, predicted = Summary.of(found), predict(found, [*Summary.of(found).times_s])
+    summary = Summary.of(found)
+    predicted = predict(found, summary.times_s)
     costs = Model.of(found).costs
     console.print(f"Fitted: {describe_costs(costs, found.step_s)}", highlight=False)
     print_tables(summary, predicted, console, seed=seed)

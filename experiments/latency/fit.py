@@ -17,14 +17,14 @@ from specwhisper.types import Mode
 MAX_RUN = 128
 
 
-def fit_costs(sweep: Sweep) -> Costs:
-    """Fit what a simulation needs to what sessions counted.
+def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
+    """Fit what a simulation needs to what sessions counted, in some runs of a sweep or in all.
 
     A pass's constant and its tokens come from all runs by least squares; what a pass takes beside its forward
     pass, from the target alone; a draft's step from sessions that sent all they drafted; and a message from
     the shortest round trip, where blocks wait for each other.
     """
-    runs = [run for run in sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
+    runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
     alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
     waiting = [run for run in runs if run.cell.mode is Mode.SYNC]
     passes, tokens, forward_s = (
@@ -42,13 +42,24 @@ def fit_costs(sweep: Sweep) -> Costs:
         for run in waiting
         if run.cell.round_trip == nearest
     )
+    known_s = sweep.round_trips_s[nearest] + 2 * sweep.header["conditions"].get("jitter_s", 0.0)
     return Costs(
         target=Cost(float(pass_s) + beside_s, token_s),
         draft=Cost(
             median(run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"] for run in waiting)
         ),
-        message_s=max(0.0, on_the_way_s - sweep.round_trips_s[nearest]) / 2,
+        message_s=max(0.0, on_the_way_s - known_s) / 2,
     )
+
+
+def runs_beside(sweep: Sweep, repeat: int, round_trip: int) -> Sequence[Run]:
+    """Give the runs of a repeat at a round trip, which were taken within minutes; all, if these are too few.
+
+    A shared machine changes its speed from hour to hour: a run is predicted from what was measured beside it.
+    """
+    runs = [run for run in sweep.runs if (run.repeat, run.cell.round_trip) == (repeat, round_trip)]
+    modes = {run.cell.mode for run in runs}
+    return runs if {Mode.TARGET_ONLY, Mode.SYNC} <= modes else sweep.runs
 
 
 def _passes(run: Run) -> int:

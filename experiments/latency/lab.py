@@ -14,7 +14,7 @@ from experiments.common.replay.model import HearsOnce, ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from experiments.common.samples import Sample
-from experiments.latency.cells import CHOSEN, Cell
+from experiments.latency.cells import Cell
 from experiments.latency.marking import Marker, MarkingClient, Marks
 from experiments.latency.networks.backends import Network
 from specwhisper.errors import InvalidRequest
@@ -115,8 +115,7 @@ class OneProcessWorker:
             self._target,
             self._draft,
             mode=Mode.ONE_PROCESS,
-            gamma=gamma or 5,
-            is_adaptive=gamma == CHOSEN,
+            gamma=gamma or None,
             max_new_tokens=self._max_new_tokens,
         )
         options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)

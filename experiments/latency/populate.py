@@ -168,7 +168,7 @@ def simulate(
                 round_trip_s=rtt_ms / 1e3,
                 jitter_s=jitter_ms / 1e3,
             )
-            drafted = DraftLength(mode, length or 5, is_adaptive=length == CHOSEN)
+            drafted = DraftLength.of(mode, length or None)
             with console.status(f"{num_clients:,} clients, {mode} ..."):
                 return run_scenario(Scenario(population, costs, drafted, duration_s, seed), trace)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.latency.cells import CHOSEN, Cell
-from experiments.latency.fit import fit_costs, survival_of, theory_costs
+from experiments.latency.fit import fit_costs, runs_beside, survival_of, theory_costs
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.store import Sweep
 from specwhisper.speculation import theory
@@ -56,7 +57,7 @@ class Model:
 
     def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
         """Give the time of a token by simulation."""
-        length = DraftLength(mode, gamma or 5, is_adaptive=gamma == CHOSEN)
+        length = DraftLength.of(mode, gamma or None)
         told = simulate_session(
             self.decodings,
             self.vocabulary,
@@ -78,23 +79,42 @@ def trace_of(sweep: Sweep) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Both predictions of a cell, in seconds per token."""
+    """Both predictions of a cell, in seconds per token, for each of its repeats."""
 
-    closed_form_s: float
-    simulated_s: float | None
+    closed_forms_s: Mapping[int, float]
+    simulations_s: Mapping[int, float]
+
+    @property
+    def closed_form_s(self) -> float:
+        """The median of the closed form's."""
+        return median(self.closed_forms_s.values())
+
+    @property
+    def simulated_s(self) -> float | None:
+        """The median of the simulation's; ``None`` for what is not simulated."""
+        return median(self.simulations_s.values()) if self.simulations_s else None
 
 
-def predict(sweep: Sweep, cells: Sequence[Cell]) -> dict[Cell, Predicted]:
-    """Predict cells; one process is not simulated, since nothing in it runs beside anything else."""
+def predict(sweep: Sweep, cells: Mapping[Cell, Mapping[int, float]]) -> dict[Cell, Predicted]:
+    """Predict every repeat of the given cells from the runs beside it.
+
+    One process is not simulated, since nothing in it runs beside anything else.
+    """
     model, found = Model.of(sweep), {}
-    for cell in cells:
+    models: dict[tuple[int, int], Model] = {}
+    for cell, repeats in cells.items():
         if cell.cores > 1:
             continue
         round_trip_s = 0.0 if cell.round_trip < 0 else sweep.round_trips_s[cell.round_trip]
-        simulated_s = None
-        if cell.mode is not Mode.ONE_PROCESS:
-            simulated_s = model.simulated_s(cell.mode, cell.gamma, round_trip_s)
-        found[cell] = Predicted(model.closed_form_s(cell.mode, cell.gamma, round_trip_s), simulated_s)
+        closed_forms_s, simulations_s = {}, {}
+        for repeat in repeats:
+            place = (repeat, cell.round_trip)
+            if place not in models:
+                models[place] = replace(model, costs=fit_costs(sweep, runs_beside(sweep, *place)))
+            closed_forms_s[repeat] = models[place].closed_form_s(cell.mode, cell.gamma, round_trip_s)
+            if cell.mode is not Mode.ONE_PROCESS:
+                simulations_s[repeat] = models[place].simulated_s(cell.mode, cell.gamma, round_trip_s)
+        found[cell] = Predicted(closed_forms_s, simulations_s)
     return found
 
 

@@ -129,13 +129,14 @@ def find_bars(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: in
 
 
 def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float | None:
-    """Tell how far a prediction lies from what was measured."""
-    if cell not in summary.times_s:
+    """Tell how far a prediction lies from what was measured, by the median of the repeats' ratios."""
+    measured_s = summary.times_s.get(cell)
+    if measured_s is None:
         return None
     if cell.gamma == CHOSEN and cell.mode is not Mode.FULL:
         return None  # the closed forms know nothing of drafts that stop where they are not sure
-    expected_s = prediction.simulated_s if cell.mode is Mode.FULL else prediction.closed_form_s
-    return None if expected_s is None else abs(expected_s / summary.median_s(cell) - 1)
+    expected_s = prediction.simulations_s if cell.mode is Mode.FULL else prediction.closed_forms_s
+    return abs(median(expected_s[repeat] / measured_s[repeat] for repeat in measured_s) - 1)
 
 
 def print_tables(

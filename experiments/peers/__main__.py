@@ -46,9 +46,8 @@ def peers(
     distilled: Annotated[
         str, typer.Option(help="Draft with the target's encoder: transformers' assistant, and ours.")
     ] = "demo-draft-distil",
-    gamma: Gamma = 3,
+    gamma: Gamma = None,
     shape: Annotated[str, typer.Option(help=f"One of {', '.join(PUBLISHED)}.")] = "small",
-    shape_gamma: Gamma = 4,
     shape_recordings: Annotated[int, typer.Option(min=1, help="How many, shortest first, on the shape.")] = 2,
     audio: Audio = None,
     rounds: Annotated[int, typer.Option(min=1, help="How often every arm transcribes everything.")] = 5,
@@ -86,7 +85,7 @@ def peers(
             work = Work(
                 samples=samples,
                 weights={p: prepare(p, arms, folder, target=target, shape=shape, seed=seed) for p in parts},
-                gamma={Part.DEMO: gamma, Part.SHAPE: shape_gamma},
+                gamma=gamma,
                 pieces=_recorded_pieces(trace, samples[Part.SHAPE], target, draft, vocabulary),
                 trace=trace,
                 target=target,

@@ -51,7 +51,7 @@ class Ours:
         return Run(wall_s, tuple(tokens), total)
 
 
-def on_demo_pair(target: str, draft: str, distilled: str, precision: str, gamma: int) -> Ours:
+def on_demo_pair(target: str, draft: str, distilled: str, precision: str, gamma: int | None) -> Ours:
     """Load the demo pair; only the distilled draft shares its target's encoder."""
     _be_quiet()
     large, small = load_checkpoint(target, dtype=precision), load_checkpoint(draft, dtype=precision)
@@ -66,7 +66,7 @@ def on_demo_pair(target: str, draft: str, distilled: str, precision: str, gamma:
     return Ours(engines, digests)
 
 
-def as_replay(target: str, draft: str, trace: Path, precision: str, gamma: int) -> Ours:
+def as_replay(target: str, draft: str, trace: Path, precision: str, gamma: int | None) -> Ours:
     """Load random weights and replay the demo pair on them."""
     _be_quiet()
     recorded = Trace.load(trace)
@@ -87,12 +87,12 @@ def _be_quiet() -> None:
     logging.disable_progress_bar()
 
 
-def _pair(target: Checkpoint, draft: Checkpoint, num_slots: int, gamma: int) -> OneProcess:
+def _pair(target: Checkpoint, draft: Checkpoint, num_slots: int, gamma: int | None) -> OneProcess:
     ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.name)
     drafting = WhisperModel(draft, num_slots, vocabulary=target.vocabulary, ids=ids, is_draft=True)
     return _engine(WhisperModel(target, num_slots), drafting, target, gamma)
 
 
-def _engine(target: Model, draft: Model | None, checkpoint: Checkpoint, gamma: int) -> OneProcess:
+def _engine(target: Model, draft: Model | None, checkpoint: Checkpoint, gamma: int | None) -> OneProcess:
     mode = Mode.TARGET_ONLY if draft is None else Mode.ONE_PROCESS
     return OneProcess(target, draft, mode=mode, gamma=gamma, max_new_tokens=checkpoint.max_new_tokens)

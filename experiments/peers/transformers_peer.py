@@ -19,7 +19,7 @@ class TransformersPeer(Generating):
     """A model and, as its assistant, a decoder that shares its encoder."""
 
     def __init__(self, target: str, assistant: str) -> None:
-        super().__init__(Models(target, draft=assistant, assistant=assistant, gamma=1))
+        super().__init__(Models(target, draft=assistant, assistant=assistant, gamma=None))
 
     def run(self, system: System, samples: Sequence[Sample], timestamps: bool) -> Run:
         """Transcribe recordings, one after the other; here features are on the clock, as everybody's are."""

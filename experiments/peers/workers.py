@@ -34,13 +34,14 @@ class Work:
 
     Attributes
     ----------
-    samples, weights, gamma : by part.
+    samples, weights : by part.
+    gamma : of our drafts; ``None`` leaves it to the session.
     pieces : of the shape's recordings, the windows that peers are given.
     """
 
     samples: Mapping[Part, Sequence[Sample]]
     weights: Mapping[Part, Weights]
-    gamma: Mapping[Part, int]
+    gamma: int | None
     pieces: Sequence[Piece]
     trace: Path
     target: str
@@ -103,7 +104,7 @@ class Workers:
 
     def _builder(self, library: str, arm: Arm) -> Callable[[], Any]:
         """Say how a library loads an arm's models."""
-        work, weights, gamma = self._work, self._work.weights[arm.part], self._work.gamma[arm.part]
+        work, weights, gamma = self._work, self._work.weights[arm.part], self._work.gamma
         match library, arm.part:
             case "transformers", part:
                 assistant = work.distilled if part is Part.DEMO else weights.draft

@@ -8,6 +8,7 @@ from numbers import Integral
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
+FIRST_GAMMA = 5  # of a session that chooses for itself
 MAX_GAMMA = 64
 MAX_ADAPTIVE_GAMMA = 24
 DEPTH = 4
@@ -29,7 +30,7 @@ class DraftLength:
     """
 
     mode: Mode
-    gamma: int = 5
+    gamma: int = FIRST_GAMMA
     depth: int | None = None
     is_adaptive: bool = False
     min_confidence: float | None = None
@@ -45,6 +46,13 @@ class DraftLength:
             raise InvalidRequest(f"gamma is {self.gamma}: a block holds between 1 and {MAX_GAMMA} tokens.")
         if self.depth is not None and self.depth < 1:
             raise InvalidRequest(f"depth is {self.depth}: at least one block must be in flight.")
+
+    @classmethod
+    def of(
+        cls, mode: Mode, gamma: int | None, depth: int | None = None, min_confidence: float | None = None
+    ) -> DraftLength:
+        """Give what is asked for; without a gamma the session chooses for itself."""
+        return cls(mode, gamma or FIRST_GAMMA, depth, gamma is None, min_confidence)
 
     @property
     def longest(self) -> int:

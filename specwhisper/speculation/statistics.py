@@ -8,7 +8,7 @@ from itertools import zip_longest
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.types import Candidates, Commit, WindowOpened
 
-LAST = ("choice", "estimates")  # what is not a total
+NOT_TOTALS = ("choice", "estimates")  # of late
 
 
 @dataclass(slots=True)
@@ -81,7 +81,9 @@ class SpeculationStatistics:
         trips_ns = [ns for ns in (self.min_round_trip_ns, other.min_round_trip_ns) if ns]
         pairs = zip_longest(self.acceptance_histogram, other.acceptance_histogram, fillvalue=0)
         self.acceptance_histogram = [ours + theirs for ours, theirs in pairs]
-        for name in (each.name for each in fields(self) if each.name not in ("acceptance_histogram", *LAST)):
+        for name in (
+            each.name for each in fields(self) if each.name not in ("acceptance_histogram", *NOT_TOTALS)
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.choice, self.estimates = other.choice or self.choice, other.estimates or self.estimates
         self.min_round_trip_ns = min(trips_ns, default=0)

@@ -11,7 +11,7 @@ from typing import Any
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, Mode, WindowOpened
@@ -69,7 +69,8 @@ class OneProcess:
     ----------
     mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
         without delay.
-    gamma, depth, is_adaptive, min_confidence : as :class:`DraftLength` has them.
+    gamma, depth, is_adaptive, min_confidence : as :class:`DraftLength` has them; without a gamma each session
+        chooses for itself.
     max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
     max_pass_tokens : as :class:`Verifier` takes it.
     runs_ahead : as :class:`Drafter` takes it.
@@ -83,7 +84,7 @@ class OneProcess:
         draft: Model | None = None,
         *,
         mode: Mode = Mode.ONE_PROCESS,
-        gamma: int = 5,
+        gamma: int | None = FIRST_GAMMA,
         depth: int = 4,
         is_adaptive: bool = False,
         min_confidence: float | None = None,
@@ -97,7 +98,8 @@ class OneProcess:
         self._target = target
         self._draft = draft
         mode = mode if draft is not None else Mode.TARGET_ONLY
-        self._length = DraftLength(mode, gamma, depth, is_adaptive, min_confidence)
+        is_adaptive = is_adaptive or gamma is None
+        self._length = DraftLength(mode, gamma or FIRST_GAMMA, depth, is_adaptive, min_confidence)
         self._max_new_tokens = max_new_tokens
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:

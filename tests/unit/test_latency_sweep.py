@@ -106,7 +106,7 @@ def test_survival_is_counted_from_every_position():
 
 def test_predictions_meet_what_was_simulated(store):
     summary = Summary.of(store.load())
-    predicted = predict(summary.sweep, [*summary.times_s])
+    predicted = predict(summary.sweep, summary.times_s)
     for cell, prediction in predicted.items():
         assert prediction.simulated_s == pytest.approx(summary.median_s(cell), rel=0.05)
     bars = find_bars(summary, predicted, seed=0)
@@ -127,7 +127,7 @@ def test_runs_in_which_the_network_worked_too_hard_do_not_count(store, header, t
 
 def test_plots_and_page_are_written(store, tmp_path):
     summary = Summary.of(store.load())
-    drawing = draw(summary, predict(summary.sweep, [*summary.times_s]))
+    drawing = draw(summary, predict(summary.sweep, summary.times_s))
     assert [curve.mode for curve in drawing.measured] == [m for m in Mode if m in MODES]
     assert all(len(curve.values) == len(STEPS) for curve in drawing.measured)
     assert [grid.gammas for grid in drawing.grids] == [[2], [2], [2]]
