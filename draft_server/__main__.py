@@ -104,6 +104,13 @@ def serve_draft(
             help="Stop where all that is drafted is less likely right; 0: never; default: chosen likewise.",
         ),
     ] = None,
+    next_window: Annotated[
+        bool,
+        typer.Option(
+            rich_help_panel=DRAFTING,
+            help="Draft a window before the target opens it, in a second slot for each session.",
+        ),
+    ] = True,
     compress_audio: Annotated[
         bool,
         typer.Option(
@@ -163,6 +170,7 @@ def serve_draft(
             gamma=gamma,
             depth=depth,
             min_confidence=min_confidence,
+            drafts_next_window=next_window,
             compress_audio=compress_audio,
             connect_timeout_s=connect_timeout,
             max_sessions=max_sessions,

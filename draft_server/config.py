@@ -27,6 +27,7 @@ class DraftConfig:
     draft_model : bundled name, Whisper size, hub id or folder.
     mode, gamma, depth, min_confidence : how sessions draft unless they ask otherwise; what is ``None`` is
         chosen for each session as it goes.
+    drafts_next_window : before the target opens it, in a second slot for each session.
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
@@ -47,6 +48,7 @@ class DraftConfig:
     gamma: int | None = None
     depth: int | None = None
     min_confidence: float | None = None
+    drafts_next_window: bool = True
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
     max_sessions: int = 8
@@ -72,6 +74,11 @@ class DraftConfig:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
+
+    @property
+    def num_slots(self) -> int:
+        """Slots that the draft model needs."""
+        return self.max_sessions * (2 if self.drafts_next_window else 1)
 
     def length(self, mode: Mode, gamma: int | None) -> DraftLength:
         """Give how a session drafts that asks for a mode and, perhaps, a draft length."""

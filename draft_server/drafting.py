@@ -29,15 +29,20 @@ PlaceDraft = Callable[[TargetDescription], Model]
 class Drafting:
     """One draft model for all sessions; placed when the first target has described itself.
 
+    Parameters
+    ----------
+    runs_ahead : as :class:`Drafter` takes it.
+
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
     """
 
-    def __init__(self, checkpoint: Checkpoint, place: PlaceDraft) -> None:
+    def __init__(self, checkpoint: Checkpoint, place: PlaceDraft, *, runs_ahead: bool = True) -> None:
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
         self._place = place
+        self._runs_ahead = runs_ahead
         self._thread = EngineThread[Drafted | Failed]("drafter")
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="draft-encoder")
         self._drafter: Drafter | None = None
@@ -98,7 +103,9 @@ class Drafting:
     async def _place_for(self, target: TargetDescription) -> Drafter:
         model = await asyncio.to_thread(self._place, target)
         logger.info("paired", extra={"draft": self.name, "target": target.model})
-        self._drafter = Drafter(model, executor=self._encoder, wake=self._thread.wake, runs_ahead=True)
+        self._drafter = Drafter(
+            model, executor=self._encoder, wake=self._thread.wake, runs_ahead=self._runs_ahead
+        )
         self._vocabulary_digest = target.vocabulary.digest
         self._thread.start(self._drafter)
         return self._drafter

@@ -10,7 +10,7 @@ from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
 from draft_server.service import TranscriptionService
-from specwhisper.transcription.transcriber import Transcriber
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import Limits, Mode
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
@@ -41,14 +41,22 @@ async def running_service(
     transcriber = _transcriber(config, target)
     drafting = None
     if checkpoint is not None:
-        num_slots = 2 * config.max_sessions  # the second one to draft ahead in
-        drafting = Drafting(checkpoint, place or partial(place_draft, checkpoint, num_slots))
+        place = place or partial(_place, checkpoint, config.num_slots)
+        drafting = Drafting(checkpoint, place, runs_ahead=config.drafts_next_window)
     try:
         yield TranscriptionService(config, transcriber, drafting)
     finally:
         if drafting is not None:
             await drafting.stop()
         await transcriber.close()
+
+
+def _place(checkpoint: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
+    """Place the draft and prepare its passes; its weights are then in the model only."""
+    model = place_draft(checkpoint, num_slots, target)
+    checkpoint.state.clear()
+    model.warm_up(0)
+    return model
 
 
 def _load_target(config: DraftConfig) -> Checkpoint | None:
@@ -71,6 +79,7 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
         )
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions)
+    target.state.clear()  # the model has its own copy, in the order that its device wants
     model.warm_up(DEFAULT_MAX_WIDTH)
     engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens)
     return LocalTranscriber(target, engine)

@@ -119,6 +119,9 @@ class AudioChunk:
     is_last: bool = False
 
 
+NUM_PROPOSED = 16  # tokens a draft draws from, all of which it sends
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What a candidate was drawn from: the draft's likeliest ``tokens``; their ``probs`` sum to 1."""

@@ -58,7 +58,7 @@ class TargetConfig:
         for flag, value in (("--max-width", self.max_width), ("--max-pass-tokens", self.max_pass_tokens)):
             if value < 1:
                 raise InvalidRequest(f"{flag} is {value}: it must be at least 1.")
-        if self.latency_budget_ms is not None and self.latency_budget_ms <= 0:
+        if self.latency_budget_ms is not None and not self.latency_budget_ms > 0:
             raise InvalidRequest(f"--latency-budget is {self.latency_budget_ms} ms: it must be above 0.")
         if self.cross_cache not in (None, *CROSS_CACHES):
             raise InvalidRequest(

@@ -18,7 +18,8 @@ from draft_server.session import Session, SessionRequest
 from experiments.capacity.load import Clients, Load, Outcome, tally
 from experiments.capacity.log import PIECE_SAMPLES, SessionLog, expected_windows
 from experiments.capacity.models import Measured
-from experiments.capacity.usage import Meter, resident_mb
+from experiments.capacity.usage import Meter
+from experiments.common.proc import resident_mb
 from experiments.common.replay.trace import Trace
 from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE

@@ -44,8 +44,13 @@ class Measured:
             )
 
     def __str__(self) -> str:
-        name = "the demo pair" if self.shape == DEMO else f"replay {self.shape}, {self.dtype}"
-        return f"{name}, decoding only" if self.decodes_only else name
+        if self.shape == DEMO:
+            return (
+                "replay of the demo pair at its own cost, decoding only"
+                if self.decodes_only
+                else "the demo pair"
+            )
+        return f"replay {self.shape}, {self.dtype}{', decoding only' if self.decodes_only else ''}"
 
     def weights(self) -> Checkpoint:
         """Load or make up the target's weights."""

@@ -136,12 +136,6 @@ class MeteredModel(HearsOnce):
         return scores
 
 
-def resident_mb(process: int) -> float:
-    """Read how much memory a process holds."""
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 def available_mb() -> float:
     """Read how much memory the machine can still give."""
     lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())

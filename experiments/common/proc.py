@@ -6,6 +6,12 @@ import os
 from pathlib import Path
 
 
+def resident_mb(process: int) -> float:
+    """Read how much memory a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def cpu_s(process: int) -> float:
     """Read how much processor time a process has used, all its threads together."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

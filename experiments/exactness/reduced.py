@@ -41,9 +41,8 @@ class Noting(Wrapping):
         """Choose as the model does."""
         scores = self._model.score(rows)
         for row, score in zip(rows, scores, strict=True):
-            candidates = row.tokens[len(row.tokens) - row.num_candidates :]
             for i, margin in enumerate(score.margins):
-                self.margins[(*self._places[row.slot], (*row.generated, *candidates[:i]))] = margin
+                self.margins[(*self._places[row.slot], (*row.generated, *row.candidates[:i]))] = margin
         return scores
 
 

@@ -38,9 +38,8 @@ class Steered(Wrapping):
         """Choose as the model does, at ties as the oracle did."""
         scores = self._model.score(rows)
         for row, score in zip(rows, scores, strict=True):
-            candidates = row.tokens[len(row.tokens) - row.num_candidates :]
             for i, token in enumerate(score.tokens):
-                prefix = (*row.generated, *candidates[:i])
+                prefix = (*row.generated, *row.candidates[:i])
                 choice = self._choices.get((*self._places[row.slot], prefix), token)
                 self.num_steered += choice != token
                 score.tokens[i] = choice

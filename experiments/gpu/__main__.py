@@ -1,4 +1,4 @@
-"""``python -m experiments.gpu``: the engine on a GPU, every pass against its floor; it needs only torch."""
+"""``python -m experiments.gpu``: the engine on a bare machine with a GPU, every pass against its floor."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def gpu(
 def measurements_of(
     weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
 ) -> dict[Part, Callable[[], None]]:
-    """Give what is measured of a shape: everything of the one that is judged, some of others."""
+    """Give what is measured of a shape: of the one that is judged in every precision."""
     is_judged, place = weights.name == JUDGED, weights.place
 
     def measure_identity() -> None:
@@ -158,7 +158,7 @@ def measurements_of(
             figures.points += passes.measure_passes(weights, machine, sizes, **settings)
 
         some = passes.QUICK if quick else passes.FEW
-        add(passes.QUICK if quick else passes.ALL if is_judged else passes.FEW)
+        add(passes.QUICK if quick else passes.ALL)
         if is_judged:
             for kind in ("bfloat16", "float32"):
                 add(some, dtype=kind)

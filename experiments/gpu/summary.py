@@ -52,7 +52,7 @@ def find_bars(figures: Figures) -> list[Bar]:
         shown = f"{best.window_s * 1e3:.2f} ms, {best.batch} at once"
         bars.append(Bar(f"{JUDGED}: encoding a window, ms", best.window_s * 1e3, ENCODE_MS, shown))
     for num_sessions, gain in sorted(gains(figures.carried).items()):
-        name = f"target-only over split, tokens per second of {num_sessions} sessions"
+        name = f"target-only over split (replay), tokens per second of {num_sessions} sessions"
         bars.append(Bar(name, 1 / gain, 1 / CAPACITY, f"{1 / gain:.3f} (a gain of {gain:.2f})"))
     return bars
 

@@ -55,6 +55,9 @@ def sweep(
     encode: Annotated[
         bool, typer.Option("--encode", help="Encode windows too; else all time is decoding.")
     ] = False,
+    next_window: Annotated[
+        bool, typer.Option(help="Draft a window before the target opens it, as draft servers do.")
+    ] = True,
     network: Annotated[str, typer.Option(help=f"One of {', '.join(NETWORKS)}.")] = "tun",
     jitter_ms: Annotated[float, typer.Option(help="Mean of what queues add, each way.")] = 0.0,
     loss: Annotated[float, typer.Option(help="Share of packets lost, each way.")] = 0.0,
@@ -101,6 +104,7 @@ def sweep(
             models=models,
             dtype=dtype,
             encodes=encode,
+            drafts_next_window=next_window,
             target=target,
             draft=draft,
             network_name=network,

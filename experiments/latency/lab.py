@@ -40,12 +40,14 @@ class Pair:
     models : ``demo``, or ``replay-small`` and the like: the cost of whisper-small and whisper-tiny.
     trace : what the pair writes of the recordings.
     encodes : whether windows are encoded; else each slot keeps its first one, and all time is decoding.
+    drafts_next_window : as a draft server takes it.
     """
 
     models: str
     trace: Path
     dtype: str = "float32"
     encodes: bool = False
+    drafts_next_window: bool = True
 
     def __post_init__(self) -> None:
         if self.models != DEMO and not self.models.startswith(REPLAY):
@@ -61,18 +63,28 @@ class Pair:
     def describe(self) -> dict[str, str]:
         """Name both models as what they are."""
         trace = Trace.load(self.trace)
-        if self.shape is None:
-            return {"target": trace.target, "draft": trace.draft}
-        shapes = {"target": (self.shape, trace.target), "draft": (DRAFT_SHAPE, trace.draft)}
-        suffix = "" if self.encodes else ", decoding only"
-        return {role: f"{replay_name(*names)}, {self.dtype}{suffix}" for role, names in shapes.items()}
+        named = {"target": trace.target, "draft": trace.draft}
+        if self.shape is not None:
+            shapes = {"target": self.shape, "draft": DRAFT_SHAPE}
+            suffix = "" if self.encodes else ", decoding only"
+            named = {
+                role: f"{replay_name(shapes[role], name)}, {self.dtype}{suffix}"
+                for role, name in named.items()
+            }
+        if not self.drafts_next_window:
+            named["draft"] += ", one window at a time"
+        return named
 
     def server(self, role: str) -> tuple[str, tuple[str, ...]]:
         """Give the module of a server and its arguments."""
+        switches = [] if self.drafts_next_window or role == "target" else ["--no-next-window"]
         if self.shape is None:
             trace = Trace.load(self.trace)
-            names = {"target": ("--model", trace.target), "draft": ("--draft-model", trace.draft)}
-            return f"{role}_server", (*names[role], *(("--insecure",) if role == "target" else ()))
+            names = {
+                "target": ("--model", trace.target, "--insecure"),
+                "draft": ("--draft-model", trace.draft),
+            }
+            return f"{role}_server", (*names[role], *switches)
         shape = self.shape if role == "target" else DRAFT_SHAPE
         arguments = (
             "--shape",
@@ -84,7 +96,9 @@ class Pair:
             "--max-sessions",
             "2",
         )
-        return f"{REPLAY_SERVERS}.serve_{role}", (*arguments, *(() if self.encodes else ("--decoding-only",)))
+        if not self.encodes:
+            switches.append("--decoding-only")
+        return f"{REPLAY_SERVERS}.serve_{role}", (*arguments, *switches)
 
     def load(self) -> tuple[Model, Model]:
         """Load both into this process."""

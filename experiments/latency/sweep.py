@@ -59,6 +59,7 @@ def sweep(
     models: str,
     dtype: str,
     encodes: bool,
+    drafts_next_window: bool,
     target: str,
     draft: str,
     network_name: str,
@@ -70,7 +71,7 @@ def sweep(
         folder = Path(stack.enter_context(TemporaryDirectory()))
         trace = folder / "trace.json"
         recorded(trace, samples, target=target, draft=draft, options=OPTIONS)
-        pair = Pair(models, trace, dtype, encodes)
+        pair = Pair(models, trace, dtype, encodes, drafts_next_window)
         cells = cells_of(asked.modes, asked.gammas, len(asked.round_trips), asked.max_cores)
         with on_cores(cores_used()["network"]):
             network = stack.enter_context(open_network(network_name))

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from client.api import TranscriptionClient
 from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
+from experiments.common.proc import resident_mb
 from experiments.common.processes import available_cores, running_server
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.common.samples import Sample, load_samples
@@ -186,12 +187,6 @@ def children() -> list[int]:
     """Give the processes that this one has started, oldest first."""
     found = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
     return sorted(map(int, found.split()))
-
-
-def resident_mb(process: int) -> float:
-    """Read how much memory a process holds."""
-    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 if __name__ == "__main__":

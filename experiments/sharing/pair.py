@@ -6,12 +6,12 @@ import copy
 import os
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from torch import nn
 
 from experiments.common.checkpoints import build_model
+from experiments.common.proc import resident_mb
 from experiments.common.published import PUBLISHED
 from specwhisper.audio.recording import Recording
 from specwhisper.types import AudioChunk
@@ -68,15 +68,9 @@ class Pair:
             for model in self.models:
                 model.encode(0, recording, 0)
             seconds.append(time.perf_counter() - started_s)
-        return Figures(self._way, self._weights_mb(), resident_mb(), seconds)
+        return Figures(self._way, self._weights_mb(), resident_mb(os.getpid()), seconds)
 
     def _weights_mb(self) -> float:
         """Add up every weight once, however many models use it."""
         held = {id(tensor): tensor.nbytes for model in self.models for tensor in model.weights()}
         return sum(held.values()) / 1e6
-
-
-def resident_mb() -> float:
-    """Read how much memory this process holds."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

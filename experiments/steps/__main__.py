@@ -26,11 +26,12 @@ from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
 from specwhisper.whisper.checkpoint import rounded
+from specwhisper.whisper.linear import SUMS_BYTES
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
-PRECISIONS = ("float32", "bfloat16", "int8")
+PRECISIONS = ("float32", "bfloat16", *(("int8",) if SUMS_BYTES else ()))
 DRAFTS = ("tiny",)  # shapes that are measured as drafts, whose passes need no padding
 THEIRS = "transformers"
 STEPS = 8  # in a row: a server steps one model again and again
@@ -84,7 +85,7 @@ def steps(
     table: list[Row] = []
     for name in shape or ("tiny", "small"):
         table += measure_shape(name, machine, rounds, seed, console)
-    overhead = {dtype: measure_loop(rounds, seed, dtype) for dtype in ("float32", "int8")}
+    overhead = {dtype: measure_loop(rounds, seed, dtype) for dtype in PRECISIONS if dtype != "bfloat16"}
     print_table(table, seed, console)
     bars = find_bars(table, overhead, seed)
     if json is not None:

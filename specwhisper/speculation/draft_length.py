@@ -52,7 +52,7 @@ class DraftLength:
         cls, mode: Mode, gamma: int | None, depth: int | None = None, min_confidence: float | None = None
     ) -> DraftLength:
         """Give what is asked for; without a gamma the session chooses for itself."""
-        return cls(mode, gamma or FIRST_GAMMA, depth, gamma is None, min_confidence)
+        return cls(mode, FIRST_GAMMA if gamma is None else gamma, depth, gamma is None, min_confidence)
 
     @property
     def longest(self) -> int:

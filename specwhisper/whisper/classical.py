@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 
 from specwhisper.speculation.noise import Stream, uniform
-from specwhisper.types import Proposal
+from specwhisper.types import NUM_PROPOSED, Proposal
 from specwhisper.whisper.sampling import Sampling, gumbel
-
-NUM_PROPOSED = 16  # tokens a draft draws from, all of which it sends
 
 
 def propose(logits: Tensor, sampling: Sampling) -> Proposal:

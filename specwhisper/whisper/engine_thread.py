@@ -132,8 +132,11 @@ class EngineThread(Generic[Event]):
 
         while True:
             with self._condition:
-                while not may_step():
-                    self._condition.wait(rest_s())
+                while True:
+                    rest = rest_s()  # asked first: if it is over by the next line, there is work
+                    if may_step():
+                        break
+                    self._condition.wait(rest)
                 actions, self._actions = self._actions, deque()
                 is_stopping = self._is_stopping
             for action in actions:

@@ -199,7 +199,7 @@ class WhisperModel:
             for row in rows
             for state in self._rules.allowed(
                 row.generated,
-                row.tokens[len(row.tokens) - row.num_candidates :],
+                row.candidates,
                 timestamps=row.timestamps,
                 max_initial_timestamp=row.max_initial_timestamp,
             )

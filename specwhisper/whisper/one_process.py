@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -98,8 +98,8 @@ class OneProcess:
         self._target = target
         self._draft = draft
         mode = mode if draft is not None else Mode.TARGET_ONLY
-        is_adaptive = is_adaptive or gamma is None
-        self._length = DraftLength(mode, gamma or FIRST_GAMMA, depth, is_adaptive, min_confidence)
+        length = DraftLength.of(mode, gamma, depth, min_confidence)
+        self._length = replace(length, is_adaptive=is_adaptive or length.is_adaptive)
         self._max_new_tokens = max_new_tokens
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:

@@ -54,12 +54,17 @@ def shape_for(num_rows: int, width: int) -> Shape:
 def divide(widths: Sequence[int]) -> list[list[int]]:
     """Divide rows into those of one pass or two: wide ones go apart where they would pad the others too much.
 
+    More rows than the largest bucket has are first divided by their width into as many as it has.
+
     Returns
     -------
     Places in ``widths``, in order.
     """
-    whole = [*range(len(widths))]
+    whole, most = [*range(len(widths))], BATCHES[-1]
     narrowest_first = sorted(whole, key=widths.__getitem__)
+    if len(widths) > most:
+        groups = [sorted(narrowest_first[first : first + most]) for first in range(0, len(widths), most)]
+        return [[rows[i] for i in part] for rows in groups for part in divide([widths[i] for i in rows])]
 
     def cost(rows: Sequence[int]) -> int:
         return PASS_TOKENS + shape_for(len(rows), widths[rows[-1]]).num_tokens

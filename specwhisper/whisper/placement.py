@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from accelerate import dispatch_model
 from torch import nn
 
 from specwhisper.errors import InvalidRequest
@@ -19,6 +18,8 @@ def place(
     main_device: torch.device,
 ) -> None:
     """Dispatch the modules; those on "cpu" or "disk" run on ``main_device``, their weights brought there."""
+    from accelerate import dispatch_model  # a machine whose models fit on one device does without
+
     if "" in device_map:  # accelerate can park whole models, but only by their parts
         device_map = dict.fromkeys((name for name, _ in decoder.named_children()), device_map[""])
     for parameter, _ in decoder.named_parameters():

@@ -1,12 +1,14 @@
 """Keys and values of a decoder layer, slot by slot, and the attention of a pass's tokens over them.
 
 What a token gets shall not depend on how many others are fed beside it. PyTorch's attention on a CPU sums in
-another order for one or two queries than for more, and for numbers of positions that do not fill
-its vectors; :class:`Padding` tells by how much both are padded so that the order is always the same.
+another order for one or two queries than for more, for one or two behind the last full 32, for very many, and
+for numbers of positions that do not fill its vectors; :class:`Padding` tells how queries are divided and
+padded so that the order is always the same.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,9 +28,16 @@ class Fed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """How attention is padded: the fewest queries of a row, and what the positions are a multiple of."""
+    """How attention is called.
+
+    Attributes
+    ----------
+    min_width, max_width : fewest and most queries of a row; it is padded, or divided.
+    multiple : what the number of positions is a multiple of.
+    """
 
     min_width: int = 1
+    max_width: int = sys.maxsize
     multiple: int = 1
 
     def positions(self, num_positions: int) -> int:
@@ -38,7 +47,7 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of equal length whose slots lie side by side: one call of attention serves them all.
+    """Rows of equal length whose slots lie side by side, or a part of one: one call of attention serves it.
 
     Attributes
     ----------
@@ -95,24 +104,34 @@ def lay_out(
     padding: Padding = Padding(),
 ) -> Pass:
     """Group the rows of a pass, which are ordered by slot; ``causal`` is of the same padding."""
-    groups, row, offset = [], 0, 0
-    while row < len(slots):
-        width, end = lengths[row], row + 1
-        while end < len(slots) and slots[end] == slots[row] + end - row and lengths[end] == width:
-            end += 1
-        held, num_queries = starts[row:end], max(width, padding.min_width)
+    groups: list[Group] = []
+
+    def add(slot: int, held: Sequence[int], width: int) -> None:
+        offset = groups[-1].tokens.stop if groups else 0
+        num_queries = max(width, padding.min_width)
         num_positions = padding.positions(max(held) + width)
         groups.append(
             Group(
                 tokens=slice(offset, offset + width * len(held)),
-                slots=slice(slots[row], slots[row] + len(held)),
+                slots=slice(slot, slot + len(held)),
                 width=width,
                 num_queries=num_queries,
                 num_positions=num_positions,
                 mask=_mask(held, num_queries, causal[:, :num_positions]),
             )
         )
-        row, offset = end, offset + width * len(held)
+
+    row = 0
+    while row < len(slots):
+        width, end = lengths[row], row + 1
+        if width > padding.max_width:
+            for first in range(0, width, padding.max_width):
+                add(slots[row], [starts[row] + first], min(padding.max_width, width - first))
+        else:
+            while end < len(slots) and slots[end] == slots[row] + end - row and lengths[end] == width:
+                end += 1
+            add(slots[row], starts[row:end], width)
+        row = end
     return Pass(tuple(slots), tuple(starts), tuple(lengths), tuple(groups))
 
 

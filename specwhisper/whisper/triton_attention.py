@@ -52,7 +52,6 @@ def slot_attention(
     slots: Tensor,
     starts: Tensor | None = None,
     *,
-    num_positions: int | None = None,
     scales: Tensor | None = None,
     num_splits: int | None = None,
 ) -> Tensor:
@@ -66,7 +65,6 @@ def slot_attention(
     slots : integers, one per row; rows may share a slot.
     starts : integers, one per row: the tokens its slot held before the pass; the pass's own are written.
         Query w sees the positions up to and including ``starts + w``. ``None``: queries see every position.
-    num_positions : read the first so many positions only; ``None``: all.
     scales : of a quantised cache, as :func:`quantise_cache` gives them, positions contiguous.
     num_splits : programs that share the positions of one row and head; ``None``: as many as fill the GPU.
 
@@ -75,7 +73,7 @@ def slot_attention(
     rows x width x (heads x head_size), of the query's type.
     """
     rows, width, heads, head_size = query.shape
-    num_positions = cache.shape[3] if num_positions is None else num_positions
+    num_positions = cache.shape[3]
     block_positions = BLOCK_BYTES // cache.element_size()
     if num_splits is None:
         num_splits = PROGRAMS_PER_PROCESSOR * _num_processors(query.device) // (rows * heads)
@@ -133,13 +131,12 @@ def slot_attention_reference(
     slots: Tensor,
     starts: Tensor | None = None,
     *,
-    num_positions: int | None = None,
     scales: Tensor | None = None,
 ) -> Tensor:
     """Do what :func:`slot_attention` does on any device, with torch alone: it copies the slots it reads."""
-    key_value = cache[:, slots, :, :num_positions]
+    key_value = cache[:, slots]
     if scales is not None:
-        key_value = key_value.float() * scales[:, slots, :, :num_positions, None].float()
+        key_value = key_value.float() * scales[:, slots, ..., None].float()
     key, value = key_value.to(query.dtype).unbind()
     mask = None
     if starts is not None:
@@ -176,17 +173,6 @@ def write_slots(key_value: Tensor, cache: Tensor, slots: Tensor, starts: Tensor,
             HEAD_SIZE=head_size,
             BLOCK_CHANNELS=triton.next_power_of_2(heads * head_size),
         )
-
-
-def write_slots_reference(
-    key_value: Tensor, cache: Tensor, slots: Tensor, starts: Tensor, lengths: Tensor
-) -> None:
-    """Do what :func:`write_slots` does on any device, with torch alone: it waits for the device."""
-    token = torch.arange(key_value.shape[1], device=cache.device)
-    position = starts[:, None] + token
-    is_written = (token < lengths[:, None]) & (position < cache.shape[3])
-    row, column = is_written.nonzero(as_tuple=True)
-    cache[:, slots[row], :, position[row, column]] = key_value[row, column]
 
 
 def quantise_cache(key_value: Tensor, dtype: torch.dtype = torch.int8) -> tuple[Tensor, Tensor]:

@@ -269,7 +269,7 @@ class Verifier:
             return
         window, base = session.open_window, len(session.ledger.committed)
         verdict = accept(
-            row.tokens[len(row.tokens) - row.num_candidates :],
+            row.candidates,
             scores.tokens,
             ends=self._model.vocabulary.ends,
             budget=window.max_new_tokens - base,

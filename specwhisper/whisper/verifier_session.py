@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper.options import DecodingOptions
+from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.speculation.arrivals import Arrival, Arrivals
 from specwhisper.speculation.ledger import Ledger, Offer
@@ -171,7 +171,8 @@ class VerifierSession:
                 self.arrivals.observe(block.base + len(block.tokens), len(block.tokens), received_ns)
             if offer is not Offer.FRESH:
                 return self.acknowledgement(now_ns)
-            self.proposals.update(enumerate(block.proposals, start=block.base))
+            if self.options.acceptance is Acceptance.CLASSICAL:  # nobody else asks for them
+                self.proposals.update(enumerate(block.proposals, start=block.base))
         if self.is_runnable and not was_runnable:
             self.ready_ns = received_ns
         return None

@@ -14,6 +14,7 @@ from specwhisper.wire.logs import LogFormat, LogLevel
 MODEL_PANEL = "Model"
 SERVING_PANEL = "Serving"
 LOGS_PANEL = "Logs"
+MAX_CORES = 4096
 
 
 def show_version(is_wanted: bool) -> None:
@@ -31,8 +32,10 @@ def parse_cores(text: str | None) -> tuple[int, ...] | None:
     for part in text.split(","):
         if not re.fullmatch(r"\d+(-\d+)?", part):
             raise InvalidRequest(f"--cores is '{text}': write numbers and ranges, such as 0,2 or 0-3.")
-        first, _, last = part.partition("-")
-        cores += range(int(first), int(last or first) + 1)
+        first, last = (int(number) for number in (part.split("-") * 2)[:2])
+        if not first <= last < MAX_CORES:
+            raise InvalidRequest(f"--cores is '{text}': '{part}' is no range of cores below {MAX_CORES}.")
+        cores += range(first, last + 1)
     return tuple(cores)
 
 

@@ -14,6 +14,7 @@ from experiments.common.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.whisper import linear
 from specwhisper.whisper.checkpoint import load_checkpoint
 from specwhisper.whisper.sharing import share_encoder
 
@@ -106,6 +107,13 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
     assert pair.shares_encoder
     other = save_checkpoint(Shape(seed=12), tmp_path / "other")
     assert not SpeculativeWhisper(str(other), str(folder), device="cpu", batch_size=1).shares_encoder
+
+
+@pytest.mark.skipif(not linear.SUMS_BYTES, reason="this processor's sums of bytes overflow")
+def test_equal_encoders_of_one_byte_are_shared(folder, monkeypatch):
+    monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)  # as in models of real size
+    draft, target = share_encoder(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)
+    assert draft.encoder is target.encoder
 
 
 def test_weights_of_two_types_are_not_shared(folder, samples):

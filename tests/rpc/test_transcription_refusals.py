@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -270,6 +271,7 @@ def test_settings_of_a_draft_server_that_cannot_work(settings, words):
         ({"max_width": 0}, "--max-width is 0"),
         ({"max_pass_tokens": 0}, "--max-pass-tokens is 0"),
         ({"latency_budget_ms": 0.0}, "--latency-budget is 0.0 ms"),
+        ({"latency_budget_ms": math.nan}, "--latency-budget is nan ms"),
         ({"cross_cache": "int4", "device": "cuda"}, "--cross-cache is 'int4': choose one of int8, float8"),
         ({"cross_cache": "int8"}, "--cross-cache is for a model on one GPU"),
         ({"cross_cache": "int8", "device": "cuda", "device_map": {"": 0}}, "for a model on one GPU"),
@@ -284,7 +286,7 @@ def test_cores():
     assert parse_cores(None) is None
     assert parse_cores("0") == (0,)
     assert parse_cores("0,2-4,7") == (0, 2, 3, 4, 7)
-    for text in ("", "a", "1-", "-1", "0,,1", "1-x"):
+    for text in ("", "a", "1-", "-1", "0,,1", "1-x", "3-1", "0-99999999999", "4096"):
         with pytest.raises(InvalidRequest, match=f"--cores is '{text}'"):
             parse_cores(text)
     with pytest.raises(InvalidRequest, match=r"--cores is \[4095\], but this process may use \["):

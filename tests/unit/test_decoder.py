@@ -199,6 +199,45 @@ def test_company_changes_no_bit(dtype, held, widths, seed):
     assert torch.equal(together, torch.cat(one_by_one))
 
 
+WIDE = replace(SHAPE, d_model=768, heads=12, decoder_layers=1, ffn_factor=4, max_target_positions=448)
+
+
+@pytest.mark.skipif(
+    not (linear.HAS_BFLOAT16 and linear.SUMS_BYTES), reason="these kernels sum evenly, others do not"
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_no_bit_of_a_model_of_real_width_depends_on_how_a_long_text_is_fed(dtype):
+    _, checkpoint = build_checkpoint(WIDE)
+    type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+    with torch.device("meta"):
+        made = CachedDecoder(checkpoint.config, 3)
+    load_decoder_weights(made, {key: value.to(type_) for key, value in checkpoint.state.items()})
+    made.eval().requires_grad_(False).pack(is_int8=dtype == "int8")
+    made.allocate()
+    audio = torch.randn(1500, WIDE.d_model, generator=torch.Generator().manual_seed(1), dtype=type_)
+    for slot in range(3):
+        made.prefill_audio(slot, audio)
+    tokens = text(8, 300)
+
+    def feed(*widths: int) -> torch.Tensor:
+        made.rollback(0, 0)
+        ends = np.cumsum(widths).tolist()
+        parts = [
+            made.append([0], [tokens[end - width : end]], [width])
+            for width, end in zip(widths, ends, strict=True)
+        ]
+        return torch.cat(parts)
+
+    with torch.inference_mode():
+        expected = feed(*[10] * 30)
+        for widths in ([300], [193, 107], [34, 33, 32, 65, 136], [190, 1, 1, 5, 103]):
+            assert torch.equal(feed(*widths), expected)
+        made.rollback(0, 0)
+        rows = [tokens[:200], tokens[:1], tokens[:33]]
+        together = made.append([0, 1, 2], rows, [len(row) for row in rows])
+        assert torch.equal(together, torch.cat([expected[: len(row)] for row in rows]))
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_a_draft_is_not_padded_and_says_nearly_the_same(dtype):
     exact, draft = even(dtype), packed(dtype, is_draft=True)

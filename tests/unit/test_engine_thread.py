@@ -148,6 +148,35 @@ async def test_work_that_is_put_off_is_done_when_its_time_has_come():
         assert [await heard.get(), await heard.get()] == [1, 2]  # though nothing woke the thread
 
 
+class Fleeting(Echo):
+    """Puts its items off until it was asked for work once: a hold that ends right behind that question."""
+
+    is_over = False
+
+    @property
+    def has_work(self) -> bool:
+        was_over = self.is_over
+        self.is_over = bool(self.items)
+        return was_over
+
+    @property
+    def holds_for_s(self) -> float:
+        return 1e-6 if self.items and not self.is_over else 0.0
+
+    def step(self):
+        return super().step() if self.is_over else []
+
+
+async def test_a_hold_that_ends_while_the_thread_asks_for_work_loses_nothing():
+    engine = Fleeting()
+    async with running(engine) as thread:
+        heard = asyncio.Queue()
+        thread.subscribe("a", heard.put_nowait)
+        await thread.call(lambda: engine.items.append(("a", 1)))
+        async with asyncio.timeout(30):
+            assert await heard.get() == 1
+
+
 async def test_a_thread_that_puts_off_work_can_be_stopped():
     engine = Patient()
     async with running(engine) as thread:

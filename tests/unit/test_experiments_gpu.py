@@ -164,7 +164,7 @@ def test_a_bare_machine_is_enough():
     script = """
 import sys
 
-for name in ("av", "soundfile", "soxr", "grpc_health", "grpc_reflection", "ray"):
+for name in ("accelerate", "av", "soundfile", "soxr", "grpc_health", "grpc_reflection", "ray"):
     sys.modules[name] = None  # as if it were not installed
 import experiments.gpu.__main__
 print(*experiments.gpu.MISSING)

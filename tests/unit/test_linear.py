@@ -76,6 +76,31 @@ def test_a_row_does_not_depend_on_its_company(shape, num_rows, scales, seed):
         assert all(torch.equal(made(hidden[i : i + 1])[0], together[i]) for i in range(num_rows))
 
 
+@pytest.mark.skipif(not linear.HAS_BFLOAT16, reason="oneDNN has no bfloat16 here")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(768, 768), (3072, 768), (768, 3072), (1280, 5120), (4000, 1280)])
+@torch.inference_mode()
+def test_a_packed_row_has_the_same_bits_in_any_company(shape, dtype):
+    packed = PackedLinear(layer(shape).to(dtype))
+    hidden = rows(256, shape[1]).to(dtype)
+    alone = torch.cat([packed(row[None]) for row in hidden])
+    for num_rows in (2, 3, 5, 8, 13, 16, 17, 40, 48, 64, 100, 192, 256):
+        for first in (0, 256 - num_rows):
+            part = slice(first, first + num_rows)
+            assert torch.equal(packed(hidden[part]), alone[part])
+
+
+@needs_vnni
+def test_packed_layers_can_be_told_apart(monkeypatch):
+    monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
+    made = layer(LARGE)
+    one, same = Int8Linear(made).state_dict(), Int8Linear(made).state_dict()
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    made.weight[3, 5] += made.weight.abs().max() / 2
+    other = Int8Linear(made).state_dict()
+    assert not torch.equal(one["digest"], other["digest"])
+
+
 MADE: dict[tuple[int, int], Int8Linear] = {}
 
 

@@ -12,9 +12,9 @@ from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from specwhisper.options import Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
-from specwhisper.types import Proposal
+from specwhisper.types import NUM_PROPOSED, Proposal
 from specwhisper.whisper.choosing import Row, choose
-from specwhisper.whisper.classical import NUM_PROPOSED, keep_or_redraw, propose
+from specwhisper.whisper.classical import keep_or_redraw, propose
 from specwhisper.whisper.sampling import Sampling, gumbel, restrict
 
 SIZE = 12

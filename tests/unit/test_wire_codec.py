@@ -265,6 +265,12 @@ REFUSED = [
         "1 tokens and 2 conf",
     ),
     ("candidates", pb.Candidates(confidences=[0.5]), InvalidCandidates, "0 tokens and 1 conf"),
+    (
+        "candidates",
+        pb.Candidates(tokens=[1], proposals=[pb.Proposal(tokens=range(17), probs=[0.0] * 17)]),
+        InvalidCandidates,
+        "names 17 tokens: send the 16",
+    ),
     ("candidates", pb.Candidates(tokens=[1], confidences=[math.nan]), InvalidCandidates, r"outside 0\.\.1"),
     ("candidates", pb.Candidates(tokens=[1], confidences=[math.inf]), InvalidCandidates, r"outside 0\.\.1"),
     ("candidates", pb.Candidates(tokens=[1], confidences=[-0.1]), InvalidCandidates, r"outside 0\.\.1"),

@@ -34,6 +34,7 @@ def serve_draft(
     mode: Annotated[Mode, typer.Option(help="How sessions draft unless they ask otherwise.")] = Mode.FULL,
     gamma: Annotated[int | None, typer.Option(help="Draft tokens per block; default: chosen.")] = None,
     depth: Annotated[int | None, typer.Option(help="Blocks ahead; default: chosen.")] = None,
+    next_window: Annotated[bool, typer.Option(help="Draft windows before the target opens them.")] = True,
     max_sessions: MaxSessions = 8,
     device: flags.Device = "cpu",
     dtype: Dtype = "float32",
@@ -55,6 +56,7 @@ def serve_draft(
             mode=mode,
             gamma=gamma,
             depth=depth,
+            drafts_next_window=next_window,
             max_sessions=max_sessions,
             serving=ServingOptions(
                 port=port,
@@ -69,7 +71,7 @@ def serve_draft(
 
 async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, hears_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
-    slots = 2 * config.max_sessions  # as the draft server has them
+    slots = config.num_slots
     checkpoint = load_checkpoint(trace.draft)
     checkpoint = replace(checkpoint, name=replay_name(shape, trace.draft))
     forward = None

@@ -6,6 +6,7 @@ import math
 
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
 from specwhisper.types import (
+    NUM_PROPOSED,
     WINDOW_FRAMES,
     WINDOW_SAMPLES,
     AudioChunk,
@@ -108,6 +109,10 @@ def candidates_from_proto(
 
 
 def _proposal(message: pb.Proposal, vocabulary_size: int | None) -> Proposal:
+    if len(message.tokens) > NUM_PROPOSED:
+        raise InvalidCandidates(
+            f"A proposal names {len(message.tokens)} tokens: send the {NUM_PROPOSED} likeliest."
+        )
     tokens, probs = tuple(message.tokens), tuple(message.probs)
     if not tokens or len(tokens) != len(probs) or len(set(tokens)) != len(tokens):
         raise InvalidCandidates("A proposal names each of its tokens once, with a probability for each.")

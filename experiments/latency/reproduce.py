@@ -1,0 +1,66 @@
+"""``reproduce``: everything that docs/latency.md shows, one command after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.common.args import Quick, Seed
+from experiments.common.report import open_console
+
+BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
+FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "3")
+CROWD = ("--clients", "10000", "--targets", "4", "--draft-servers", "1250", "--slots", "128")
+
+
+def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
+    """Give each part's name and what is run for it."""
+    short = ("--quick",) if quick else ()
+    seeded = ("--seed", str(seed))
+
+    def sweep(name: str, *arguments: str) -> tuple[str, ...]:
+        return ("sweep", "--out", str(folder / f"{name}.jsonl"), *arguments, *seeded, *short)
+
+    parts: dict[str, tuple[str, ...]] = {
+        "calibration": ("calibrate", *seeded, *short),
+        "sweep": sweep("sweep", "--max-cores", "1", "--check"),
+        "plots": ("plot", "--out", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
+        "bad network": sweep("bad_network", "--modes", "target-only,sync,pipelined,full", *FEW, *BAD_NETWORK),
+        "demo pair": sweep("demo", "--models", "demo", *FEW, "--modes", "target-only,sync,pipelined,full"),
+        "next window": sweep("next_window", *WINDOWS),
+        "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
+        "expected": ("expect", *short),
+        "expected, distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
+        "ten thousand clients": ("simulate", *CROWD, *seeded, *short),
+    }
+    return parts
+
+
+WINDOWS = (*FEW, "--modes", "target-only,full", "--encode")
+
+
+def reproduce(
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where all figures go.")] = Path("latency"),
+    quick: Quick = False,
+    seed: Seed = 0,
+) -> None:
+    """Measure and simulate all that docs/latency.md shows; sweeps that were interrupted go on.
+
+    Each part prints its tables and leaves its raw figures in the folder. A quick run takes each part's own
+    quick form, so it takes some minutes rather than two.
+    """
+    console = open_console()
+    folder.mkdir(parents=True, exist_ok=True)
+    short_of_bars = []
+    for name, arguments in commands(folder, quick=quick, seed=seed).items():
+        console.rule(f"{name}: experiments.latency {' '.join(arguments)}", align="left")
+        figures = () if arguments[0] == "plot" else ("--json", str(folder / f"{name.replace(' ', '_')}.json"))
+        command = [sys.executable, "-m", "experiments.latency", *arguments, *figures]
+        if subprocess.run(command, check=False).returncode:
+            short_of_bars.append(name)
+    if short_of_bars:
+        sys.exit(f"experiments.latency: failed or short of a bar: {', '.join(short_of_bars)}")

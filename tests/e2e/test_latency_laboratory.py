@@ -1,0 +1,46 @@
+"""The laboratory's programs that need no pinned cores: what networks add, and what is simulated."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from experiments.common.samples import BUNDLED
+from tests.e2e.processes import run
+
+SAMPLE = str(BUNDLED / "01_phone_call.flac")
+
+
+def laboratory(*arguments: str, figures) -> dict:
+    """Run one of its commands to the end."""
+    status, out, err = run("experiments.latency", *arguments, "--json", str(figures))
+    assert status == 0, err + out
+    return json.loads(figures.read_text())
+
+
+def test_the_proxy_is_as_far_as_it_is_asked_to_be(tmp_path):
+    told = laboratory(
+        "calibrate", "--network", "proxy", "--rtt-ms", "0,20", "--messages", "3", figures=tmp_path / "json"
+    )
+    near, far = (min(one["echo_ms"]) for one in told["calibrated"])
+    assert near < 20 <= far
+
+
+def test_one_session_is_simulated_by_round_trip(tmp_path):
+    told = laboratory("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
+    near, far = told["expected"]
+    assert near["chosen"]["full"] < far["chosen"]["full"] < 1
+    assert far["chosen"]["sync"] > 1.3
+    for one in told["expected"]:
+        assert one["full_bound"] <= one["chosen"]["full"] + 0.01
+        assert min(one["sync"].values()) > one["full_bound"]
+
+
+def test_a_population_is_simulated(tmp_path):
+    arguments = ("--clients", "4,16", "--duration-s", "60", "--audio", SAMPLE)
+    told = laboratory("simulate", *arguments, figures=tmp_path / "json")
+    lags = {(one["mode"], one["num_clients"]): one["outcome"]["lag_s"][1] for one in told["simulated"]}
+    assert set(lags) == {("target-only", 4), ("target-only", 16), ("full", 4), ("full", 16)}
+    assert all(0 < lag_s < 60 for lag_s in lags.values())
+    assert told["acceptance"] == pytest.approx(0.83, abs=0.02)
