@@ -45,6 +45,9 @@ class HearsOnce(WhisperModel):
         super().encode(slot, recording, start_frame)
 
 
+WRONG = (0,)  # what is drafted of a window that there is not
+
+
 class Replay(ABC):
     """A model whose time is that of ``forward`` and whose text is that of a trace.
 
@@ -57,6 +60,7 @@ class Replay(ABC):
     """
 
     has_word_times = False
+    _may_guess = False  # whether it hears windows that its trace does not know
 
     def __init__(
         self, trace: Trace, vocabulary: Vocabulary, forward: Model | None, *, num_slots: int = 1
@@ -84,7 +88,7 @@ class Replay(ABC):
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Encode in full, and find the window in the trace."""
         digest = window_digest(recording, start_frame)
-        if digest not in self._trace.audio:
+        if digest not in self._trace.audio and not self._may_guess:
             raise InvalidRequest(
                 f"The window at frame {start_frame} is in no recording of the trace: record it there first."
             )
@@ -132,7 +136,10 @@ class Replay(ABC):
         fed += row.tokens
         prompt = tuple(fed[: len(fed) - row.num_candidates - len(row.generated)])
         temperature = 0.0 if row.sampling is None else row.sampling.temperature
-        decoding = self._trace.by_key.get((self._audio[row.slot], prompt, temperature))
+        audio = self._audio[row.slot]
+        decoding = self._trace.by_key.get((audio, prompt, temperature))
+        if decoding is None and self._may_guess and audio not in self._trace.audio:
+            decoding = Decoding("", 0, audio, prompt, temperature, WRONG, (0.0,), (0.0,))
         if decoding is None:
             names = "".join(self.vocabulary.tokens[i] for i in prompt)
             raise InvalidRequest(
@@ -166,7 +173,12 @@ class ReplayTarget(Replay):
 
 
 class ReplayDraft(Replay):
-    """A draft that proposes what the trace's would have, wherever it is asked to go on."""
+    """A draft that proposes what the trace's would have, wherever it is asked to go on.
+
+    Where it expects a window that the target will not open, it drafts all the same, and in vain.
+    """
+
+    _may_guess = True
 
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
         if row.num_candidates:
