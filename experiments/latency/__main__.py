@@ -20,6 +20,7 @@ from experiments.latency.networks.conditions import Conditions
 from experiments.latency.page import write_page
 from experiments.latency.populate import simulate
 from experiments.latency.predict import Model, costs_facts, describe_costs, predict
+from experiments.latency.reproduce import reproduce
 from experiments.latency.series import draw
 from experiments.latency.store import Store
 from experiments.latency.summary import Summary, find_bars, print_tables
@@ -34,6 +35,7 @@ SAMPLE = BUNDLED / "01_phone_call.flac"
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.command()(calibrate)
 app.command()(expect)
+app.command()(reproduce)
 app.command()(simulate)
 SweepFile = Annotated[
     Path, typer.Option("--out", dir_okay=False, help="The sweep: JSON lines; an interrupted one goes on.")

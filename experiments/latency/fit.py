@@ -26,30 +26,44 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
     """
     runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
     alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
-    waiting = [run for run in runs if run.cell.mode is Mode.SYNC]
+    drafting = [run for run in runs if run.statistics["num_drafted"]]
+    waiting = [run for run in drafting if run.cell.mode is Mode.SYNC]
     passes, tokens, forward_s = (
         np.array([value(run) for run in runs], float)
         for value in (_passes, _tokens, lambda run: run.statistics["forward_ns"] / 1e9)
     )
     (pass_s, token_s), *_ = np.linalg.lstsq(np.stack([passes, tokens], axis=1), forward_s, rcond=None)
-    beside_s = median(
+    beside_s = _median(
         run.time_per_token_s - run.statistics["forward_ns"] / 1e9 / _passes(run) for run in alone
     )
-    token_s = max(0.0, float(token_s))
+    draft_s = _median(
+        run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"] for run in waiting or drafting
+    )
+    return Costs(
+        target=Cost(float(pass_s) + beside_s, max(0.0, float(token_s))),
+        draft=Cost(draft_s),
+        message_s=_message_s(sweep, waiting),
+    )
+
+
+def _message_s(sweep: Sweep, waiting: Sequence[Run]) -> float:
+    """Give what a message takes beside the link, by sessions whose blocks wait for each other; else 0."""
+    if not waiting:
+        return 0.0
     nearest = min((run.cell.round_trip for run in waiting), key=lambda place: sweep.round_trips_s[place])
-    on_the_way_s = median(
+    on_the_way_s = _median(
         run.statistics["network_ns"] / 1e9 / run.statistics["num_blocks"]
         for run in waiting
         if run.cell.round_trip == nearest
     )
     known_s = sweep.round_trips_s[nearest] + 2 * sweep.header["conditions"].get("jitter_s", 0.0)
-    return Costs(
-        target=Cost(float(pass_s) + beside_s, token_s),
-        draft=Cost(
-            median(run.statistics["draft_ns"] / 1e9 / run.statistics["num_drafted"] for run in waiting)
-        ),
-        message_s=max(0.0, on_the_way_s - known_s) / 2,
-    )
+    return max(0.0, on_the_way_s - known_s) / 2
+
+
+def _median(values: Iterable[float]) -> float:
+    """Give the median; 0 of nothing."""
+    found = list(values)
+    return median(found) if found else 0.0
 
 
 def runs_beside(sweep: Sweep, repeat: int, round_trip: int) -> Sequence[Run]:

@@ -11,10 +11,14 @@ import typer
 
 from experiments.common.args import Quick, Seed
 from experiments.common.report import open_console
+from experiments.common.samples import BUNDLED
 
-BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
+NETWORKED = ("--modes", "target-only,sync,pipelined,full")
 FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "3")
-CROWD = ("--clients", "10000", "--targets", "4", "--draft-servers", "1250", "--slots", "128")
+BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
+SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
+WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
+CROWD = ("--clients", "1000,10000", "--targets", "8", "--slots", "128", "--duration-s", "60")
 
 
 def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
@@ -25,22 +29,18 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
     def sweep(name: str, *arguments: str) -> tuple[str, ...]:
         return ("sweep", "--out", str(folder / f"{name}.jsonl"), *arguments, *seeded, *short)
 
-    parts: dict[str, tuple[str, ...]] = {
+    return {
         "calibration": ("calibrate", *seeded, *short),
         "sweep": sweep("sweep", "--max-cores", "1", "--check"),
         "plots": ("plot", "--out", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
-        "bad network": sweep("bad_network", "--modes", "target-only,sync,pipelined,full", *FEW, *BAD_NETWORK),
-        "demo pair": sweep("demo", "--models", "demo", *FEW, "--modes", "target-only,sync,pipelined,full"),
+        "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),
+        "demo pair": sweep("demo", "--models", "demo", *NETWORKED, *FEW),
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
         "expected": ("expect", *short),
         "expected, distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
         "ten thousand clients": ("simulate", *CROWD, *seeded, *short),
     }
-    return parts
-
-
-WINDOWS = (*FEW, "--modes", "target-only,full", "--encode")
 
 
 def reproduce(

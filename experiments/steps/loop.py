@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from specwhisper.options import DecodingOptions
-from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import InlineExecutor
@@ -54,6 +54,8 @@ class Loop:
         for session, event in self._verifier.step():
             if isinstance(event, WindowOpened):
                 self._places[session] = (event.window.id, 0)
+            elif isinstance(event, Failed):
+                raise event.error
             elif isinstance(event, Commit):
                 if event.is_final:
                     raise RuntimeError("A window ended while its passes were timed: measure fewer.")

@@ -98,6 +98,16 @@ def test_costs_are_found_again(store):
     assert found.message_s == pytest.approx(COSTS.message_s, rel=0.5)
 
 
+@pytest.mark.parametrize("modes", [[Mode.TARGET_ONLY], [Mode.TARGET_ONLY, Mode.FULL], [Mode.PIPELINED]])
+def test_a_sweep_of_some_modes_can_be_fitted_too(store, modes):
+    sweep = store.load()
+    found = fit_costs(sweep, [run for run in sweep.runs if run.cell.mode in modes])
+    assert found.target.of(1, 1) == pytest.approx(COSTS.target.of(1, 1), rel=0.2)
+    assert found.message_s == 0  # what is not known costs nothing
+    if any(mode.drafts for mode in modes):
+        assert found.draft.pass_s == pytest.approx(COSTS.draft.pass_s, rel=0.5)
+
+
 def test_survival_is_counted_from_every_position():
     survival = survival_of([decoding(True, True, False, True)])
     assert survival[:4] == [1.0, 3 / 4, 1 / 4, 0.0]

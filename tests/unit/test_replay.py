@@ -13,11 +13,13 @@ from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.common.samples import Sample, load_samples
+from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.types import Mode
+from specwhisper.types import AudioChunk, Mode
 from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
@@ -194,6 +196,18 @@ def test_what_was_not_recorded_is_refused(samples, trace, demo, replayed):
         ReplayTarget(replace(trace, vocabulary_digest=""), demo.target.vocabulary, None)
     with pytest.raises(InvalidRequest, match="choose another shape"):
         ReplayTarget(trace, demo.target.vocabulary, random_model(max_target_positions=64))
+
+
+def test_a_draft_may_expect_a_window_that_there_is_not(trace, demo):
+    recording = Recording()
+    recording.append(AudioChunk(0, bytes(32_000), is_last=True))
+    draft = ReplayDraft(trace, demo.target.vocabulary, None)
+    draft.encode(0, recording, 0)
+    prompt = trace.decodings[0].prompt
+    for written in ((), (0,), (0, 0)):  # it goes on, and is wrong
+        fed = [*prompt, *written][draft.length(0) :]
+        (said,) = draft.score([Row(0, fed, 0, written, timestamps=True)])
+        assert said.tokens == [0]
 
 
 def test_servers_of_their_own_replay(samples, trace, demo, tmp_path):
