@@ -32,10 +32,11 @@ def parse_cores(text: str | None) -> tuple[int, ...] | None:
     for part in text.split(","):
         if not re.fullmatch(r"\d+(-\d+)?", part):
             raise InvalidRequest(f"--cores is '{text}': write numbers and ranges, such as 0,2 or 0-3.")
-        first, last = (int(number) for number in (part.split("-") * 2)[:2])
-        if not first <= last < MAX_CORES:
+        first, _, last = part.partition("-")
+        begin, end = int(first), int(last or first)
+        if not begin <= end < MAX_CORES:
             raise InvalidRequest(f"--cores is '{text}': '{part}' is no range of cores below {MAX_CORES}.")
-        cores += range(first, last + 1)
+        cores += range(begin, end + 1)
     return tuple(cores)
 
 
