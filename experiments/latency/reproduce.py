@@ -38,7 +38,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
         "expected": ("expect", *short),
-        "expected, distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
+        "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
         "ten thousand clients": ("simulate", *CROWD, *seeded, *short),
     }
 
