@@ -178,7 +178,7 @@ def report(path: Path, *, seed: int, json: Path | None, check: bool) -> bool:
             "cells": [
                 {
                     "cell": str(cell),
-                    "round_trip_steps": summary.steps(cell) if cell.round_trip >= 0 else None,
+                    "round_trip_steps": summary.steps(cell),
                     "times_per_token_s": list(times.values()),
                     "closed_form_s": predicted[cell].closed_form_s if cell in predicted else None,
                     "simulated_s": predicted[cell].simulated_s if cell in predicted else None,

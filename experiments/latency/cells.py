@@ -20,13 +20,14 @@ class Cell:
     Attributes
     ----------
     gamma : tokens of a block, or :data:`CHOSEN`; of the target alone too.
-    round_trip : place in the sweep's list of round trips; -1 where no network takes part.
+    round_trip : place in the sweep's list of round trips. One process has no network; it is measured beside
+        those that have, since a shared machine changes its speed.
     cores : that the process with the target has.
     """
 
     mode: Mode
     gamma: int = CHOSEN
-    round_trip: int = -1
+    round_trip: int = 0
     cores: int = 1
 
     def __str__(self) -> str:
@@ -37,14 +38,17 @@ class Cell:
 def cells_of(
     modes: Sequence[Mode], gammas: Sequence[int], num_round_trips: int, max_cores: int
 ) -> list[Cell]:
-    """Give every combination that makes sense."""
+    """Give every combination: only drafts have a length, and only one process gets more cores."""
     found = []
     for mode in modes:
         lengths = gammas if mode.drafts else [CHOSEN]
-        if mode is Mode.ONE_PROCESS:
-            found += [Cell(mode, g, -1, cores) for g in lengths for cores in range(1, max_cores + 1)]
-        else:
-            found += [Cell(mode, g, place) for g in lengths for place in range(num_round_trips)]
+        num_cores = max_cores if mode is Mode.ONE_PROCESS else 1
+        found += [
+            Cell(mode, gamma, place, cores)
+            for gamma in lengths
+            for place in range(num_round_trips)
+            for cores in range(1, num_cores + 1)
+        ]
     return found
 
 

@@ -105,7 +105,7 @@ def predict(sweep: Sweep, cells: Mapping[Cell, Mapping[int, float]]) -> dict[Cel
     for cell, repeats in cells.items():
         if cell.cores > 1:
             continue
-        round_trip_s = 0.0 if cell.round_trip < 0 else sweep.round_trips_s[cell.round_trip]
+        round_trip_s = sweep.round_trips_s[cell.round_trip]
         closed_forms_s, simulations_s = {}, {}
         for repeat in repeats:
             place = (repeat, cell.round_trip)

@@ -88,8 +88,6 @@ def draw(summary: Summary, predicted: Mapping[Cell, Predicted]) -> Drawing:
 
 
 def _best(summary: Summary, mode: Mode, place: int) -> Cell | None:
-    if mode is Mode.ONE_PROCESS:
-        return summary.best(mode)
     return summary.full(place) if mode is Mode.FULL else summary.best(mode, place)
 
 

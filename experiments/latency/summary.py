@@ -50,11 +50,11 @@ class Summary:
         """Give a cell's time per token."""
         return median(self.times_s[cell].values())
 
-    def cells(self, mode: Mode, round_trip: int = -1, cores: int = 1) -> list[Cell]:
+    def cells(self, mode: Mode, round_trip: int, cores: int = 1) -> list[Cell]:
         """Give the cells of a mode at a round trip."""
         return [c for c in self.times_s if (c.mode, c.round_trip, c.cores) == (mode, round_trip, cores)]
 
-    def best(self, mode: Mode, round_trip: int = -1, *, cores: int = 1, fixed: bool = False) -> Cell | None:
+    def best(self, mode: Mode, round_trip: int, *, cores: int = 1, fixed: bool = False) -> Cell | None:
         """Give the fastest cell; with ``fixed``, of those whose draft length was set."""
         found = [c for c in self.cells(mode, round_trip, cores) if not fixed or c.gamma != CHOSEN]
         return min(found, key=self.median_s, default=None)
@@ -87,7 +87,6 @@ def find_bars(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: in
             shown = f"{ratio} ({cell} over {reference})"
             bars.append(Bar(name, ratio.value, bound + 1e-9, shown))
 
-    one_process = summary.best(Mode.ONE_PROCESS)
     for place in range(len(summary.sweep.round_trips_s)):
         full = summary.full(place)
         if full is None:
@@ -101,6 +100,7 @@ def find_bars(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: in
         for limit, bound in ((0.5, 0.9), (5.0, 0.8), (10.0, 0.75)):
             if steps <= 0.5 + STEPS if limit == 0.5 else abs(steps - limit) < 0.01 * limit:
                 compare(f"full over the best sync {at}", full, sync, bound)
+        one_process = summary.best(Mode.ONE_PROCESS, place)
         if steps <= 0.25 + STEPS:
             compare(f"full over one process {at}", full, one_process, 1.0)
         elif abs(steps - 1.25) < 0.02:
@@ -160,7 +160,7 @@ def print_tables(
             continue
         shown = [f"{round_trip_s / summary.sweep.step_s:.2g}", f"{1e3 * round_trip_s:.1f}"]
         for mode in modes:
-            best = summary.best(mode, -1 if mode is Mode.ONE_PROCESS else place, fixed=mode.drafts)
+            best = summary.best(mode, place, fixed=mode.drafts)
             if best is None:
                 shown.append("")
             elif mode is Mode.TARGET_ONLY:

@@ -158,8 +158,7 @@ class _Measuring:
 
     def run(self, cell: Cell, sample: Sample, *, seed: int) -> tuple[dict[str, Any], Marks]:
         """Transcribe, again where the network itself took too much of a core."""
-        if cell.round_trip >= 0:
-            self._apply(cell.round_trip, seed)
+        self._apply(cell.round_trip, seed)
         num_discarded = 0
         while True:
             cpu_s = self._network.cpu_s()

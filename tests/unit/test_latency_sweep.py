@@ -153,5 +153,5 @@ def test_the_full_mode_is_what_a_session_chooses(store):
     summary = Summary.of(store.load())
     assert summary.full(1) == Cell(Mode.FULL, CHOSEN, 1)
     assert summary.best(Mode.SYNC, 1, fixed=True) == Cell(Mode.SYNC, 2, 1)
-    assert summary.best(Mode.ONE_PROCESS) is None
+    assert summary.best(Mode.ONE_PROCESS, 0) is None
     assert json.dumps(summary.sweep.header)
