@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +72,9 @@ def sweep(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    repeats: Annotated[int, typer.Option(min=1, help="How often every cell is measured.")] = 5,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="How often each cell is measured; more can be added.")
+    ] = 5,
     max_cores: Annotated[int, typer.Option(min=1, max=2, help="Cores that one process gets at most.")] = 2,
     out: SweepFile = Path("latency.jsonl"),
     quick: Quick = False,
@@ -85,6 +88,7 @@ def sweep(
     every text is compared with the target's own, and the sweep fails if one differs.
     """
     console = open_console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are taken down
     try:
         if quick:
             rtt, gamma, modes, repeats = QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES, 1
@@ -147,11 +151,12 @@ def plot(
     summary = Summary.of(found)
     predicted = predict(found, summary.times_s)
     drawing = draw(summary, predicted)
-    machine, asked = found.header["machine"], found.header["asked"]
+    machine, names = found.header["machine"], ", ".join(found.header["asked"]["samples"])
+    num_repeats = len({run.repeat for run in found.runs})
     facts = [
         f"A pass of the target alone takes {1e3 * found.step_s:.1f} ms.",
         describe_costs(Model.of(found).costs, found.step_s).capitalize() + ".",
-        f"Network: {found.header['network']}; {asked['repeats']} repeats of {', '.join(asked['samples'])}.",
+        f"Network: {found.header['network']}; {num_repeats} repeats of {names}.",
         f"{machine['cpu']}, {machine['cores']} cores; torch {found.header['versions']['torch']}.",
     ]
     written = write_figures(drawing, folder)

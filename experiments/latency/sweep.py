@@ -127,7 +127,9 @@ def _alone(lab: Lab, sample: Sample) -> Marks:
 
 
 def _plain(asked: Asked) -> dict[str, Any]:
+    """Give what makes it the same sweep; more repeats may be added to it."""
     plain = {**asdict(asked), "modes": [str(mode) for mode in asked.modes]}
+    del plain["repeats"]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
 

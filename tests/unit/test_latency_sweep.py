@@ -44,7 +44,7 @@ def header(tmp_path_factory, vocabulary):
         "models": {"target": "simulated", "draft": "simulated"},
         "conditions": {"round_trip_s": 0.0},
         "network": "none",
-        "asked": {"samples": ["one"], "repeats": 2},
+        "asked": {"samples": ["one"]},
         "step_s": 0.05,
         "round_trips_s": [0.05 * steps for steps in STEPS],
         "trace": path.read_text(),
