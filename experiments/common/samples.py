@@ -34,9 +34,14 @@ class Sample:
         return len(self.pcm) <= WINDOW_SAMPLES * BYTES_PER_SAMPLE
 
 
+def bundled() -> list[Path]:
+    """Give the bundled recordings, by name."""
+    return sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl")
+
+
 def load_samples(paths: Iterable[Path] | None) -> list[Sample]:
     """Decode the given recordings, or the bundled ones, shortest first."""
-    paths = list(paths or sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl"))
+    paths = list(paths or bundled())
     if not paths:
         raise InvalidRequest(f"There are no bundled samples in {BUNDLED}: name recordings with --audio.")
     return sorted((_load(path) for path in paths), key=lambda sample: sample.duration_s)

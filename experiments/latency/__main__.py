@@ -27,6 +27,7 @@ from experiments.latency.store import Store
 from experiments.latency.summary import Summary, find_bars, print_tables
 from experiments.latency.sweep import Asked
 from experiments.latency.sweep import sweep as measure
+from experiments.latency.together import together
 from specwhisper.errors import SpecWhisperError
 
 QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES = "0,2.5", "3,chosen", "target-only,sync,full"
@@ -38,6 +39,7 @@ app.command()(calibrate)
 app.command()(expect)
 app.command()(reproduce)
 app.command()(simulate)
+app.command()(together)
 SweepFile = Annotated[
     Path, typer.Option("--out", dir_okay=False, help="The sweep: JSON lines; an interrupted one goes on.")
 ]

@@ -129,7 +129,7 @@ def simulate(
     search: Annotated[
         bool, typer.Option("--search", help="Find the most clients whose lag is good, up to --clients.")
     ] = False,
-    duration_s: Annotated[float, typer.Option(help="Simulated seconds.")] = 100.0,
+    duration_s: Annotated[float, typer.Option(min=20.0, help="Simulated seconds.")] = 100.0,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,

@@ -11,11 +11,14 @@ import typer
 
 from experiments.common.args import Quick, Seed
 from experiments.common.report import open_console
-from experiments.common.samples import BUNDLED
+from experiments.common.samples import BUNDLED, bundled
 
+WITH_FULL = "target-only,full,one-process"
 NETWORKED = ("--modes", "target-only,sync,pipelined,full")
 FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "3")
 BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
+ALL_RECORDINGS = ("--rtt", "0,0.5,1.25,5,10", "--gamma", "chosen", "--repeats", "2", "--max-cores", "1")
+TWO_CORES = ("--modes", "target-only,one-process", "--rtt", "0", "--gamma", "chosen", "--max-cores", "2")
 SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
 WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
 CROWD = ("--clients", "1000,10000", "--targets", "8", "--slots", "128", "--duration-s", "60")
@@ -25,6 +28,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
     """Give each part's name and what is run for it."""
     short = ("--quick",) if quick else ()
     seeded = ("--seed", str(seed))
+    every = [part for path in bundled() for part in ("--audio", str(path))]
 
     def sweep(name: str, *arguments: str) -> tuple[str, ...]:
         return ("sweep", "--out", str(folder / f"{name}.jsonl"), *arguments, *seeded, *short)
@@ -33,12 +37,15 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "calibration": ("calibrate", *seeded, *short),
         "sweep": sweep("sweep", "--max-cores", "1", "--check"),
         "plots": ("plot", "--out", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
+        "one process on two cores": sweep("two_cores", *TWO_CORES),
+        "all recordings": sweep("all_recordings", *ALL_RECORDINGS, "--modes", WITH_FULL, *every),
         "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),
         "demo pair": sweep("demo", "--models", "demo", *NETWORKED, *FEW),
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
         "expected": ("expect", *short),
         "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
+        "many sessions on one target": ("together", *seeded, *short),
         "ten thousand clients": ("simulate", *CROWD, *seeded, *short),
     }
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from specwhisper.speculation.arrivals import Smoothed
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
-from specwhisper.speculation.patience import PassTime
+from specwhisper.speculation.pass_time import PassTime
 from specwhisper.speculation.theory import Costs, best_gamma, full_s, sync_s, target_only_s
 from specwhisper.types import Mode
 

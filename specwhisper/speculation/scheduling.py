@@ -1,8 +1,7 @@
 """Who takes part in the target's next pass, and how many of its candidates.
 
-A pass reads the model's weights once for everybody, so usually everybody takes part. Two things are rationed:
-tokens, so that nobody's answer waits for a pass that is too long; and self-decoding, which brings a session
-one token where verifying brings several.
+A pass reads the model's weights once for everybody, so usually everybody takes part. Tokens are rationed, so
+that nobody's answer waits for a pass that is too long.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ class Request:
     num_needed : tokens that its slot lacks, at least one.
     num_candidates : candidates that it would have verified behind them.
     num_missed : passes that it had something for and took no part in, since the last that it took part in.
-    may_yield : whether it expects candidates soon, so that decoding by itself can wait for them.
     """
 
     num_needed: int
     num_candidates: int
     num_missed: int = 0
-    may_yield: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +37,13 @@ class Part:
 def next_pass(requests: Sequence[Request], max_tokens: int) -> list[Part]:
     """Choose the next pass, in the order of the requests.
 
-    Who has missed most comes first. A session without candidates yields once, to those that verify, if it
-    expects some. Candidates are cut where the tokens are used up; what a slot lacks is not, so a pass holds
-    more than ``max_tokens`` only if its first request alone does.
+    Who has missed most comes first. Candidates are cut where the tokens are used up; what a slot lacks is
+    not, so a pass holds more than ``max_tokens`` only if its first request alone does.
     """
-    verifies = any(request.num_candidates for request in requests)
     parts: list[Part] = []
     room = max_tokens
     for index in sorted(range(len(requests)), key=lambda index: -requests[index].num_missed):
         request = requests[index]
-        if verifies and request.may_yield and not request.num_candidates and not request.num_missed:
-            continue
         if parts and request.num_needed > room:
             continue
         room -= request.num_needed

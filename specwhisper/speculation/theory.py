@@ -86,14 +86,13 @@ def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
 def full_s(costs: Costs, survival: Sequence[float]) -> float:
     """Give a lower bound for the time of a token where the target also decodes by itself.
 
-    Of a run of n tokens, either the target is through by itself, or the draft overtakes it; that passes
-    begin only when the one before is over is left out.
+    Of a run of n tokens, either the target is through by itself, or the draft overtakes it: the last pass has
+    all but the last token as candidates. That passes begin only when the one before is over is left out.
     """
     alone_s, total_s = target_only_s(costs), 0.0
     later = [*survival[1:], 0.0]
-    for num_tokens, (reached, survived) in enumerate(zip(survival, later, strict=True), start=1):
-        drafted_s = (
-            costs.round_trip_s + costs.verify_s(0) + num_tokens * max(costs.draft_s, costs.pass_token_s)
-        )
-        total_s += (reached - survived) * min(num_tokens * alone_s, drafted_s)
+    for num_drafted, (reached, survived) in enumerate(zip(survival, later, strict=True)):
+        drafted_s = num_drafted * max(costs.draft_s, costs.pass_token_s)
+        overtaken_s = costs.round_trip_s + drafted_s + costs.verify_s(0)
+        total_s += (reached - survived) * min((num_drafted + 1) * alone_s, overtaken_s)
     return total_s / sum(survival)

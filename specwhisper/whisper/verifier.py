@@ -17,7 +17,7 @@ from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import AnswerTime
-from specwhisper.speculation.patience import PassTime, Yield, begin_ns
+from specwhisper.speculation.patience import Patience
 from specwhisper.speculation.scheduling import next_pass
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
@@ -90,8 +90,7 @@ class Verifier:
         self._max_width = max_width
         self._max_pass_tokens = max_pass_tokens
         self._answer_time = AnswerTime(latency_budget_ms)
-        self._pass_time = PassTime()
-        self._yield = Yield()
+        self._patience = Patience()
         self._last_pass_ns = 0  # when it ended
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._sequential_windows
@@ -117,19 +116,12 @@ class Verifier:
     @property
     def holds_for_s(self) -> float:
         """For how long the next pass is put off, since more candidates are on their way."""
-        if not self._is_patient:
-            return 0.0
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        if any(session.has_candidates for session in runnable):
-            worth_ns = self._pass_time.constant_ns
-            runnable = [session for session in runnable if session.has_candidates]
-        elif runnable and all(session.next_candidates for session in runnable):
-            worth_ns = self._pass_time.constant_ns * (1 - 1 / max(1.0, self._yield.mean))
-        else:
+        if not self._is_patient or not runnable:
             return 0.0
         could_begin_ns = max(self._last_pass_ns, min(session.ready_ns for session in runnable))
-        arrivals = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
-        return max(0.0, begin_ns(could_begin_ns, arrivals, worth_ns) - self._clock()) / 1e9
+        awaited = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
+        return max(0.0, self._patience.begin_ns(could_begin_ns, awaited) - self._clock()) / 1e9
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
@@ -252,7 +244,7 @@ class Verifier:
             return
         forward_ns = self._clock() - started_ns
         self._last_pass_ns = started_ns + forward_ns
-        self._pass_time.observe(sum(len(row.tokens) for row in rows), forward_ns)
+        self._patience.observe(forward_ns)
         for session, row, score in zip(batch, rows, scores, strict=True):
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
             self._answer_time.observe(timing.queue_ns + forward_ns, len(self._sessions))
@@ -275,8 +267,6 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        if session.mode.drafts:
-            self._yield.observe(len(verdict.tokens))
         commit = session.append(
             verdict, scores, timing, num_verified=row.num_candidates, now_ns=self._clock()
         )

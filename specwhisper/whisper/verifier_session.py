@@ -31,8 +31,6 @@ from specwhisper.whisper.choosing import Heard, Row, Scores
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
 
-MAX_ALONE = 3  # passes in a row without candidates, after which a draft is no longer waited for
-
 
 @dataclass(slots=True, eq=False)
 class VerifierSession:
@@ -67,7 +65,6 @@ class VerifierSession:
     arrivals: Arrivals = field(default_factory=Arrivals)
     commits_ns: list[int] = field(default_factory=list)  # when each committed token was told
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
-    num_alone: int = MAX_ALONE  # passes in a row that verified none of the draft's candidates
     is_finished: bool = False
 
     @property
@@ -85,11 +82,6 @@ class VerifierSession:
         if self.window is None:
             return self.detects_language
         return self.has_candidates or self.may_go_alone or self.mode.self_decodes
-
-    @property
-    def expects_candidates(self) -> bool:
-        """Whether the draft lives: of late it has sent some."""
-        return self.num_alone < MAX_ALONE
 
     @property
     def has_candidates(self) -> bool:
@@ -228,7 +220,6 @@ class VerifierSession:
         self.ledger = Ledger(resumed.committed if resumed else (), max_pending=self.limits.max_ahead_tokens)
         self.log_probs = list(resumed.log_probs) if resumed else []
         self.heard = None
-        self.num_alone = MAX_ALONE
         self.arrivals.open()
         self.commits_ns = [0] * len(self.ledger.committed)
         self.proposals = {}
@@ -247,7 +238,6 @@ class VerifierSession:
             num_needed=len(window.prompt) + len(ledger.committed) - num_held,
             num_candidates=min(len(ledger.pending or self.recalled), max_width, room),
             num_missed=self.num_missed,
-            may_yield=self.expects_candidates,
         )
 
     def row(self, num_held: int, num_candidates: int, vocabulary: Vocabulary) -> Row:
@@ -288,9 +278,6 @@ class VerifierSession:
         self.may_go_alone = False
         self.encode_ns = 0
         self.ready_ns = now_ns
-        self.num_alone += 1
-        if num_verified and not is_recalled:
-            self.num_alone = 0
         commit = replace(
             self.acknowledgement(now_ns),
             base=base,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock, Link
 from experiments.latency.simulation.scripted import Cost
-from experiments.latency.simulation.world import Costs, simulate_session
+from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.theory import Costs as Theory
 from specwhisper.speculation.theory import full_s, geometric, pipelined_s, sync_s
@@ -126,6 +126,30 @@ def test_the_closed_form_is_a_bound_for_random_runs_too():
     found = time_per_step([decoding(*pattern)], Mode.FULL, round_trip=1.25)
     bound = full_s(Theory(STEP_S / 5, STEP_S, round_trip_s=1.25 * STEP_S), geometric(rate)) / STEP_S
     assert bound < found < 1.25 * bound
+
+
+@pytest.mark.parametrize("round_trip", [0, 0.5, 2.5, 6])
+@pytest.mark.parametrize("num_sessions", [2, 8, 24])
+def test_many_sessions_lose_nothing_by_their_drafts(num_sessions, round_trip):
+    """A pass that is put off, or a session that is left out of one, delays everybody else."""
+    windows = [decoding(*(hash((i, k)) % 10 < 7 for i in range(60))) for k in range(5)]
+    costs = Costs(target=Cost(STEP_S, 0.0001, 0.001), draft=Cost(STEP_S / 4))
+    alone, full = (
+        simulate_together(
+            windows,
+            VOCABULARY,
+            costs,
+            DraftLength.of(mode, None),
+            num_sessions=num_sessions,
+            per_draft_server=4,
+            num_windows=2,
+            round_trip_s=round_trip * STEP_S,
+        )
+        for mode in (Mode.TARGET_ONLY, Mode.FULL)
+    )
+    assert full > 0.98 * alone
+    if round_trip < 1:
+        assert full > 1.2 * alone
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.arrivals import Arrival
-from specwhisper.speculation.patience import PassTime, Yield, begin_ns
+from specwhisper.speculation.patience import MAX_WAIT, Patience
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
 from specwhisper.whisper.one_process import InlineExecutor
 from specwhisper.whisper.verifier import Verifier
@@ -21,55 +21,37 @@ times = st.floats(0, 1e10)
 RECORDING = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobytes()
 
 
-def fitted(*passes: tuple[int, float]) -> PassTime:
-    pass_time = PassTime()
-    for num_tokens, forward_ns in passes:
-        pass_time.observe(num_tokens, forward_ns)
-    return pass_time
-
-
-@given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 300), min_size=2, max_size=400))
-def test_a_line_is_found(constant, per_token, sizes):
-    found = fitted(*((size, constant + per_token * size) for size in sizes))
-    if max(sizes) - min(sizes) > 5 and len(sizes) < 20:
-        assert found.per_token_ns == pytest.approx(per_token, rel=1e-6, abs=1e-3)
-        assert found.constant_ns == pytest.approx(constant, rel=1e-6, abs=1)
-    assert found.per_token_ns >= 0
-    assert found.constant_ns >= 0
-
-
-def test_without_a_pass_or_with_passes_of_one_size_nothing_counts_as_constant():
-    assert PassTime().constant_ns == 0
-    assert not fitted(*[(5, 1e6)] * 10).is_known
-    assert fitted(*[(5, 1e6)] * 10).constant_ns == fitted(*[(5, 1e6)] * 10).per_token_ns == 0
-
-
-def test_late_passes_count_more():
-    fast, slow = ([(size % 50 + 1, each * (100 + size % 50)) for size in range(1000)] for each in (1e4, 5e4))
-    assert fitted(*fast, *slow).constant_ns == pytest.approx(fitted(*slow).constant_ns, rel=0.05)
-
-
-def test_longer_passes_that_take_less_do_not_make_tokens_cost_less_than_nothing():
-    found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
-    assert found.per_token_ns == 0
-    assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)
+def patience(forward_ns: float) -> Patience:
+    """Give what is known after passes that took so long."""
+    found = Patience()
+    found.observe(forward_ns)
+    return found
 
 
 @given(st.integers(0, 10**12), st.lists(st.tuples(times, times)), times)
-def test_no_pass_waits_longer_than_it_can_gain(ready, expected, constant):
+def test_no_pass_waits_longer_than_a_share_of_it(ready, expected, forward_ns):
     arrivals = [Arrival(ready + mean, ready + mean + spread) for mean, spread in expected]
-    begin = begin_ns(ready, arrivals, constant)
-    assert ready <= begin <= ready + constant
+    begin = patience(forward_ns).begin_ns(ready, arrivals)
+    last = ready + MAX_WAIT * forward_ns
+    assert ready <= begin <= last
     for mean_ns, bound_ns in arrivals:
-        assert begin >= min(bound_ns, ready + constant) or mean_ns >= ready + constant
+        assert begin >= min(bound_ns, last) or mean_ns >= last
 
 
 def test_those_that_would_be_late_are_not_waited_for():
-    assert begin_ns(100, [Arrival(101, 103), Arrival(105, 109), Arrival(120, 125)], worth_ns=10) == 109
-    assert begin_ns(100, [Arrival(105, 200)], worth_ns=10) == 110
-    assert begin_ns(100, [Arrival(150, 151)], worth_ns=10) == 100
-    assert begin_ns(100, [], worth_ns=10) == 100
-    assert begin_ns(100, [Arrival(100, 101)], worth_ns=0) == 100
+    ten = patience(10 / MAX_WAIT)
+    assert ten.begin_ns(100, [Arrival(101, 103), Arrival(105, 109), Arrival(120, 125)]) == 109
+    assert ten.begin_ns(100, [Arrival(105, 200)]) == pytest.approx(110)
+    assert ten.begin_ns(100, [Arrival(150, 151)]) == 100
+    assert ten.begin_ns(100, []) == 100
+    assert Patience().begin_ns(100, [Arrival(100, 101)]) == 100  # nothing is known of passes
+
+
+def test_patience_follows_the_latest_passes():
+    found = patience(1e6)
+    for _ in range(300):
+        found.observe(6e6)
+    assert found.begin_ns(0, [Arrival(0, 1e9)]) == pytest.approx(MAX_WAIT * 6e6, rel=0.01)
 
 
 def test_a_verifier_waits_for_the_others():
@@ -101,8 +83,7 @@ def test_a_verifier_waits_for_the_others():
         verifier._sessions[name].arrivals._since_ns -= 10**10  # so it took ten seconds
         offer(name, perf_counter_ns())
     step()
-    for num_tokens in (1, 2, 8):
-        verifier._pass_time.observe(num_tokens, 10**12)
+    verifier._patience = patience(10**12)
     assert verifier.holds_for_s == 0  # all are on their way, so there is no pass to put off
     offer("a", perf_counter_ns())
     assert 5 < verifier.holds_for_s < 100
@@ -118,7 +99,7 @@ def test_a_verifier_waits_for_the_others():
     assert all(length >= 3 for length in lengths.values())
 
 
-def test_self_decoding_waits_where_verification_brings_more():
+def test_self_decoding_waits_for_what_is_all_but_there():
     verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), is_patient=True)
     verifier.open("a", Mode.FULL, DecodingOptions(language="en"))
     verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
@@ -130,18 +111,7 @@ def test_self_decoding_waits_where_verification_brings_more():
     verifier.submit("a", Candidates(session.window.id, length, length, (5, 5)))
     verifier.step()
     session.arrivals.turnaround.observe(10**10)
-    for num_tokens in (1, 2, 8):
-        verifier._pass_time.observe(num_tokens, 10**12)
-    verifier._yield.mean = 1.0
-    assert verifier.holds_for_s == 0  # passes with candidates bring no more than others
-    verifier._yield.mean = 4.0
+    verifier._patience = patience(10**12)
     assert 5 < verifier.holds_for_s < 100
-    verifier._pass_time = PassTime()
+    verifier._patience = patience(10**10)
     assert verifier.holds_for_s == 0  # the target is through sooner than they arrive
-
-
-def test_the_yield_follows_the_latest():
-    mean = Yield()
-    for num_tokens in [1] * 50 + [4] * 200:
-        mean.observe(num_tokens)
-    assert mean.mean == pytest.approx(4, abs=0.1)

@@ -15,7 +15,6 @@ requests = st.lists(
         num_needed=st.integers(1, 230),
         num_candidates=st.integers(0, 16),
         num_missed=st.integers(0, 5),
-        may_yield=st.booleans(),
     ),
     min_size=1,
     max_size=12,
@@ -29,19 +28,6 @@ def chosen(*requests: Request, max_tokens: int = 100) -> list[Part]:
 def test_everybody_takes_part_where_there_is_room():
     parts = chosen(Request(1, 5), Request(4, 0), Request(1, 16))
     assert parts == [Part(0, 5), Part(1, 0), Part(2, 16)]
-
-
-def test_decoding_by_itself_yields_once_to_verification():
-    waiting = Request(1, 0, may_yield=True)
-    assert chosen(Request(1, 5), waiting) == [Part(0, 5)]
-    assert chosen(Request(1, 5), replace(waiting, num_missed=1)) == [Part(0, 5), Part(1, 0)]
-
-
-def test_it_yields_to_nobody_else():
-    waiting = Request(1, 0, may_yield=True)
-    assert chosen(waiting) == [Part(0, 0)]
-    assert chosen(waiting, Request(1, 0)) == [Part(0, 0), Part(1, 0)]
-    assert chosen(Request(1, 5), Request(1, 0)) == [Part(0, 5), Part(1, 0)]
 
 
 def test_candidates_are_cut_where_the_tokens_are_used_up():
@@ -70,7 +56,7 @@ def test_a_pass_is_never_empty_nor_too_long(requests, max_tokens):
 
 @given(requests, st.integers(1, 300))
 def test_nobody_waits_for_ever(requests, max_tokens):
-    """Each pass that misses somebody serves somebody else who has missed no fewer, or was let by once."""
+    """Each pass that misses somebody serves somebody else who has missed no fewer."""
     waiting = [replace(request, num_missed=0) for request in requests]
     unserved, rounds = set(range(len(waiting))), 0
     while unserved:

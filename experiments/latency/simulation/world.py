@@ -130,8 +130,6 @@ class World:
         draft_server: DraftServer,
         length: DraftLength,
         script: Sequence[int],
-        *,
-        when_finished: Callable[[Told], None] = lambda told: None,
     ) -> Told:
         """Begin a session over some windows; what it is told appears in time."""
         told = Told()
@@ -167,7 +165,6 @@ class World:
                 draft_server.receivers.pop(name)
                 target.host.post(partial(verifier.close, name))
                 draft_server.host.post(partial(drafter.close, name))
-                when_finished(told)
                 return
             told.statistics.observe(event)
             if isinstance(event, Commit):
@@ -225,3 +222,39 @@ def simulate_session(
     if told.tokens != world.expected(script):
         raise RuntimeError(f"The text is not the target's ({length}, {round_trip_s:g} s).")
     return told
+
+
+def simulate_together(
+    decodings: Sequence[Decoding],
+    vocabulary: Vocabulary,
+    costs: Costs,
+    length: DraftLength,
+    *,
+    num_sessions: int,
+    per_draft_server: int,
+    num_windows: int,
+    round_trip_s: float,
+    jitter_s: float = 0.0,
+    seed: int = 0,
+) -> float:
+    """Give the tokens per second of many sessions on one target, until the first of them is through.
+
+    Each has windows of its own; raise if what one is told is not the target's text.
+    """
+    environment = simpy.Environment()
+    world = World(environment, decodings, vocabulary, costs, jittered(round_trip_s / 2, jitter_s, seed))
+    target = Target(world, num_slots=num_sessions)
+    draft_servers = [
+        DraftServer(world, num_slots=per_draft_server) for _ in range(0, num_sessions, per_draft_server)
+    ]
+    random = Random(seed)
+    scripts = [random.choices(range(len(decodings)), k=num_windows) for _ in range(num_sessions)]
+    told = [
+        world.run_session(str(number), target, draft_servers[number // per_draft_server], length, script)
+        for number, script in enumerate(scripts)
+    ]
+    environment.run()
+    if any(one.tokens != world.expected(script) for one, script in zip(told, scripts, strict=True)):
+        raise RuntimeError(f"A text is not the target's ({length}, {num_sessions} sessions).")
+    end_s = min(one.finished_s or 0.0 for one in told)
+    return sum(arrival_s <= end_s for one in told for arrival_s in one.arrivals_s) / end_s

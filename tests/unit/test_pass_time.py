@@ -1,0 +1,43 @@
+"""What is told apart of the time of passes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.speculation.pass_time import PassTime
+
+
+def fitted(*passes: tuple[int, float]) -> PassTime:
+    pass_time = PassTime()
+    for num_tokens, forward_ns in passes:
+        pass_time.observe(num_tokens, forward_ns)
+    return pass_time
+
+
+@given(st.floats(0, 1e9), st.floats(0, 1e7), st.lists(st.integers(1, 300), min_size=2, max_size=400))
+def test_a_line_is_found(constant, per_token, sizes):
+    found = fitted(*((size, constant + per_token * size) for size in sizes))
+    if max(sizes) - min(sizes) > 5 and len(sizes) < 20:
+        assert found.per_token_ns == pytest.approx(per_token, rel=1e-6, abs=1e-3)
+        assert found.constant_ns == pytest.approx(constant, rel=1e-6, abs=1)
+    assert found.per_token_ns >= 0
+    assert found.constant_ns >= 0
+
+
+def test_without_a_pass_or_with_passes_of_one_size_nothing_counts_as_constant():
+    assert PassTime().constant_ns == 0
+    assert not fitted(*[(5, 1e6)] * 10).is_known
+    assert fitted(*[(5, 1e6)] * 10).constant_ns == fitted(*[(5, 1e6)] * 10).per_token_ns == 0
+
+
+def test_late_passes_count_more():
+    fast, slow = ([(size % 50 + 1, each * (100 + size % 50)) for size in range(1000)] for each in (1e4, 5e4))
+    assert fitted(*fast, *slow).constant_ns == pytest.approx(fitted(*slow).constant_ns, rel=0.05)
+
+
+def test_longer_passes_that_take_less_do_not_make_tokens_cost_less_than_nothing():
+    found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
+    assert found.per_token_ns == 0
+    assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)
