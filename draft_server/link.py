@@ -17,7 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
-from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
 from specwhisper.wire.channels import open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
@@ -26,8 +26,7 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_S = 5.0
-SILENCE_S = 15.0  # a target that answers no heartbeat for so long is gone, whatever its connection says
+SILENCE_S = 15.0  # a target that gives no sign of life for so long is gone, whatever its connection says
 WELCOME_S = 60.0  # a busy target opens a session between two steps
 
 

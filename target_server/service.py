@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
-from time import perf_counter_ns
+from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
 from specwhisper import __version__
@@ -17,7 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, Mode, ToTarget, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
-from specwhisper.wire import PROTOCOL_VERSION, codec
+from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
@@ -81,6 +81,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             tasks = [
                 asyncio.create_task(self._read(session_id, requests, events)),
                 asyncio.create_task(self._say_goodbye(events)),
+                asyncio.create_task(_beat(events)),
             ]
             try:
                 yield self._welcome()
@@ -181,6 +182,14 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         await self._going_away.wait()
         going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._drain_timeout_s)
         events.put_nowait(pb.VerifyResponse(going_away=going_away))
+
+
+async def _beat(events: Events) -> None:
+    """Give signs of life unasked: what the draft asks may wait behind its audio for long on a slow link."""
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        if events.empty():  # else there are others
+            events.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
 
 
 async def _hello(requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:

@@ -175,7 +175,8 @@ def report(path: Path, *, seed: int, json: Path | None, check: bool) -> bool:
     summary = Summary.of(found)
     predicted = predict(found, summary.times_s)
     costs = Model.of(found).costs
-    console.print(f"Fitted: {describe_costs(costs, found.step_s)}", highlight=False)
+    if costs.draft.pass_s:  # without drafts a pass's constant cannot be told from its tokens
+        console.print(f"Fitted: {describe_costs(costs, found.step_s)}", highlight=False)
     print_tables(summary, predicted, console, seed=seed)
     bars = find_bars(summary, predicted, seed=seed)
     if json is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -142,35 +142,49 @@ def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float | None:
 def print_tables(
     summary: Summary, predicted: Mapping[Cell, Predicted], console: Console, *, seed: int
 ) -> None:
-    """Print time per token by round trip and mode, and the draft lengths that were best."""
-    modes = [mode for mode in Mode if any(cell.mode is mode for cell in summary.times_s)]
-    table = Table(
-        title="Time per token over target-only's at the same round trip (best draft length)",
-        title_justify="left",
-    )
-    table.add_column("round trip, steps", justify="right")
-    table.add_column("ms", justify="right")
-    for mode in modes:
-        table.add_column(str(mode), justify="right", no_wrap=True)
-    table.add_column("full, chosen", justify="right", no_wrap=True)
-    table.add_column("simulated", justify="right")
+    """Print time per token by round trip and mode: with the best draft length, and with those chosen."""
+    cells = summary.times_s
+    arms = sorted({(cell.mode, cell.cores) for cell in cells if cell.mode.drafts}, key=_order)
+    if any(cell.mode.drafts and cell.gamma != CHOSEN for cell in cells):
+        title = "Time per token over target-only's at the same round trip; best draft length that was set"
+        table = _table(title, [_name(*arm) for arm in arms])
+        for place, reference, row in _rows(summary):
+            best = [summary.best(mode, place, cores=cores, fixed=True) for mode, cores in arms]
+            shown = [f"{summary.ratio(c, reference, seed=seed)} ({c.gamma})" if c else "" for c in best]
+            table.add_row(*row, *shown)
+        console.print(table)
+    if any(cell.mode.drafts and cell.gamma == CHOSEN for cell in cells):
+        title = "The same, as sessions choose their draft length"
+        is_simulated = any(cell.mode is Mode.FULL and cell.gamma == CHOSEN for cell in predicted)
+        table = _table(title, [*(_name(*arm) for arm in arms), *["full, simulated"] * is_simulated])
+        for place, reference, row in _rows(summary):
+            chosen = [Cell(mode, CHOSEN, place, cores) for mode, cores in arms]
+            shown = [str(summary.ratio(c, reference, seed=seed)) if c in cells else "" for c in chosen]
+            if (full := predicted.get(Cell(Mode.FULL, CHOSEN, place))) and full.simulated_s:
+                shown.append(f"{full.simulated_s / summary.median_s(reference):.2f}")
+            table.add_row(*row, *shown)
+        console.print(table)
+
+
+def _order(arm: tuple[Mode, int]) -> tuple[int, int]:
+    return list(Mode).index(arm[0]), arm[1]
+
+
+def _name(mode: Mode, cores: int) -> str:
+    return f"{mode}, 2 cores" if cores > 1 else str(mode)
+
+
+def _table(title: str, names: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in ("round trip, steps", "ms", "target-only, ms", *names):
+        table.add_column(name, justify="right")
+    return table
+
+
+def _rows(summary: Summary) -> Iterator[tuple[int, Cell, list[str]]]:
+    """Give each round trip's place, the target alone at it, and how its row begins."""
     for place, round_trip_s in enumerate(summary.sweep.round_trips_s):
         reference = Cell(Mode.TARGET_ONLY, CHOSEN, place)
-        if reference not in summary.times_s:
-            continue
-        shown = [f"{round_trip_s / summary.sweep.step_s:.2g}", f"{1e3 * round_trip_s:.1f}"]
-        for mode in modes:
-            best = summary.best(mode, place, fixed=mode.drafts)
-            if best is None:
-                shown.append("")
-            elif mode is Mode.TARGET_ONLY:
-                shown.append(f"{1e3 * summary.median_s(best):.1f} ms")
-            else:
-                shown.append(f"{summary.ratio(best, reference, seed=seed)} ({best.gamma})")
-        chosen = Cell(Mode.FULL, CHOSEN, place)
-        shown.append(str(summary.ratio(chosen, reference, seed=seed)) if chosen in summary.times_s else "")
-        full = summary.full(place)
-        simulated_s = predicted[full].simulated_s if full in predicted else None
-        shown.append(f"{simulated_s / summary.median_s(reference):.2f}" if simulated_s else "")
-        table.add_row(*shown)
-    console.print(table)
+        if reference in summary.times_s:
+            steps, alone_ms = round_trip_s / summary.sweep.step_s, 1e3 * summary.median_s(reference)
+            yield place, reference, [f"{steps:.3g}", f"{1e3 * round_trip_s:.1f}", f"{alone_ms:.1f}"]

@@ -70,10 +70,9 @@ def together(
         Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6),
         Cost(draft_ms / 1e3, 0.0, draft_session_us / 1e6),
     )
-    table = Table(
-        title=f"Simulated tokens per second over target-only's; acceptance {acceptance_of(trace.decodings):.0%}",
-        title_justify="left",
-    )
+    acceptance = acceptance_of(trace.decodings)
+    title = f"Simulated tokens per second over target-only's; {acceptance:.0%} accepted"
+    table = Table(title=title, title_justify="left")
     for name in ("sessions", "round trip, passes", "ms", "target-only, tokens/s", *DRAFTING):
         table.add_column(name, justify="right")
     found = []
@@ -108,4 +107,5 @@ def together(
     console.print(table)
     if json is not None:
         models = {"target": f"made-up cost, text of {target}", "draft": f"made-up cost, text of {draft}"}
-        write_json(json, models=models, figures={"costs": asdict(costs), "together": found})
+        figures = {"costs": asdict(costs), "acceptance": acceptance, "together": found}
+        write_json(json, models=models, figures=figures)

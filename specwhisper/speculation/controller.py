@@ -22,6 +22,7 @@ from specwhisper.types import Mode
 MESSAGE_NS = 200_000  # what a block costs each server beside its tokens: coding, gRPC, a thread to wake
 MESSAGE_SHARE = 0.1  # of the draft's time that messages may take
 MIN_SURVIVAL = 0.01  # of a token; behind that a chain is not followed
+MIN_CONFIDENCE = 1e-4  # below which no draft is followed
 FIRST_CONFIDENCE = 0.05  # below which a draft stops while nothing is measured
 MAX_CONFIDENCE = 0.9  # that is asked of any draft
 MIN_CALIBRATION = 0.9  # of a draft that is believed when it says how sure it is
@@ -95,15 +96,16 @@ def choose(length: DraftLength, estimates: Estimates | None) -> Choice:
 def _worth_drafting(length: DraftLength, estimates: Estimates) -> float:
     """Give the probability from which on one more candidate saves more than it costs.
 
-    A candidate that is right with all before it saves a token's time. It costs its place in the pass, and,
-    where everybody waits for it, a step of the draft.
+    Where blocks wait for each other, one that is right with all before it saves a token's time, and costs
+    a step of the draft and its place in the pass. Else it costs its place only, and one that is right but was
+    not drafted comes when the draft has heard that those before it were right: a round trip and a pass later.
     """
     costs = estimates.costs
     if length.mode.waits:
         token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))
         return min(MAX_CONFIDENCE, (costs.draft_s + costs.pass_token_s) / max(token_s, 1e-9))
-    token_s = full_s(costs, estimates.survival)
-    return min(MAX_CONFIDENCE, max(MIN_SURVIVAL, costs.pass_token_s / max(token_s, 1e-9)))
+    saved_s = full_s(costs, estimates.survival) + costs.round_trip_s + costs.verify_s(0)
+    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, costs.pass_token_s / max(saved_s, 1e-9)))
 
 
 def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:

@@ -15,6 +15,7 @@ from specwhisper.types import Limits
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import verification_pb2 as pb
+from target_server import service
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -75,6 +76,15 @@ async def test_heartbeats_come_back_before_and_during_a_window():
         for number in (1, 2**63):
             await quiet.send(pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=number)))
             assert (await quiet.read_until("heartbeat")).echo_ns == number
+
+
+async def test_the_target_gives_signs_of_life_unasked(monkeypatch):
+    """On a slow link the draft's own heartbeats wait behind its audio."""
+    monkeypatch.setattr(service, "HEARTBEAT_S", 0.01)
+    async with target_server() as target, session(target, hello()) as quiet:
+        for _ in range(3):
+            heartbeat = await quiet.read_until("heartbeat")
+            assert heartbeat.sent_ns and not heartbeat.echo_ns
 
 
 async def test_every_block_is_answered_and_says_where_the_target_stands():
