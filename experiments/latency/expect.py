@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -14,7 +12,7 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.common.args import Audio, Draft, JsonFile, Quick, Target
-from experiments.common.replay.record import recorded
+from experiments.common.replay.record import record
 from experiments.common.report import open_console, write_json
 from experiments.common.samples import load_samples
 from experiments.latency.cells import CHOSEN, parse_times
@@ -106,9 +104,7 @@ def expect(
     console = open_console()
     try:
         round_trips = parse_times("0,1.25" if quick else rtt, "--rtt")
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            trace = recorded(path, load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     pass_s = pass_ms / 1e3

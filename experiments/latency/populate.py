@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.common.args import Audio, Draft, JsonFile, Quick, Seed, Target, parse_levels
-from experiments.common.replay.record import recorded
+from experiments.common.replay.record import record
 from experiments.common.replay.trace import Trace
 from experiments.common.report import open_console, write_json
 from experiments.common.samples import load_samples
@@ -147,9 +145,7 @@ def simulate(
         if quick:
             clients, duration_s, search = "40", 60.0, False
         levels = parse_levels(clients)
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            trace = recorded(path, load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
         costs = Costs(
             target=Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6),
             draft=Cost(draft_ms / 1e3, 0.0, draft_session_us / 1e6),

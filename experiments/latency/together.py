@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -13,7 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.common.args import Audio, Draft, JsonFile, Quick, Seed, Target, parse_levels
-from experiments.common.replay.record import recorded
+from experiments.common.replay.record import record
 from experiments.common.report import open_console, write_json
 from experiments.common.samples import load_samples
 from experiments.latency.cells import parse_times
@@ -60,9 +58,7 @@ def together(
     try:
         levels = parse_levels("1,8" if quick else sessions)
         round_trips = parse_times("0,1" if quick else rtt, "--rtt")
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            trace = recorded(path, load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     vocabulary = load_checkpoint(target).vocabulary
