@@ -14,9 +14,9 @@ from rich.console import Console
 
 from client.api import DEFAULT_SERVER
 from client.jobs import Job, report, show_server, transcribe_files
+from client.local_draft import Pair
 from client.openai_flags import OpenAICommand
 from client.output import OutputFormat
-from client.tune import Pair
 from client.tune import tune as run_tune
 from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsupportedOption
 from specwhisper.options import (
@@ -292,12 +292,14 @@ def tune(
         list[Path] | None,
         typer.Option(metavar="FILE", help="English speech as yours is; by default the bundled recordings."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long to measure.")] = 60.0,
+    seconds: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to measure, two recordings at least.")
+    ] = 60.0,
     json: Annotated[
         Path | None, typer.Option(dir_okay=False, metavar="FILE", help="Write the figures here.")
     ] = None,
 ) -> None:
-    """Measure link and models for a minute, and tell which mode and draft length they ask for."""
+    """Measure link and models for a minute: which mode and draft length are best, and how fast that is."""
     errors = Console(stderr=True)
     try:
         pair = Pair(target, draft_model, device, dtype, threads)

@@ -2,172 +2,156 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import specwhisper
 from client.api import TranscriptionClient
-from client.transcript import Transcript
-from specwhisper.errors import SpecWhisperError, TargetUnavailable, UnsupportedOption
+from client.local_draft import Pair, running_server
+from client.transcript import ModelInfo
+from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.advice import Advice, advise
-from specwhisper.speculation.controller import Estimates
+from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Measured, Round, Session
 from specwhisper.types import Mode
 
-MEASURED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL)
 SAMPLES = Path(specwhisper.__file__).parent / "demo" / "samples"
-STOP_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A target, and the draft that is to work with it from here; options as the draft server has them."""
-
-    target: str
-    draft_model: str
-    device: str = "cpu"
-    dtype: str = "float32"
-    threads: int | None = None
-
-    @property
-    def arguments(self) -> list[str]:
-        """Give what the draft server is started with."""
-        told = ["--target", self.target, "--draft-model", self.draft_model, "--device", self.device]
-        told += ["--dtype", self.dtype, "--port", "0", "--log-format", "json"]
-        return told + (["--threads", str(self.threads)] if self.threads else [])
-
-
-@dataclass(slots=True)
-class Measured:
-    """What sessions took.
-
-    Attributes
-    ----------
-    times_s : by mode, of each session: seconds per token, encoding included.
-    """
-
-    times_s: dict[Mode, list[float]] = field(default_factory=lambda: defaultdict(list))
-    estimates: Estimates | None = None
-    acceptance_rate: float = 0.0
-    model: str = ""
-
-    def observe(self, transcript: Transcript, mode: Mode) -> None:
-        """Note a session; the last one with a draft is what is known best."""
-        statistics = transcript.statistics
-        self.times_s[mode].append(transcript.elapsed_s / max(1, statistics.num_committed))
-        self.estimates = statistics.estimates or self.estimates
-        if mode is Mode.FULL:
-            self.acceptance_rate = statistics.acceptance_rate
-            self.model = f"{transcript.model.target}, drafted by {transcript.model.draft}"
 
 
 async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Console) -> dict[str, Any]:
-    """Measure a pair over its link, print what it is good for, and give the same as plain values."""
+    """Measure a pair over its link, print what it is good for, and give the same as plain values.
+
+    Parameters
+    ----------
+    files : recordings of English speech; none for the bundled ones.
+    seconds : how long to measure, though for no less than two recordings.
+
+    Raises
+    ------
+    UnsupportedOption : no model can run here.
+    TargetUnavailable : the draft server did not start, or the target does not answer.
+    SpecWhisperError : the recordings hold too little speech.
+    """
     if find_spec("torch") is None:
         raise UnsupportedOption("tune runs a draft server here: pip install 'specwhisper[server]'.")
     files = files or sorted(path for path in SAMPLES.iterdir() if path.suffix in (".flac", ".ogg", ".mp3"))
-    with running_draft_server(pair) as address:
+    with running_server(pair.command) as address:
         async with TranscriptionClient(address) as client:
-            measured = await _measure(client, files, seconds, console)
-    if measured.estimates is None:
-        raise SpecWhisperError(
-            "Nothing could be measured: the recordings hold too little speech, name others."
-        )
-    advice = advise(measured.estimates)
-    _print(measured, advice, console)
+            model, rounds = await _measure(client, files, seconds, console)
+    advice = advise(rounds)
+    title = f"{model.target}, drafted by {model.draft}"
+    _print(title, advice, f"{len(rounds)} rounds of {min(len(rounds), len(files))} recordings", console)
     return {
-        "model": measured.model,
-        "estimates": asdict(measured.estimates),
-        "seconds_per_token": {str(mode): times for mode, times in measured.times_s.items()},
-        "expected": [asdict(one) for one in advice.expected],
-        "mode": str(advice.mode),
+        "model": title,
+        "rounds": [{mode: each[mode].time_per_token_s for mode in COMPARED} for each in rounds],
+        "mode": advice.best.mode,
         "reason": advice.reason,
+        "gamma": _gamma(advice),
+        **asdict(advice),
     }
 
 
 async def _measure(
     client: TranscriptionClient, files: Sequence[Path], seconds: float, console: Console
-) -> Measured:
-    """Transcribe one recording after the other in every mode, once to warm up and then for so long."""
-    measured, options = Measured(), DecodingOptions(language="en")
+) -> tuple[ModelInfo, list[Round]]:
+    """Transcribe one recording after the other in every mode, once to warm up and then for so long.
+
+    Every round begins with another mode, so that none always comes first. The models told are those of the
+    last mode, which has a draft.
+    """
+    options = DecodingOptions(language="en")
     with console.status("warming up ..."):
-        for mode in MEASURED:
-            await client.transcribe_file(files[0], options, mode=mode)
-    ends_s, number = time.monotonic() + seconds, 0
-    while number < len(MEASURED) or time.monotonic() < ends_s:
-        mode, file = MEASURED[number % len(MEASURED)], files[number // len(MEASURED) % len(files)]
-        with console.status(f"{mode}, {file.name}, {max(0.0, ends_s - time.monotonic()):.0f} s left"):
-            measured.observe(await client.transcribe_file(file, options, mode=mode), mode)
-        number += 1
-    return measured
+        for mode in COMPARED:
+            model = (await client.transcribe_file(files[0], options, mode=mode)).model
+    rounds: list[Round] = []
+    ends_s = time.monotonic() + seconds
+    while len(rounds) < MIN_ROUNDS or time.monotonic() < ends_s:
+        file, first = files[len(rounds) % len(files)], len(rounds) % len(COMPARED)
+        sessions = {}
+        for mode in (*COMPARED[first:], *COMPARED[:first]):
+            with console.status(f"{mode}, {file.name}, {max(0.0, ends_s - time.monotonic()):.0f} s left"):
+                transcript = await client.transcribe_file(file, options, mode=mode)
+            sessions[mode] = Session(transcript.elapsed_s, transcript.statistics)
+        rounds.append(sessions)
+    return model, rounds
 
 
-@contextmanager
-def running_draft_server(pair: Pair) -> Iterator[str]:
-    """Start a draft server here, and stop it; what it says when it cannot start is the error."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "draft_server", *pair.arguments], stderr=subprocess.PIPE, text=True
-    )
-    last = ""
-    try:
-        for line in process.stderr or ():
-            last = line.strip() or last
-            if line.startswith("{") and (record := json.loads(line))["message"] == "ready":
-                yield record["address"]
-                return
-        raise TargetUnavailable(f"The draft server did not start: {last}")
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+def _gamma(advice: Advice) -> str:
+    """Say in words which draft length to ask for."""
+    best = advice.best
+    if not best.mode.drafts:
+        return "none, since nothing is drafted"
+    settled = _settled(best)
+    came_to = f"blocks of {settled}" if settled else "a pause"
+    told = f"chosen as it goes, without --gamma; here it came to {came_to}"
+    if best.mode.waits:
+        told += f"; of fixed lengths {advice.here.gamma} would be best (an estimate)"
+    return told
 
 
-def _print(measured: Measured, advice: Advice, console: Console) -> None:
-    estimates = measured.estimates
-    if estimates is None:
-        raise RuntimeError("There is nothing to print.")
+def _settled(measured: Measured) -> str:
+    """Say at which portions, and how far ahead, its sessions ended; nothing where they drafted nothing."""
+    if not measured.gamma or not measured.max_ahead:
+        return ""
+    ahead = "" if measured.mode.waits else f", to {measured.max_ahead} ahead"
+    return f"{measured.gamma}{ahead}"
+
+
+def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
+    best, costs = advice.best, advice.costs
     facts = Table.grid(padding=(0, 2))
     for label, value in (
-        ("model", measured.model),
-        (
-            "link",
-            f"{estimates.round_trip_ns / 1e6:.1f} ms there and back, +- {estimates.jitter_ns / 1e6:.1f} ms",
-        ),
-        ("draft", f"{estimates.draft_ns / 1e6:.1f} ms a step"),
-        (
-            "target",
-            f"{estimates.pass_ns / 1e6:.1f} ms a pass, {estimates.pass_token_ns / 1e6:.2f} ms a token in it",
-        ),
-        ("acceptance", f"{measured.acceptance_rate:.0%} of the verified candidates"),
+        ("model", title),
+        ("link", f"{1e3 * costs.round_trip_s:.1f} ms there and back, with all that a message costs"),
+        ("draft", f"{1e3 * costs.draft_s:.1f} ms a step"),
+        ("target", f"{1e3 * costs.pass_s:.1f} ms a pass, {1e3 * costs.pass_token_s:.2f} ms a token in it"),
+        ("measured", f"{extent} in every mode, all a client waits for"),
     ):
         facts.add_row(f"[dim]{label}[/dim]", value)
-    console.print(facts, highlight=False)
-    table = Table("mode", "gamma", "expected, ms per token", "measured, with the encoder")
-    for one in advice.expected:
-        times = measured.times_s.get(one.mode)
-        bound = ">= " if one.mode is Mode.FULL else ""
-        where = " (on the target's machine)" if one.mode is Mode.ONE_PROCESS else ""
-        table.add_row(
-            f"{one.mode}{where}",
-            "" if one.mode is Mode.TARGET_ONLY else str(one.gamma or "chosen"),
-            f"{bound}{1e3 * one.time_per_token_s:.1f}",
-            f"{1e3 * median(times):.1f}" if times else "",
+    columns = ("mode", "ms per token", "over target-only", "accepted", "blocks of")
+    measured = Table(*columns, caption="in brackets 95 % intervals")
+    for one in advice.measured:
+        measured.add_row(
+            one.mode,
+            f"{1e3 * one.time_per_token_s:.1f}",
+            "1" if one.mode is Mode.TARGET_ONLY else escape(str(one.over_target_only)),
+            f"{one.acceptance_rate:.0%}" if one.mode.drafts else "",
+            _settled(one),
         )
-    console.print(table)
-    console.print(f"Run --mode {advice.mode}: {advice.reason}.", highlight=False, soft_wrap=True)
+    console.print(facts, measured, highlight=False)
+    speed = f"{1e3 * best.time_per_token_s:.1f} ms per token"
+    if best.mode.drafts:
+        speed += f", {best.over_target_only} times what the target alone takes"
+    for line in (
+        f"Run --mode {best.mode}: {advice.reason}.",
+        f"Speed, as measured: {speed}.",
+        f"Draft length: {_gamma(advice)}.",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    _print_estimates(advice, console)
+
+
+def _print_estimates(advice: Advice, console: Console) -> None:
+    console.print("\nEstimates by closed form: ms per token of decoding alone, by round trip in ms")
+    table = Table("round trip", "target-only", "sync (its gamma)", "pipelined", "full")
+    for expected in advice.elsewhere:
+        times = {mode: f"{1e3 * time_s:.1f}" for mode, time_s in expected.times_s.items()}
+        times[Mode.SYNC] += f" ({expected.gamma})"
+        table.add_row(f"{1e3 * expected.round_trip_s:.0f}", *(times[mode] for mode in COMPARED))
+    console.print(table, highlight=False)
+    together = advice.one_process
+    for line in (
+        f"Both models in one process on the target's machine: {1e3 * together.times_s[Mode.SYNC]:.1f} with "
+        f"gamma {together.gamma}, if the draft is as fast there as here (an assumption, not measured).",
+        "The estimates are made from the times that sessions in sync found, and from how often the draft was "
+        "right: for sync and one process in sync, for pipelined and full in pipelined.",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

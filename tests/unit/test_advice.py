@@ -1,47 +1,188 @@
-"""What is advised for a link and a pair."""
+"""What is advised for a link and a pair: by what was measured, with estimates of what was not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+from math import exp
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from specwhisper.speculation.advice import advise
-from specwhisper.speculation.controller import Estimates
+from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.speculation.advice import ELSEWHERE_S, advise
+from specwhisper.speculation.comparison import COMPARED, Ratio, Session, compare
+from specwhisper.speculation.controller import Choice, Estimates
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.speculation.theory import geometric
-from specwhisper.types import Mode
 
 MS = 1_000_000
+TARGET_ONLY, SYNC, PIPELINED, FULL = COMPARED
 
 
-def estimates(acceptance: float, round_trip_ms: float, draft_ms: float = 4) -> Estimates:
-    return Estimates(
-        draft_ms * MS, 20 * MS, 0.1 * MS, round_trip_ms * MS, 0, tuple(geometric(acceptance, 65))
+def estimates(acceptance=0.85, round_trip_ms=5.0, draft_ms=4.0, pass_ms=20.0) -> Estimates:
+    survival = tuple(geometric(acceptance, 17))
+    return Estimates(draft_ms * MS, pass_ms * MS, 0.1 * MS, round_trip_ms * MS, 0, survival)
+
+
+KNOWN = dict.fromkeys(COMPARED[1:], estimates())
+
+
+def rounds(*times_ms, known=KNOWN, choices=()):
+    """Give rounds by the times per token of the four modes in each, with what their drafts knew and chose."""
+    choices = {mode: Choice(2, 15, "") for mode in COMPARED[1:]} | dict(choices)
+    return [
+        {
+            mode: Session(
+                0.1 * ms,
+                SpeculationStatistics(num_committed=100, choice=choices.get(mode), estimates=known.get(mode)),
+            )
+            for mode, ms in zip(COMPARED, each, strict=True)
+        }
+        for each in times_ms
+    ]
+
+
+class TestDecision:
+    def test_a_full_that_was_slower_is_not_advised_whatever_the_closed_forms_promise(self):
+        advice = advise(rounds((20, 30, 28, 22), (20, 31, 28, 22), (20, 30, 29, 22)))
+        assert advice.here.times_s[FULL] < advice.here.times_s[TARGET_ONLY]
+        assert advice.best.mode is TARGET_ONLY
+        assert advice.reason == "no mode with a draft was faster"
+
+    def test_full_stays_where_another_is_faster_within_the_spread(self):
+        advice = advise(rounds((20, 30, 9, 10), (20, 31, 11, 10), (20, 30, 9, 10)))
+        assert advice.measured[0].mode is PIPELINED
+        assert advice.best.mode is FULL
+        assert advice.reason == "no other mode was faster by more than the spread"
+
+    @pytest.mark.parametrize("mode", [SYNC, PIPELINED])
+    def test_another_is_advised_where_it_is_faster_by_more_than_the_spread(self, mode):
+        each = {TARGET_ONLY: 20, SYNC: 12, PIPELINED: 12, FULL: 10, mode: 9}
+        advice = advise(rounds(*([each[one] * slow for one in COMPARED] for slow in (1, 1.3, 0.8))))
+        assert advice.best.mode is mode
+        assert advice.reason == "faster than full by more than the spread"
+
+    def test_where_full_gains_nothing_what_gains_is_advised(self):
+        advice = advise(rounds((20, 30, 16, 21), (20, 30, 23, 20), (20, 30, 18, 20)))
+        assert advice.best.mode is PIPELINED
+        assert advice.best.over_full.high > 1
+        assert advice.reason.startswith("the fastest, where full gained nothing")
+
+    @pytest.mark.parametrize(("last_ms", "is_sure"), [(15.5, True), (24, False)])
+    def test_a_gain_within_the_spread_is_called_so(self, last_ms, is_sure):
+        advice = advise(rounds((20, 30, 30, 15), (20, 30, 30, 16), (20, 30, 30, last_ms)))
+        assert advice.best.mode is FULL
+        assert ("not sure" not in advice.reason) is is_sure
+
+    def test_a_loss_within_the_spread_is_called_so(self):
+        advice = advise(rounds((20, 30, 30, 15), (20, 30, 30, 28), (20, 30, 30, 26)))
+        assert advice.best.mode is TARGET_ONLY
+        assert advice.reason.startswith(
+            "no mode with a draft was faster; that none gains anything is not sure"
+        )
+
+    @given(
+        st.lists(st.lists(st.floats(5, 50), min_size=4, max_size=4), min_size=2, max_size=6),
+        st.lists(st.sampled_from((0.25, 0.5, 1, 2, 4)), min_size=6, max_size=6),  # exact, so that ties stay
     )
+    def test_what_slows_whole_rounds_down_changes_nothing(self, times_ms, slower):
+        as_is = advise(rounds(*times_ms))
+        slowed = advise(
+            rounds(*([ms * slow for ms in each] for each, slow in zip(times_ms, slower, strict=False)))
+        )
+        assert slowed.best.mode is as_is.best.mode
+        assert slowed.best.over_target_only == as_is.best.over_target_only
+        means = dict(zip(COMPARED, np.exp(np.log(times_ms).mean(axis=0)), strict=True))
+        best = as_is.best.mode
+        assert means[best] <= means[TARGET_ONLY] * (1 + 1e-9)
+        if best is TARGET_ONLY:
+            assert means[TARGET_ONLY] <= min(means.values()) * (1 + 1e-9)
+        elif best is not FULL:
+            assert as_is.best.over_full.high < 1 or means[FULL] >= means[TARGET_ONLY] * (1 - 1e-9)
 
 
-def test_a_near_target_is_worth_a_split():
-    advice = advise(estimates(0.85, 5))
-    assert advice.mode is Mode.FULL
-    assert "as much as on one machine" in advice.reason
+class TestComparison:
+    def test_a_mode_is_its_geometric_means(self):
+        compared = compare(rounds((10, 20, 20, 5), (40, 20, 20, 10)))
+        assert compared[TARGET_ONLY].time_per_token_s == pytest.approx(0.020)
+        assert compared[FULL].over_target_only.value == pytest.approx((0.5 * 0.25) ** 0.5)
+        assert compared[FULL].time_per_token_s == pytest.approx(0.020 * (0.5 * 0.25) ** 0.5)
+        assert compared[TARGET_ONLY].over_target_only == Ratio(1, 1, 1)
+
+    @pytest.mark.parametrize("num_rounds", range(2, 12))
+    def test_an_interval_is_students(self, num_rounds):
+        logs = np.random.default_rng(num_rounds).normal(-0.3, 0.2, num_rounds)
+        ratio = Ratio.paired(np.exp(logs), np.ones(num_rounds))
+        low, high = stats.t.interval(0.95, num_rounds - 1, logs.mean(), stats.sem(logs))
+        assert ratio.value == pytest.approx(exp(logs.mean()))
+        assert (np.log(ratio.low), np.log(ratio.high)) == pytest.approx((low, high), abs=0.002)
+
+    def test_choices_and_acceptance_are_of_all_sessions(self):
+        told = rounds((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1))
+        for each, gamma, counts in zip(told, (2, 9, 3), ((10, 9), (90, 1), (0, 0)), strict=True):
+            each[SYNC].statistics.choice = Choice(gamma, gamma, "")
+            each[SYNC].statistics.num_verified, each[SYNC].statistics.num_accepted = counts
+        compared = compare(told)
+        assert (compared[SYNC].gamma, compared[SYNC].acceptance_rate) == (3, 0.1)
+        assert (compared[FULL].gamma, compared[FULL].max_ahead, compared[FULL].acceptance_rate) == (2, 15, 0)
+        assert compared[TARGET_ONLY].gamma is None
+
+    @pytest.mark.parametrize("num_rounds", [0, 1])
+    def test_one_round_tells_no_spread(self, num_rounds):
+        with pytest.raises(InvalidRequest, match="at least 2"):
+            advise(rounds((20, 15, 15, 10))[:num_rounds])
 
 
-def test_far_away_one_machine_would_be_better():
-    advice = advise(estimates(0.85, 100))
-    assert advice.mode is Mode.FULL
-    assert "both models on the target's machine would save more" in advice.reason
+class TestEstimates:
+    @pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.85, 0.97])
+    @pytest.mark.parametrize("round_trip_ms", [0.5, 20, 200])
+    def test_the_fixed_gamma_is_the_best_of_all(self, acceptance, round_trip_ms):
+        told = estimates(acceptance, round_trip_ms)
+        expected = advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: told})).here
 
+        def time_ms(gamma):
+            tokens = sum(acceptance**i for i in range(gamma + 1))
+            return (4 * gamma + round_trip_ms + 20 + 0.1 * (1 + gamma)) / tokens
 
-@pytest.mark.parametrize("bad", [estimates(0.5, 1000), estimates(0.05, 100), estimates(0.3, 10, draft_ms=40)])
-def test_a_draft_that_gains_nothing_is_left_out(bad):
-    advice = advise(bad)
-    assert advice.mode is Mode.TARGET_ONLY
-    assert "gains nothing" in advice.reason
+        times_ms = {gamma: time_ms(gamma) for gamma in range(1, MAX_ADAPTIVE_GAMMA + 1)}
+        assert expected.times_s[SYNC] == pytest.approx(min(times_ms.values()) / 1e3)
+        assert times_ms[expected.gamma] == pytest.approx(min(times_ms.values()))
 
+    def test_times_are_those_of_sync_and_runs_those_of_pipelined(self):
+        noise = estimates(0.1, 500, 50, 500)
+        known = {
+            SYNC: estimates(0.5),
+            PIPELINED: replace(noise, survival=estimates(0.9).survival),
+            FULL: noise,
+        }
+        told = rounds(*[(20, 15, 15, 10)] * 3, known=known)
+        told[1][SYNC].statistics.estimates = estimates(0.8, 7, 5, 30)
+        told[2][SYNC].statistics.estimates = estimates(0.8, 400, 0.1, 21)
+        advice = advise(told)
+        parts_ms = (advice.costs.draft_s * 1e3, advice.costs.pass_s * 1e3, advice.costs.round_trip_s * 1e3)
+        assert parts_ms == pytest.approx((4, 21, 7))
+        alone = advise(
+            rounds(*[(20, 15, 15, 10)] * 2, known=dict.fromkeys(COMPARED[1:], estimates(0.9, 7, 4, 21)))
+        )
+        for mode in (PIPELINED, FULL):
+            assert advice.here.times_s[mode] == pytest.approx(alone.here.times_s[mode])
+        assert advice.here.times_s[SYNC] > alone.here.times_s[SYNC]
 
-@given(st.floats(0, 0.99), st.floats(0, 1000), st.floats(0.1, 50))
-def test_the_fastest_comes_first(acceptance, round_trip_ms, draft_ms):
-    advice = advise(estimates(acceptance, round_trip_ms, draft_ms))
-    times = [one.time_per_token_s for one in advice.expected]
-    assert times == sorted(times)
-    assert {one.mode for one in advice.expected} == set(Mode) - {Mode.PIPELINED}
+    def test_elsewhere_only_the_round_trip_is_another(self):
+        advice = advise(rounds(*[(20, 15, 15, 10)] * 2))
+        assert [each.round_trip_s for each in advice.elsewhere] == list(ELSEWHERE_S)
+        for mode in (SYNC, PIPELINED, FULL):
+            times_s = [each.times_s[mode] for each in (advice.one_process, *advice.elsewhere)]
+            assert all(near < far or far == pytest.approx(0.0201) for near, far in pairwise(times_s))
+        assert [each.times_s[TARGET_ONLY] for each in advice.elsewhere] == pytest.approx([0.0201] * 5)
+        assert advice.one_process.times_s[SYNC] < advice.here.times_s[SYNC]
+
+    @pytest.mark.parametrize("missing", [SYNC, PIPELINED])
+    def test_without_estimates_there_is_no_advice(self, missing):
+        with pytest.raises(SpecWhisperError, match="more speech"):
+            advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {missing: None}))

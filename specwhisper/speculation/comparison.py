@@ -1,0 +1,101 @@
+"""Modes compared on the same recordings: ratios of time per token, round by round, and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import fmean, median_low, stdev
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode
+
+COMPARED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+MIN_ROUNDS = 2  # without a second one nothing is known of the spread
+# Student's t for 95 %, rounded up, by degrees of freedom from 1 on; the last one also stands for more.
+STUDENT_T = (12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A recording transcribed in one mode.
+
+    Attributes
+    ----------
+    elapsed_s : all that its client waited for: opening, audio and encoder included.
+    """
+
+    elapsed_s: float
+    statistics: SpeculationStatistics
+
+    @property
+    def time_per_token_s(self) -> float:
+        """Seconds per committed token; of a recording without any, all of them."""
+        return self.elapsed_s / max(1, self.statistics.num_committed)
+
+
+Round = Mapping[Mode, Session]  # one recording in every mode, one right after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of times and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+    @classmethod
+    def paired(cls, times: Sequence[float], references: Sequence[float]) -> Ratio:
+        """Give the geometric mean of the ratios; what slowed a whole round down slowed both times of it."""
+        logs = [log(time / reference) for time, reference in zip(times, references, strict=True)]
+        mean = fmean(logs)
+        off = STUDENT_T[min(len(logs) - 1, len(STUDENT_T)) - 1] * stdev(logs) / sqrt(len(logs))
+        return cls(exp(mean), exp(mean - off), exp(mean + off))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a mode took over all rounds.
+
+    Attributes
+    ----------
+    time_per_token_s : seconds, geometric mean over the rounds.
+    over_target_only, over_full : paired ratios of that time.
+    acceptance_rate : of all its verified candidates; 0 without any.
+    gamma, max_ahead : tokens of a block, and tokens ahead of the committed ones, at which its sessions ended:
+        medians; ``None`` without a draft.
+    """
+
+    mode: Mode
+    time_per_token_s: float
+    over_target_only: Ratio
+    over_full: Ratio
+    acceptance_rate: float
+    gamma: int | None
+    max_ahead: int | None
+
+
+def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
+    """Compare the modes; ``InvalidRequest`` where there are too few rounds to know a spread."""
+    if len(rounds) < MIN_ROUNDS:
+        raise InvalidRequest(f"{len(rounds)} rounds cannot be compared: at least {MIN_ROUNDS} tell a spread.")
+    times = {mode: [each[mode].time_per_token_s for each in rounds] for mode in COMPARED}
+    compared = {}
+    for mode in COMPARED:
+        told = [each[mode].statistics for each in rounds]
+        choices = [each.choice for each in told if each.choice is not None]
+        compared[mode] = Measured(
+            mode=mode,
+            time_per_token_s=exp(fmean(map(log, times[mode]))),
+            over_target_only=Ratio.paired(times[mode], times[Mode.TARGET_ONLY]),
+            over_full=Ratio.paired(times[mode], times[Mode.FULL]),
+            acceptance_rate=sum(s.num_accepted for s in told) / max(1, sum(s.num_verified for s in told)),
+            gamma=median_low(choice.gamma for choice in choices) if choices else None,
+            max_ahead=median_low(choice.max_ahead for choice in choices) if choices else None,
+        )
+    return compared
