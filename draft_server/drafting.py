@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
-from specwhisper.errors import PairMismatch
+from specwhisper.errors import PairMismatch, ServerDraining
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
@@ -62,12 +63,12 @@ class Drafting:
         length: DraftLength,
         options: DecodingOptions,
         *,
-        propose: Callable[[Drafted], None],
+        receive: Callable[[Drafted], None],
     ) -> AsyncIterator[DraftSession]:
-        """Open a session; ``propose`` gets its blocks, in the event loop."""
+        """Open a session; ``receive`` gets its blocks and reports, in the event loop."""
         drafter = await self._drafter_for(target)
         max_ahead_tokens = target.limits.max_ahead_tokens
-        session = DraftSession(session_id, drafter, self._thread, length.mode, propose)
+        session = DraftSession(session_id, drafter, self._thread, length.mode, receive)
         self._thread.subscribe(session_id, session.receive)
         try:
             await self._thread.call(
@@ -124,13 +125,13 @@ class DraftSession:
         drafter: Drafter,
         thread: EngineThread[Drafted | Failed],
         mode: Mode,
-        propose: Callable[[Drafted], None],
+        give: Callable[[Drafted], None],
     ) -> None:
         self._id = session_id
         self._drafter = drafter
         self._thread = thread
         self._mode = mode
-        self._propose = propose
+        self._give = give
         self._has_failed = False
         self._last: WindowOpened | Commit | None = None
 
@@ -146,12 +147,19 @@ class DraftSession:
     def receive(self, event: Drafted | Failed) -> None:
         """Take a block, or the news that there will be none."""
         if isinstance(event, Drafted):
-            self._propose(event)
+            self._give(event)
         elif not self._has_failed:
             logger.error("draft failed", extra={"session": self._id}, exc_info=event.error)
             self._has_failed = True
             self._thread.post(partial(self._drafter.close, self._id))
             self._give_way()
+
+    async def last_report(self) -> DraftReport:
+        """Give what the draft did since its last block."""
+        try:
+            return await self._thread.call(partial(self._drafter.report, self._id))
+        except ServerDraining:  # which is no reason to keep back a transcript
+            return DraftReport()
 
     def _give_way(self) -> None:
         """Tell a target that waits for candidates to go on alone."""
@@ -159,10 +167,10 @@ class DraftSession:
             return
         match self._last:
             case WindowOpened(window=window):
-                self._propose(Drafted(Candidates(window.id, 0, 0, ()), 0))
+                self._give(Drafted(Candidates(window.id, 0, 0, ())))
             case Commit(is_final=False) as commit:
                 end = commit.base + len(commit.tokens)
-                self._propose(Drafted(Candidates(commit.window_id, end, end, ()), 0))
+                self._give(Drafted(Candidates(commit.window_id, end, end, ())))
 
 
 def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:

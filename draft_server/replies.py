@@ -15,7 +15,6 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 VERIFIED_STABILITY = 0.9
 DRAFT_STABILITY = 0.1
 NS_PER_S = 1_000_000_000
-MAX_SURVIVAL = 17  # figures of it that are told
 
 
 def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
@@ -84,8 +83,7 @@ def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStati
             )
         )
     if (estimates := statistics.estimates) is not None:
-        told = {**asdict(estimates), "survival": estimates.survival[:MAX_SURVIVAL]}
-        message.control.MergeFrom(pb.DraftControl(**told))
+        message.control.MergeFrom(pb.DraftControl(**asdict(estimates)))
     return message
 
 

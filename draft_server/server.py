@@ -11,13 +11,12 @@ from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
 from draft_server.service import TranscriptionService
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import Limits, Mode
+from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import check_device, prepare_process
 from specwhisper.whisper.sharing import share_encoder
-from specwhisper.whisper.verifier import DEFAULT_MAX_WIDTH
 from specwhisper.wire.serving import serve
 from specwhisper.wire.v1 import transcription_pb2_grpc
 

@@ -83,6 +83,8 @@ class Session:
                         await send_audio
                     yield await self._next_change(self._remote)
                 await follow
+                if self._draft is not None:
+                    self.builder.statistics.observe(await self._draft.last_report())
                 if not self._has_all_audio:
                     raise TargetUnavailable(
                         f"Target {self._transcriber.address} ended the session before its audio."
@@ -104,19 +106,17 @@ class Session:
             self._target,
             replace(request.length, gamma=min(request.length.gamma, limits.max_block_tokens)),
             request.options,
-            propose=self._propose,
+            receive=self._take,
         )
 
-    def _propose(self, drafted: Drafted) -> None:
-        """Pass a block on to the target."""
-        if self._remote is None:
-            raise RuntimeError("A draft proposes nothing before the target has opened a window.")
-        self._remote.propose(drafted.candidates)
-        self.builder.observe(drafted.candidates)
-        statistics = self.builder.statistics
-        statistics.draft_ns += drafted.forward_ns
-        statistics.network_ns += drafted.network_ns
-        statistics.choice, statistics.estimates = drafted.choice, drafted.estimates
+    def _take(self, drafted: Drafted) -> None:
+        """Pass a block on to the target, and count it."""
+        if drafted.candidates is not None:
+            if self._remote is None:
+                raise RuntimeError("A draft proposes nothing before the target has opened a window.")
+            self._remote.propose(drafted.candidates)
+            self.builder.observe(drafted.candidates)
+        self.builder.statistics.observe(drafted.report)
         self._changed.set()
 
     async def _next_change(self, remote: TranscriberSession) -> list[Segment]:

@@ -49,6 +49,9 @@ class Mode(StrEnum):
         return self in (Mode.SYNC, Mode.ONE_PROCESS)
 
 
+DEFAULT_MAX_WIDTH = 16  # candidates of one session in one pass; on a server, one of them shall not slow all
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one session may send.
@@ -136,15 +139,16 @@ class Candidates:
 
     ``known_committed`` is how many committed tokens the draft had applied when it drafted them. An empty
     block says that the draft has nothing to offer, so that a target which waits for candidates goes on alone.
-    ``proposals``, one a token, are sent where acceptance is classical. ``start_frame`` is set where the
-    target had not opened the window when this was drafted: where the draft expects it to begin.
+    ``number`` counts the draft's blocks about a window, from 1. ``proposals``, one a token, are sent where
+    acceptance is classical. ``start_frame`` is set where the target had not opened the window when this was
+    drafted: where the draft expects it to begin.
     """
 
     window_id: int
     base: int
     known_committed: int
     tokens: tuple[int, ...]
-    confidences: tuple[float, ...] = ()
+    number: int = 0
     proposals: tuple[Proposal, ...] = ()
     start_frame: int | None = None
 
@@ -219,7 +223,7 @@ class Commit:
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
     is_recalled : whether these candidates were the target's own, from an earlier decoding of the same audio.
     num_self_decoded : 1 when the pass had no candidates, else 0.
-    candidates_received : candidate blocks of this window that have been dealt with so far.
+    candidates_received : number of the newest candidate block of this window that was dealt with.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
     is_final : the window is complete; ``outcome`` tells what becomes of it, ``words`` are its words where

@@ -10,10 +10,11 @@ import numpy as np
 from specwhisper.types import Candidates
 
 KINDS = ("normal", "noisy", "garbage", "empty", "duplicated", "delayed", "shuffled")
+LOSSY = "lost"  # a target that waits for candidates then waits for seconds
 
 
 class Interference:
-    """Turns each block into what arrives in its place; ``kind`` is one of :data:`KINDS`."""
+    """Turns each block into what arrives in its place; ``kind`` is one of :data:`KINDS`, or :data:`LOSSY`."""
 
     def __init__(self, kind: str, seed: int, *, vocabulary_size: int) -> None:
         self._arrive = getattr(self, f"_{kind}")
@@ -50,6 +51,9 @@ class Interference:
         """Send the block twice, and the one before it again."""
         earlier, self._kept = self._kept, [block]
         return [block, block, *earlier]
+
+    def _lost(self, block: Candidates) -> Sequence[Candidates]:
+        return [block] if self._random.random() < 0.6 else []
 
     def _delayed(self, block: Candidates) -> Sequence[Candidates]:
         """Hold a block back at times; in its place comes an empty one, as from a draft that has nothing."""

@@ -16,11 +16,10 @@ from experiments.common.replay.model import ReplayTarget
 from experiments.gpu.clients import Heard, Load, be_ready, play, sessions, until
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import Weights
-from specwhisper.types import Limits, Mode
+from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.verifier import DEFAULT_MAX_WIDTH
 from specwhisper.wire.calls import Calls
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from target_server.service import VerificationService

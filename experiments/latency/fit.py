@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 import numpy as np
@@ -14,7 +14,7 @@ from experiments.latency.store import Run, Sweep
 from specwhisper.speculation import theory
 from specwhisper.types import Mode
 
-MAX_RUN = 128
+MAX_RUN = 128  # tokens; longer ones count as such
 
 
 def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
@@ -52,7 +52,7 @@ def _message_s(sweep: Sweep, waiting: Sequence[Run]) -> float:
         return 0.0
     nearest = min((run.cell.round_trip for run in waiting), key=lambda place: sweep.round_trips_s[place])
     on_the_way_s = _median(
-        run.statistics["network_ns"] / 1e9 / run.statistics["num_blocks"]
+        run.statistics["network_ns"] / 1e9 / max(1, run.statistics["num_answers"])
         for run in waiting
         if run.cell.round_trip == nearest
     )
@@ -95,18 +95,25 @@ def theory_costs(costs: Costs, round_trip_s: float) -> theory.Costs:
     )
 
 
-def survival_of(decodings: Iterable[Decoding]) -> list[float]:
-    """Count how often the next i tokens of a draft are all right, over all positions to begin at."""
-    reached = np.zeros(MAX_RUN + 1)
-    begun = 0
-    for decoding in decodings:
-        run = 0
-        for position in reversed(range(len(decoding.tokens))):
-            run = 0 if position in decoding.departures else run + 1
-            reached[: min(run, MAX_RUN) + 1] += 1
-            begun += 1
-    survival: Sequence[float] = (reached / begun).tolist()
-    return list(survival)
+def runs_of(decoding: Decoding, gamma: int | None = None) -> Iterator[int]:
+    """Give the tokens of each run of a window: from a correction, or the window's begin, to the next one.
+
+    With a ``gamma``, a run ends behind so many candidates too, as where blocks wait for each other.
+    """
+    run = 0
+    for position in range(len(decoding.tokens)):
+        run += 1
+        if position in decoding.departures or run == (gamma or MAX_RUN) + 1:
+            yield run
+            run = 0
+    if run:
+        yield run
+
+
+def survival_of(decodings: Iterable[Decoding], gamma: int | None = None) -> list[float]:
+    """Count how often the first i tokens of a draft are all right, over the runs of :func:`runs_of`."""
+    lengths = np.array([run for decoding in decodings for run in runs_of(decoding, gamma)])
+    return [float((lengths > i).mean()) for i in range(lengths.max())]
 
 
 def acceptance_of(decodings: Sequence[Decoding]) -> float:

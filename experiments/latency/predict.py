@@ -27,7 +27,6 @@ class Model:
     costs: Costs
     decodings: tuple[Decoding, ...]
     vocabulary: Vocabulary
-    survival: tuple[float, ...]
     jitter_s: float = 0.0
 
     @staticmethod
@@ -38,22 +37,20 @@ class Model:
             fit_costs(sweep),
             trace.decodings,
             load_checkpoint(trace.target).vocabulary,
-            tuple(survival_of(trace.decodings)),
             sweep.header["conditions"].get("jitter_s", 0.0),
         )
 
     def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
-        """Give the time of a token by closed form; of ``full`` it is a lower bound."""
+        """Give the time of a token by closed form."""
         costs = theory_costs(self.costs, 0.0 if mode is Mode.ONE_PROCESS else round_trip_s)
         if mode is Mode.TARGET_ONLY:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:
-            return theory.full_s(costs, self.survival)
+            return theory.full_s(costs, survival_of(self.decodings))
         if mode is Mode.PIPELINED:
-            return theory.pipelined_s(costs, self.survival, 1 if gamma == CHOSEN else gamma)
-        if gamma == CHOSEN:
-            gamma = theory.best_gamma(costs, self.survival, MAX_ADAPTIVE_GAMMA)
-        return theory.sync_s(costs, self.survival, gamma)
+            return theory.pipelined_s(costs, survival_of(self.decodings), 1 if gamma == CHOSEN else gamma)
+        gammas = range(1, MAX_ADAPTIVE_GAMMA + 1) if gamma == CHOSEN else (gamma,)
+        return min(theory.sync_s(costs, survival_of(self.decodings, each), each) for each in gammas)
 
     def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
         """Give the time of a token by simulation."""

@@ -44,7 +44,8 @@ class Estimates:
     pass_ns, pass_token_ns : a pass of the target: its constant part, and each token of this session.
     round_trip_ns, jitter_ns : from a block sent to its answer heard, without the time it lay at the target;
         and how far single ones lie from that.
-    survival : how often the first i tokens behind the known end are all right; ``survival[0]`` is 1.
+    survival : how often the first i drafted tokens are all right, ``survival[0]`` is 1: behind the known end
+        where the draft waits for answers, else behind the last correction.
     calibration : tokens that were right over those that the draft's probabilities promised.
     """
 
@@ -141,14 +142,14 @@ def _portion(estimates: Estimates) -> int:
 
 
 class Survival:
-    """How often a draft is right, by how many tokens behind the known end: ratios of sums."""
+    """How often a draft is right, by how many tokens behind where it was known to be: ratios of sums."""
 
     def __init__(self) -> None:
         self._kept = np.zeros(MAX_DISTANCE)
         self._judged = np.zeros(MAX_DISTANCE)
 
     def observe(self, distances: Sequence[int], *, num_right: int) -> None:
-        """Note what became of tokens drafted so far behind the known end: the first were right."""
+        """Note what became of tokens drafted at these distances: the first were right."""
         self._kept *= MEMORY ** len(distances)
         self._judged *= MEMORY ** len(distances)
         for place, distance in enumerate(distances):
@@ -216,7 +217,8 @@ class Controller:
         self._num_judged += len(distances)
         self._num_committed += num_committed
         if not self.choice.max_ahead and self._num_committed >= PROBE_TOKENS:
-            self._take(Choice(self._length.gamma, self._length.gamma, "paused, but tries again"))
+            gamma, min_confidence = self._length.gamma, self._length.min_confidence or 0.0
+            self._take(Choice(gamma, gamma, "paused, but tries again", min_confidence))
         elif self._num_judged >= CHOOSE_EVERY:
             self.estimates = self._estimates()
             self._take(choose(self._length, self.estimates))

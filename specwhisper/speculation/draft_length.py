@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.types import Mode
+from specwhisper.types import DEFAULT_MAX_WIDTH, Mode
 
 FIRST_GAMMA = 5  # of a session that chooses for itself
 MAX_GAMMA = 64
-MAX_ADAPTIVE_GAMMA = 24
+MAX_ADAPTIVE_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second pass
 DEPTH = 4
 
 

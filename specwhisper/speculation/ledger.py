@@ -79,7 +79,8 @@ class Belief:
     tokens : the belief, committed tokens first.
     num_committed : how many of them the target has committed.
     num_sent : position up to which the target has been told.
-    blocks_in_flight : candidate blocks the target has not answered.
+    num_blocks : candidate blocks that were sent.
+    run_start : where the run begins in which it has been right so far: behind the last contradiction.
     credit : position up to which (exclusive) candidates may be sent.
     """
 
@@ -87,27 +88,44 @@ class Belief:
         self.tokens = list(committed)
         self.num_committed = self.num_sent = len(self.tokens)
         self.credit = credit
-        self._blocks_sent = 0
+        self.num_blocks = 0
+        self.run_start = len(self.tokens)
         self._blocks_answered = 0
+        self._ends: dict[int, int] = {}  # of this run's blocks, from the newest that is answered on
 
     @property
     def blocks_in_flight(self) -> int:
-        """Candidate blocks that were sent and not answered yet."""
-        return max(0, self._blocks_sent - self._blocks_answered)
+        """Candidate blocks that were sent and not answered yet, nor lost for all that is known."""
+        return max(0, self.num_blocks - self._blocks_answered)
 
     def take_block(self, max_tokens: int) -> tuple[int, tuple[int, ...]]:
         """Give base and tokens of the next block, which counts as sent from now on; it may be empty."""
         base = self.num_sent
         block = tuple(self.tokens[base : base + max_tokens])
         self.num_sent += len(block)
-        self._blocks_sent += 1
+        self.num_blocks += 1
+        self._ends[self.num_blocks] = self.num_sent
         return base, block
 
-    def apply(self, base: int, tokens: Sequence[int], *, held: int, blocks_answered: int, credit: int) -> int:
+    def apply(
+        self,
+        base: int,
+        tokens: Sequence[int],
+        *,
+        held: int,
+        blocks_answered: int,
+        credit: int,
+        lost_all: bool = False,
+    ) -> int:
         """Take in a commit and give the position up to which the former belief still stands.
 
-        Everything behind a contradiction is forgotten. When no block is in flight and the target holds less
-        than it was told (it dropped something), the rest counts as unsent again.
+        Everything behind a contradiction is forgotten. Where the target holds less than the answered block
+        told it, or than all blocks did, it dropped something or has never got it: the rest counts as unsent.
+
+        Parameters
+        ----------
+        blocks_answered : number of the newest block that is answered; whatever was sent before it, is too.
+        lost_all : whether the target has waited in vain: no block is in flight then.
         """
         if base > self.num_committed:
             raise InvalidCandidates(f"A commit at position {base} leaves a gap behind {self.num_committed}.")
@@ -118,11 +136,15 @@ class Belief:
                     raise InvalidCandidates(f"A commit contradicts an earlier one at position {position}.")
                 del self.tokens[position:]
                 agreed = position
+                self.run_start = position + 1
+                self._ends.clear()
             if position == len(self.tokens):
                 self.tokens.append(token)
         self.num_committed = max(self.num_committed, base + len(tokens))
-        self._blocks_answered = max(self._blocks_answered, blocks_answered)
+        self._blocks_answered = max(self._blocks_answered, self.num_blocks if lost_all else blocks_answered)
         self.credit = credit
-        told = held if self.blocks_in_flight == 0 else len(self.tokens)
+        self._ends = {number: end for number, end in self._ends.items() if number >= self._blocks_answered}
+        has_dropped = held < self._ends.get(self._blocks_answered, 0)
+        told = held if has_dropped or not self.blocks_in_flight else len(self.tokens)
         self.num_sent = max(self.num_committed, min(self.num_sent, told, len(self.tokens)))
         return agreed

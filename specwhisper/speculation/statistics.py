@@ -11,6 +11,34 @@ from specwhisper.types import Candidates, Commit, WindowOpened
 NOT_TOTALS = ("choice", "estimates")  # of late
 
 
+@dataclass(frozen=True, slots=True)
+class DraftReport:
+    """What a draft did since it reported last; reports of a session add up.
+
+    Attributes
+    ----------
+    forward_ns : time in its forward passes.
+    network_ns : time on the way of so many ``num_answers``: from a block sent to its answer heard, without
+        the time that it lay at the target. An answer to several blocks counts from the last of them.
+    choice, estimates : how far the draft runs ahead now, and what that was chosen from.
+    """
+
+    forward_ns: int = 0
+    network_ns: int = 0
+    num_answers: int = 0
+    choice: Choice | None = None
+    estimates: Estimates | None = None
+
+    def __add__(self, later: DraftReport) -> DraftReport:
+        return DraftReport(
+            self.forward_ns + later.forward_ns,
+            self.network_ns + later.network_ns,
+            self.num_answers + later.num_answers,
+            later.choice or self.choice,
+            later.estimates or self.estimates,
+        )
+
+
 @dataclass(slots=True)
 class SpeculationStatistics:
     """Running totals of one session; ratios are of sums, never means of ratios.
@@ -25,8 +53,8 @@ class SpeculationStatistics:
     num_committed : tokens appended, end-of-text included.
     num_passes : forward passes of the target for this session.
     acceptance_histogram : entry n counts the passes with candidates that kept n of them.
-    num_blocks : candidate blocks sent; each waits for one answer, so they are the round trips.
-    network_ns : time that blocks and their answers were on their way, summed over blocks.
+    num_blocks : candidate blocks sent. Where the draft waits for each answer, they are the round trips.
+    network_ns, num_answers : as :class:`DraftReport` has them.
     choice, estimates : how far the draft runs ahead at the moment, and what that was chosen from.
     """
 
@@ -48,6 +76,7 @@ class SpeculationStatistics:
     draft_ns: int = 0
     min_round_trip_ns: int = 0
     network_ns: int = 0
+    num_answers: int = 0
     choice: Choice | None = None
     estimates: Estimates | None = None
 
@@ -66,8 +95,11 @@ class SpeculationStatistics:
         """Committed tokens per forward pass of the target; 0 before the first."""
         return self.num_committed / self.num_passes if self.num_passes else 0.0
 
-    def observe(self, message: WindowOpened | Candidates | Commit) -> None:
-        """Count one message of the session."""
+    def observe(self, message: WindowOpened | Candidates | Commit | DraftReport) -> None:
+        """Count one message of the session, or what its draft reports."""
+        if isinstance(message, DraftReport):
+            self._observe_draft(message)
+            return
         if isinstance(message, WindowOpened):
             self.num_windows += 1
         elif isinstance(message, Candidates):
@@ -87,6 +119,12 @@ class SpeculationStatistics:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.choice, self.estimates = other.choice or self.choice, other.estimates or self.estimates
         self.min_round_trip_ns = min(trips_ns, default=0)
+
+    def _observe_draft(self, report: DraftReport) -> None:
+        self.draft_ns += report.forward_ns
+        self.network_ns += report.network_ns
+        self.num_answers += report.num_answers
+        self.choice, self.estimates = report.choice or self.choice, report.estimates or self.estimates
 
     def _observe_pass(self, commit: Commit) -> None:
         self.num_passes += 1

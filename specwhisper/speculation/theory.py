@@ -1,7 +1,8 @@
 """What a token costs in each mode, by what the link and the models cost: closed forms.
 
-``survival[i]`` is how often the first i candidates behind a commit are all accepted (``survival[0]`` is 1).
-Where a draft is right with probability a at every position it is ``a**i``, but nothing here assumes that.
+``survival[i]`` is how often the first i candidates are all accepted (``survival[0]`` is 1): of a block where
+blocks wait for each other, else behind a correction. Where a draft is right with probability a at every
+position both are ``a**i``, but nothing here assumes that.
 Times are in seconds, of one session that has target and draft to itself. ``docs/latency.md`` derives them.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import floor
 
-MAX_TOGETHER = 16  # candidates of a session in one pass
+from specwhisper.types import DEFAULT_MAX_WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
     one takes what has come meanwhile together.
     """
     saturates = gamma * costs.draft_s < costs.verify_s(gamma)
-    together = min(costs.verify_s(0) / max(costs.draft_s, 1e-9), MAX_TOGETHER)
+    together = min(costs.verify_s(0) / max(costs.draft_s, 1e-9), DEFAULT_MAX_WIDTH)
     total_s, later = 0.0, [*survival[1:], 0.0]
     for num_tokens, (reached, survived) in enumerate(zip(survival, later, strict=True), start=1):
         drafted_s = -(-num_tokens // gamma) * gamma * costs.draft_s
@@ -84,15 +86,18 @@ def pipelined_s(costs: Costs, survival: Sequence[float], gamma: int) -> float:
 
 
 def full_s(costs: Costs, survival: Sequence[float]) -> float:
-    """Give a lower bound for the time of a token where the target also decodes by itself.
+    """Give the time of a token where the target also decodes by itself.
 
-    Of a run of n tokens, either the target is through by itself, or the draft overtakes it: the last pass has
-    all but the last token as candidates. That passes begin only when the one before is over is left out.
+    A run begins with a correction. The draft hears of it and sends one candidate after the other; the target
+    goes on at once, pass after pass, each with the candidates that have come by then and a token of its own.
     """
-    alone_s, total_s = target_only_s(costs), 0.0
-    later = [*survival[1:], 0.0]
-    for num_drafted, (reached, survived) in enumerate(zip(survival, later, strict=True)):
-        drafted_s = num_drafted * max(costs.draft_s, costs.pass_token_s)
-        overtaken_s = costs.round_trip_s + drafted_s + costs.verify_s(0)
-        total_s += (reached - survived) * min((num_drafted + 1) * alone_s, overtaken_s)
+    time_s, num_tokens, total_s = 0.0, 0, 0.0
+    reached = [*survival, 0.0]
+    while num_tokens < len(survival):
+        num_arrived = max(0.0, time_s - costs.round_trip_s) / max(costs.draft_s, 1e-9)
+        num_candidates = min(max(0, floor(num_arrived + 1e-9) - num_tokens), DEFAULT_MAX_WIDTH)
+        time_s += costs.verify_s(num_candidates)
+        later = min(num_tokens + num_candidates + 1, len(survival))
+        total_s += (reached[num_tokens] - reached[later]) * time_s  # runs that end with this pass
+        num_tokens = later
     return total_s / sum(survival)

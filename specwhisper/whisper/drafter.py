@@ -14,9 +14,10 @@ from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.controller import Choice, Controller, Estimates
+from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
+from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.segments import split_window
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
@@ -26,23 +27,15 @@ from specwhisper.whisper.sampling import window_sampling
 from specwhisper.whisper.slots import Slots
 from specwhisper.whisper.window_draft import WindowDraft
 
+NOTHING = DraftReport()
+
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A block to send, and how the session does.
+    """A block to send, if there is one, and what the draft has to report."""
 
-    Attributes
-    ----------
-    forward_ns : time in the draft's forward passes since the last block.
-    network_ns : time that the blocks answered since then, and their answers, were on their way.
-    choice, estimates : how far the draft runs ahead now, and what that was chosen from.
-    """
-
-    candidates: Candidates
-    forward_ns: int
-    network_ns: int = 0
-    choice: Choice | None = None
-    estimates: Estimates | None = None
+    candidates: Candidates | None
+    report: DraftReport = NOTHING
 
 
 @dataclass(slots=True, eq=False)
@@ -60,8 +53,8 @@ class _Session:
     recording: Recording
     current: WindowDraft
     ahead: WindowDraft | None = None
-    forward_ns: int = 0
-    network_ns: int = 0
+    report: DraftReport = NOTHING  # what was not told yet
+    told_choice: Choice | None = None
 
     @property
     def drafts(self) -> list[WindowDraft]:
@@ -69,6 +62,19 @@ class _Session:
         return [
             draft for draft in (self.current, self.ahead) if draft is not None and draft.window is not None
         ]
+
+    @property
+    def has_paused(self) -> bool:
+        """Whether nothing was told of a choice that lets no block follow."""
+        choice = self.controller.choice
+        return choice is not self.told_choice and not choice.max_ahead
+
+    def take_report(self) -> DraftReport:
+        """Give what was not told yet."""
+        controller = self.controller
+        report, self.report = self.report, NOTHING
+        self.told_choice = controller.choice
+        return replace(report, choice=controller.choice, estimates=controller.estimates)
 
 
 class Drafter:
@@ -111,9 +117,12 @@ class Drafter:
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
         return bool(self._failures) or any(
-            self._can_draft(session, draft) or self._block_is_due(session, draft)
+            session.has_paused
+            or any(
+                self._can_draft(session, draft) or self._block_is_due(session, draft)
+                for draft in session.drafts
+            )
             for session in self._sessions.values()
-            for draft in session.drafts
         )
 
     def open(
@@ -145,6 +154,11 @@ class Drafter:
                     draft.encoding.cancel()
                 self._slots.give_back(draft.slot)
 
+    def report(self, session_id: str) -> DraftReport:
+        """Give what a session's draft has not told yet; nothing when it is gone already."""
+        session = self._sessions.get(session_id)
+        return NOTHING if session is None else session.take_report()
+
     def submit(self, session_id: str, message: AudioChunk | WindowOpened | Commit) -> None:
         """Take in the session's audio and what its target says; what goes wrong ends this session's draft."""
         session = self._sessions.get(session_id)
@@ -174,14 +188,16 @@ class Drafter:
                 self._fail(session_id, error)
         if rows:
             self._draft(rows, drafts)
-        blocks = [
-            (session_id, self._take_block(session, draft))
-            for session_id, session in self._sessions.items()
-            for draft in session.drafts
-            if self._block_is_due(session, draft)
-        ]
+        drafted = []
+        for session_id, session in self._sessions.items():
+            for draft in session.drafts:
+                if self._block_is_due(session, draft):
+                    block = draft.take_block(session.controller.choice.gamma, self._clock())
+                    drafted.append((session_id, Drafted(block, session.take_report())))
+            if session.has_paused:
+                drafted.append((session_id, Drafted(None, session.take_report())))
         failures, self._failures = self._failures, []
-        return [*blocks, *failures]
+        return [*drafted, *failures]
 
     def _draft(self, rows: Mapping[str, Row], drafts: Mapping[str, WindowDraft]) -> None:
         """Extend beliefs by a token; if that fails, one by one, so that one alone ends."""
@@ -200,8 +216,10 @@ class Drafter:
         forward_ns = self._clock() - started_ns
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
-            drafts[session_id].extend(score)
-            session.forward_ns += forward_ns
+            belief = drafts[session_id].belief
+            known_from = belief.num_committed if session.length.mode.waits else belief.run_start
+            drafts[session_id].extend(score, distance_from=known_from)
+            session.report += DraftReport(forward_ns=forward_ns)
             session.controller.observe_step(forward_ns)
             try:
                 self._look_ahead(session)
@@ -285,6 +303,7 @@ class Drafter:
             held=commit.held,
             blocks_answered=commit.candidates_received,
             credit=commit.credit,
+            lost_all=commit.num_self_decoded > 0 and not session.length.mode.self_decodes,
         )
         if draft.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
             self._model.rollback(draft.slot, len(draft.window.prompt) + agreed)
@@ -293,7 +312,7 @@ class Drafter:
         session.controller.observe_tokens(
             [draft.distances[position] for position in judged],
             [exp(draft.log_probs[position]) for position in judged],
-            num_right=agreed - known,
+            num_right=min(agreed, belief.num_committed) - known,
             num_committed=belief.num_committed - known,
         )
         if commit.is_final:
@@ -304,7 +323,7 @@ class Drafter:
         sent_ns = session.current.answered_since_ns(commit)
         if sent_ns is not None:
             round_trip_ns = max(0, self._clock() - sent_ns - commit.timing.block_age_ns)
-            session.network_ns += round_trip_ns
+            session.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             session.controller.observe_answer(round_trip_ns)
         if commit.tokens and not commit.is_recalled:
             session.controller.observe_pass(1 + commit.num_verified, commit.timing.forward_ns)
@@ -364,10 +383,3 @@ class Drafter:
             return draft.num_unsent > 0
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
         return has_nothing and not draft.gave_way and mode.drafts and not mode.self_decodes
-
-    def _take_block(self, session: _Session, draft: WindowDraft) -> Drafted:
-        controller = session.controller
-        block = draft.take_block(controller.choice.gamma, self._clock())
-        forward_ns, session.forward_ns = session.forward_ns, 0
-        network_ns, session.network_ns = session.network_ns, 0
-        return Drafted(block, forward_ns, network_ns, controller.choice, controller.estimates)

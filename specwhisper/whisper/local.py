@@ -13,6 +13,7 @@ from typing import Any
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
+    DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,
     Commit,
@@ -26,7 +27,7 @@ from specwhisper.types import (
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.model import Model
-from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, DEFAULT_MAX_WIDTH, Verifier
+from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
 
 
 class TargetEngine:

@@ -14,10 +14,19 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, Mode, WindowOpened
+from specwhisper.types import (
+    DEFAULT_MAX_WIDTH,
+    AudioChunk,
+    Candidates,
+    Commit,
+    Failed,
+    Finished,
+    Mode,
+    WindowOpened,
+)
 from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.model import Model
-from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, DEFAULT_MAX_WIDTH, Verifier
+from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
 
 PIECE_SAMPLES = 4 * 16_000
 
@@ -172,6 +181,7 @@ class OneProcess:
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Finished):
+                    run.builder.statistics.observe(drafter.report(session))
                     transcripts[run.place] = run.builder.finish()
                     verifier.close(session)
                     drafter.close(session)
@@ -189,8 +199,10 @@ class OneProcess:
     def _propose(self, run: _Run, drafted: Drafted | Failed, verifier: Verifier) -> None:
         if isinstance(drafted, Failed):
             raise drafted.error
+        run.builder.statistics.observe(drafted.report)
+        if drafted.candidates is None:
+            return
         run.builder.observe(drafted.candidates)
-        run.builder.statistics.draft_ns += drafted.forward_ns
         for block in self._edit_block(drafted.candidates):
             verifier.submit(run.id, block)
 

@@ -22,6 +22,7 @@ from specwhisper.speculation.scheduling import next_pass
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
 from specwhisper.types import (
+    DEFAULT_MAX_WIDTH,
     AudioChunk,
     Candidates,
     Failed,
@@ -45,8 +46,8 @@ from specwhisper.whisper.verifier_session import VerifierSession
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MAX_WIDTH = 16  # candidates of one session in one pass; on a server, one of them shall not slow all
 DEFAULT_MAX_PASS_TOKENS = 256  # of all sessions in one pass; what is over waits for the next
+MAX_SILENCE_NS = 5_000_000_000  # after which a session no longer waits for candidates: they may be lost
 
 
 class Verifier:
@@ -111,17 +112,36 @@ class Verifier:
         sessions = self._sessions.values()
         if self._outbox or any(session.can_advance for session in sessions):
             return True
-        return any(session.is_runnable for session in sessions) and not self.holds_for_s
+        if any(session.is_runnable for session in sessions) and not self._puts_off_ns:
+            return True
+        return any(self._is_overdue(session) for session in sessions)
 
     @property
     def holds_for_s(self) -> float:
+        """For how long :meth:`step` has nothing to do, unless there is news; 0 where only news helps."""
+        now_ns = self._clock()
+        waits_ns: list[float] = [
+            session.ready_ns + MAX_SILENCE_NS - now_ns
+            for session in self._sessions.values()
+            if session.awaits_candidates
+        ]
+        if puts_off_ns := self._puts_off_ns:
+            waits_ns.append(puts_off_ns)
+        return max(0.0, min(waits_ns, default=0.0)) / 1e9
+
+    @property
+    def _puts_off_ns(self) -> float:
         """For how long the next pass is put off, since more candidates are on their way."""
         runnable = [session for session in self._sessions.values() if session.is_runnable]
         if not self._is_patient or not runnable:
             return 0.0
         could_begin_ns = max(self._last_pass_ns, min(session.ready_ns for session in runnable))
         awaited = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
-        return max(0.0, self._patience.begin_ns(could_begin_ns, awaited) - self._clock()) / 1e9
+        return max(0.0, self._patience.begin_ns(could_begin_ns, awaited) - self._clock())
+
+    def _is_overdue(self, session: VerifierSession) -> bool:
+        """Tell whether a session has waited for candidates for too long."""
+        return session.awaits_candidates and self._clock() - session.ready_ns >= MAX_SILENCE_NS
 
     def open(self, session_id: str, mode: Mode, options: DecodingOptions) -> None:
         """Open a session; :class:`ServerFull` when every slot is taken or answers would take too long."""
@@ -203,9 +223,11 @@ class Verifier:
                 self._advance(session)
             except Exception as error:
                 self._fail(session, error)
+            if self._is_overdue(session):
+                session.may_go_alone = True  # for one token; the draft hears of it and goes on from there
         self._answers_first = bool(self._outbox) and not self._answers_first
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        if runnable and not self._answers_first and not self.holds_for_s:
+        if runnable and not self._answers_first and not self._puts_off_ns:
             self._run_pass(self._choose(runnable))
         events, self._outbox = self._outbox, []
         return events

@@ -55,8 +55,8 @@ class VerifierSession:
     encoding: Future[int] | None = None
     encoded_frame: int | None = None  # where the audio in the slot begins
     encode_ns: int = 0
-    candidates_received: int = 0
-    block_received_ns: int = 0  # when the newest of them came
+    candidates_received: int = 0  # number of the newest
+    block_received_ns: int = 0  # when it came
     # For the next window, and when they came.
     early: list[tuple[Candidates, int]] = field(default_factory=list)
     next_window_id: int = 0
@@ -82,6 +82,11 @@ class VerifierSession:
         if self.window is None:
             return self.detects_language
         return self.has_candidates or self.may_go_alone or self.mode.self_decodes
+
+    @property
+    def awaits_candidates(self) -> bool:
+        """Whether it can do nothing before some come."""
+        return self.window is not None and self.encoding is None and not self.is_runnable
 
     @property
     def has_candidates(self) -> bool:
@@ -149,7 +154,7 @@ class VerifierSession:
             return None
         if not _is_about(block, self.window):
             return None  # the draft begins anew: it counts no block that it had sent before
-        self.candidates_received += 1
+        self.candidates_received = max(self.candidates_received, block.number)
         self.block_received_ns = received_ns
         was_runnable, correction = self.is_runnable, self.ledger.correction
         if not block.tokens and block.base == len(self.ledger.committed):

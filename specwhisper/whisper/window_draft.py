@@ -23,7 +23,7 @@ class WindowDraft:
     encoding : of this window, or of the last one in the slot.
     encoded_frame : where the audio in the slot begins.
     proposals : what tokens were drawn from, by position.
-    distances : how far behind the known end tokens were drafted, by position.
+    distances : how far behind the known end, or the begin of its run, tokens were drafted, by position.
     log_probs : of drafted tokens, by position.
     gave_way : an empty block was sent and not answered yet.
     sent_ns : when the blocks were sent that are not answered; ``num_answered`` are.
@@ -79,11 +79,11 @@ class WindowDraft:
             == (window.id, window.start_frame, window.prompt, window.temperature, window.attempt)
         )
 
-    def extend(self, score: Scores) -> None:
-        """Believe one token more."""
+    def extend(self, score: Scores, *, distance_from: int) -> None:
+        """Believe one token more; its distance is counted from a position."""
         position = len(self.belief.tokens)
         self.belief.tokens.append(score.tokens[0])
-        self.distances[position] = position - self.belief.num_committed
+        self.distances[position] = position - distance_from
         self.log_probs[position] = score.log_probs[0]
         self.proposals.update((position, proposal) for proposal in score.proposals)
 
@@ -100,6 +100,7 @@ class WindowDraft:
             base,
             self.belief.num_committed,
             tokens,
+            number=self.belief.num_blocks,
             proposals=tuple(self.proposals[i] for i in places if i in self.proposals),
             start_frame=self.window.start_frame if self.is_expected else None,
         )

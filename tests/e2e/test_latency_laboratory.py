@@ -33,8 +33,7 @@ def test_one_session_is_simulated_by_round_trip(tmp_path):
     assert near["chosen"]["full"] < far["chosen"]["full"] < 1
     assert far["chosen"]["sync"] > 1.3
     for one in told["expected"]:
-        assert one["full_bound"] < 1.05 * one["chosen"]["full"]  # of the mean run; a window has few
-        assert min(one["sync"].values()) > one["full_bound"]
+        assert one["full"] == pytest.approx(one["chosen"]["full"], rel=0.15)
 
 
 def test_a_population_is_simulated(tmp_path):

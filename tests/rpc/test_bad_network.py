@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from tests.interference import KINDS, Interference
+from specwhisper.whisper import verifier
+from tests.interference import KINDS, LOSSY, Interference
 from tests.rpc.network import bad_network
 from tests.rpc.services import (
     all_free,
@@ -37,6 +38,23 @@ async def test_every_mode_writes_the_same_text_under_interference(kind):
         for mode, gamma in zip(MODES, (1, 3, 5, 16), strict=True):
             responses = await stream(draft, recording(33.0), mode=mode, gamma=gamma, interim=True)
             assert finals(responses) == expected_finals(target_alone(33.0))
+        await all_free(target, draft)
+
+
+async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
+    """Nothing waits for ever for what never comes; a target that waits does so for seconds, here for less."""
+    monkeypatch.setattr(verifier, "MAX_SILENCE_NS", 5_000_000)
+    loses = partial(Interference, LOSSY, 7, vocabulary_size=len(VOCABULARY))
+    async with (
+        target_server() as target,
+        bad_network(target.address, loses) as network,
+        draft_server(network.address) as draft,
+    ):
+        for mode in MODES:
+            responses = await stream(draft, recording(1.0), mode=mode, gamma=3)
+            assert finals(responses) == expected_finals(target_alone(1.0))
+            if mode in ("MODE_SYNC", "MODE_PIPELINED"):
+                assert responses[-1].statistics.num_accepted > 0
         await all_free(target, draft)
 
 

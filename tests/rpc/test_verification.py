@@ -103,6 +103,7 @@ async def test_every_block_is_answered_and_says_where_the_target_stands():
                 (candidates(base=6, known_committed=6), (text[6:7], 0)),  # nothing: go on alone
             ]
             for received, (block, (tokens, num_accepted)) in enumerate(blocks, start=1):
+                block.candidates.number = received
                 await waiting.send(candidates([1], window_id=99), block)  # window 99 does not exist
                 commit = (await waiting.read()).commit
                 assert (tuple(commit.tokens), commit.num_accepted) == (tokens, num_accepted)

@@ -83,8 +83,6 @@ MESSAGES = {
     "a token out of range": ([candidates([SIZE])], InvalidCandidates, f"{SIZE} is out of range"),
     "a token far out of range": ([candidates([2**32 - 1])], InvalidCandidates, "out of range"),
     "a block too long": ([candidates([0] * 65)], InvalidCandidates, "65 tokens; at most 64"),
-    "odd confidences": ([candidates([1], confidences=[0.5, 0.5])], InvalidCandidates, "2 confidences"),
-    "mad confidences": ([candidates([1], confidences=[math.nan])], InvalidCandidates, "outside 0..1"),
     "resume without window": ([pb.VerifyRequest(resume=pb.Resume())], InvalidRequest, "no window"),
     "resume after audio": ([audio(SECOND), resume()], InvalidRequest, "before any audio"),
     "resume with a bad token": ([resume([SIZE])], InvalidRequest, "out of range"),
@@ -230,7 +228,7 @@ async def test_who_reads_no_answers_is_not_listened_to():
         async def ask() -> None:
             nonlocal num_written
             while True:
-                await deaf.send(candidates([1] * 64, confidences=[0.5] * 64), heartbeat())
+                await deaf.send(candidates([1] * 64), heartbeat())
                 num_written += 1
 
         asking = asyncio.create_task(ask())

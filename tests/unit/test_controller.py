@@ -109,7 +109,7 @@ def test_a_draft_that_runs_ahead_asks_what_a_place_in_the_pass_costs(mode):
 
 def test_blocks_are_as_short_as_messages_allow():
     gammas = [choose(adaptive(Mode.FULL), estimates(draft=draft)).gamma for draft in (2 * MS, MS, MS / 10)]
-    assert gammas == [1, 2, 20]
+    assert gammas == [1, 2, MAX_ADAPTIVE_GAMMA]
 
 
 @pytest.mark.parametrize("mode", RUNNING_AHEAD)

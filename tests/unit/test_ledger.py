@@ -156,6 +156,39 @@ class TestBelief:
         made.apply(0, [1], held=2, blocks_answered=1, credit=100)
         assert (made.num_sent, made.blocks_in_flight) == (3, 1)
 
+    def test_what_was_lost_is_offered_again_when_a_later_block_left_a_gap(self):
+        made = belief([1, 2, 3, 4, 5, 6], sent=0)
+        for _ in range(3):
+            made.take_block(2)
+        made.apply(0, [], held=2, blocks_answered=1, credit=100)
+        assert made.num_sent == 6
+        made.apply(0, [], held=2, blocks_answered=3, credit=100)  # the second was lost, so the third was void
+        assert made.take_block(5) == (2, (3, 4, 5, 6))
+
+    def test_an_answer_to_what_was_corrected_since_is_no_loss(self):
+        made = belief([1, 2, 3, 4], sent=0)
+        made.take_block(2)
+        made.take_block(2)
+        made.apply(0, [1, 9], held=2, blocks_answered=1, credit=100)
+        made.tokens += [10, 11]
+        made.take_block(2)
+        made.apply(2, [], held=2, blocks_answered=2, credit=100)  # drafted before the correction: void
+        assert (made.num_sent, made.blocks_in_flight) == (4, 1)
+
+    def test_after_waiting_in_vain_no_block_is_in_flight(self):
+        made = belief([1, 2, 3, 4], sent=0)
+        made.take_block(4)
+        made.apply(0, [1], held=1, blocks_answered=0, credit=100, lost_all=True)
+        assert made.blocks_in_flight == 0
+        assert made.take_block(4) == (1, (2, 3, 4))
+
+    def test_a_run_begins_behind_a_contradiction(self):
+        made = belief([1, 2, 3], sent=3)
+        made.apply(0, [1], held=3, blocks_answered=1, credit=100)
+        assert made.run_start == 0
+        made.apply(1, [9, 7], held=3, blocks_answered=1, credit=100)
+        assert made.run_start == 2
+
     def test_a_repeated_commit_changes_nothing(self):
         made = belief([1, 2, 3], sent=3)
         made.apply(0, [1, 9], held=2, blocks_answered=1, credit=50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,10 +43,10 @@ def test_published_figures(acceptance, round_trip_s, best, sync_ms, self_decodin
     gamma = best_gamma(at(round_trip_s), survival, 64)
     assert gamma == best
     assert 1e3 * sync_s(at(round_trip_s), survival, gamma) == pytest.approx(sync_ms, abs=0.06)
-    # Published with a run's last token drafted too; that is the target's own, though.
+    # Published as a bound that leaves out that passes follow each other, but with a run's last token drafted.
     last_ms = 1e3 * (1 - acceptance) * TOY.draft_s
-    bound_ms = 1e3 * full_s(at(round_trip_s), survival)
-    assert self_decoding_ms - last_ms - 0.06 < bound_ms < self_decoding_ms
+    full_ms = 1e3 * full_s(at(round_trip_s), survival)
+    assert self_decoding_ms - last_ms - 0.06 < full_ms < 1.2 * self_decoding_ms
     alone = best_gamma(TOY, survival, 64)
     assert 1e3 * sync_s(TOY, survival, alone) == pytest.approx(one_process_ms, abs=0.06)
 
@@ -65,11 +67,19 @@ def test_a_block_yields_what_leviathan_found(acceptance, gamma):
 
 
 @given(costs, rates)
-def test_decoding_by_itself_never_loses_to_the_target_alone_or_to_waiting(costs, acceptance):
+def test_decoding_by_itself_loses_to_the_target_alone_by_no_more_than_candidates_cost(costs, acceptance):
     survival = geometric(acceptance, 600)
-    bound = full_s(costs, survival)
-    assert bound <= target_only_s(costs) * (1 + 1e-9)
-    assert bound <= min(sync_s(costs, survival, gamma) for gamma in range(1, 65)) * (1 + 1e-9)
+    found, alone = full_s(costs, survival), target_only_s(costs)
+    assert found <= alone * (1 + 1e-9) + 16 * costs.pass_token_s
+    assert full_s(replace(costs, pass_token_s=0.0), survival) <= costs.pass_s * (1 + 1e-9)
+
+
+def test_decoding_by_itself_in_passes_that_follow_each_other():
+    """Behind a correction: alone, with four candidates that came meanwhile, with one to five more."""
+    runs_of_nine = [1.0] * 9
+    assert full_s(TOY, runs_of_nine) == pytest.approx(3 * 0.020 / 9)
+    assert full_s(at(0.040), runs_of_nine) == pytest.approx(5 * 0.020 / 9)  # alone thrice, three, the rest
+    assert full_s(at(1.0), runs_of_nine) == pytest.approx(0.020)
 
 
 @given(costs, rates, st.integers(1, 16))
@@ -78,5 +88,6 @@ def test_a_longer_round_trip_never_helps(costs, acceptance, gamma):
     slower = Costs(costs.draft_s, costs.pass_s, costs.pass_token_s, costs.round_trip_s + 0.1)
     assert sync_s(slower, survival, gamma) > sync_s(costs, survival, gamma)
     assert pipelined_s(slower, survival, gamma) > pipelined_s(costs, survival, gamma)
-    assert full_s(slower, survival) >= full_s(costs, survival)
+    free, free_slower = replace(costs, pass_token_s=0.0), replace(slower, pass_token_s=0.0)
+    assert full_s(free_slower, survival) >= full_s(free, survival) * (1 - 1e-9)
     assert best_gamma(slower, survival, 64) >= best_gamma(costs, survival, 64)

@@ -99,9 +99,8 @@ proposal = st.lists(uint32, min_size=1, max_size=4, unique=True).map(
 @st.composite
 def candidate_blocks(draw: st.DrawFn) -> Candidates:
     tokens = draw(ids)
-    confidences = st.just(()) | st.tuples(*[probability] * len(tokens))
     proposals = st.just(()) | st.tuples(*[proposal] * len(tokens))
-    return Candidates(draw(uint32), draw(uint32), draw(uint32), tokens, draw(confidences), draw(proposals))
+    return Candidates(draw(uint32), draw(uint32), draw(uint32), tokens, draw(uint32), draw(proposals))
 
 
 @st.composite
@@ -260,20 +259,10 @@ REFUSED = [
     ),
     (
         "candidates",
-        pb.Candidates(tokens=[1], confidences=[0.5, 0.5]),
-        InvalidCandidates,
-        "1 tokens and 2 conf",
-    ),
-    ("candidates", pb.Candidates(confidences=[0.5]), InvalidCandidates, "0 tokens and 1 conf"),
-    (
-        "candidates",
         pb.Candidates(tokens=[1], proposals=[pb.Proposal(tokens=range(17), probs=[0.0] * 17)]),
         InvalidCandidates,
         "names 17 tokens: send the 16",
     ),
-    ("candidates", pb.Candidates(tokens=[1], confidences=[math.nan]), InvalidCandidates, r"outside 0\.\.1"),
-    ("candidates", pb.Candidates(tokens=[1], confidences=[math.inf]), InvalidCandidates, r"outside 0\.\.1"),
-    ("candidates", pb.Candidates(tokens=[1], confidences=[-0.1]), InvalidCandidates, r"outside 0\.\.1"),
     ("window", pb.Window(num_frames=3001), InvalidRequest, "3001 mel frames"),
     ("window", some_window(temperature=math.nan), InvalidRequest, "temperature nan"),
     ("window", some_window(temperature=-0.5), InvalidRequest, r"temperature -0\.5"),

@@ -16,7 +16,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, Limits, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
 from specwhisper.whisper.drafter import Drafted, Drafter
 from specwhisper.whisper.verifier import Verifier
 
@@ -44,7 +44,6 @@ class Told:
     """What a session's draft server was told, and when."""
 
     statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
-    opened_s: float = 0.0
     tokens: list[int] = field(default_factory=list)  # of all windows
     arrivals_s: list[float] = field(default_factory=list)  # of each token
     finished_s: float | None = None
@@ -115,6 +114,7 @@ class World:
     Parameters
     ----------
     one_way_s : gives what a message takes from here to there; asked for every one.
+    edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
 
     environment: simpy.Environment
@@ -122,6 +122,7 @@ class World:
     vocabulary: Vocabulary
     costs: Costs
     one_way_s: Callable[[], float]
+    edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,)
 
     def run_session(
         self,
@@ -144,14 +145,14 @@ class World:
         def propose(drafted: Drafted | Failed) -> None:
             if isinstance(drafted, Failed):
                 raise drafted.error
-            told.statistics.observe(drafted.candidates)
-            told.statistics.draft_ns += drafted.forward_ns
-            told.statistics.network_ns += drafted.network_ns
-            told.statistics.choice, told.statistics.estimates = drafted.choice, drafted.estimates
-            up.send(lambda: offer(drafted))
+            told.statistics.observe(drafted.report)
+            if drafted.candidates is not None:
+                told.statistics.observe(drafted.candidates)
+                for block in self.edit_block(drafted.candidates):
+                    up.send(partial(offer, block))
 
-        def offer(drafted: Drafted) -> None:
-            target.host.post(partial(verifier.submit, name, drafted.candidates, target.clock()))
+        def offer(block: Candidates) -> None:
+            target.host.post(partial(verifier.submit, name, block, target.clock()))
 
         def answer(event: FromTarget) -> None:
             down.send(lambda: follow(event))
@@ -164,14 +165,13 @@ class World:
                 target.receivers.pop(name)
                 draft_server.receivers.pop(name)
                 target.host.post(partial(verifier.close, name))
+                draft_server.host.post(lambda: told.statistics.observe(drafter.report(name)))
                 draft_server.host.post(partial(drafter.close, name))
                 return
             told.statistics.observe(event)
             if isinstance(event, Commit):
                 told.tokens += event.tokens
                 told.arrivals_s += [self.environment.now] * len(event.tokens)
-            elif isinstance(event, WindowOpened) and not told.opened_s:
-                told.opened_s = self.environment.now
             draft_server.host.post(partial(drafter.submit, name, event))
 
         def open_both() -> None:
@@ -208,11 +208,12 @@ def simulate_session(
     jitter_s: float = 0.0,
     script: Sequence[int] | None = None,
     seed: int = 0,
+    edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
 ) -> Told:
     """Run one session that has target and draft server to itself; raise if its text is not the target's."""
     environment = simpy.Environment()
     way = jittered(round_trip_s / 2, jitter_s, seed)
-    world = World(environment, decodings, vocabulary, costs, way)
+    world = World(environment, decodings, vocabulary, costs, way, edit_block)
     script = list(range(len(decodings))) if script is None else script
     target, draft_server = Target(world, num_slots=1), DraftServer(world, num_slots=1)
     told = world.run_session("0", target, draft_server, length, script)

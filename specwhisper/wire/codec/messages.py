@@ -67,7 +67,7 @@ def candidates_to_proto(candidates: Candidates) -> pb.Candidates:
         base=candidates.base,
         known_committed=candidates.known_committed,
         tokens=candidates.tokens,
-        confidences=candidates.confidences,
+        number=candidates.number,
         proposals=[pb.Proposal(tokens=p.tokens, probs=p.probs) for p in candidates.proposals],
         start_frame=candidates.start_frame,
     )
@@ -77,7 +77,7 @@ def candidates_from_proto(
     message: pb.Candidates, *, vocabulary_size: int | None = None, max_tokens: int | None = None
 ) -> Candidates:
     """Decode a candidate block; a session passes its limits, so that no wrong id ever reaches the model."""
-    tokens, confidences = tuple(message.tokens), tuple(message.confidences)
+    tokens = tuple(message.tokens)
     if max_tokens is not None and len(tokens) > max_tokens:
         raise InvalidCandidates(
             f"A candidate block has {len(tokens)} tokens; at most {max_tokens} are allowed."
@@ -86,12 +86,6 @@ def candidates_from_proto(
         raise InvalidCandidates(
             f"Candidate token {max(tokens)} is out of range: the target has {vocabulary_size} tokens."
         )
-    if confidences and len(confidences) != len(tokens):
-        raise InvalidCandidates(
-            f"A candidate block has {len(tokens)} tokens and {len(confidences)} confidences; send as many."
-        )
-    if not all(0 <= confidence <= 1 for confidence in confidences):  # NaN fails every comparison
-        raise InvalidCandidates("A candidate block has a confidence outside 0..1.")
     proposals = tuple(_proposal(proposal, vocabulary_size) for proposal in message.proposals)
     if proposals and len(proposals) != len(tokens):
         raise InvalidCandidates(
@@ -102,7 +96,7 @@ def candidates_from_proto(
         base=message.base,
         known_committed=message.known_committed,
         tokens=tokens,
-        confidences=confidences,
+        number=message.number,
         proposals=proposals,
         start_frame=message.start_frame if message.HasField("start_frame") else None,
     )

@@ -183,22 +183,22 @@ class Audio(_message.Message):
     def __init__(self, start_sample: _Optional[int] = ..., codec: _Optional[_Union[AudioCodec, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
 
 class Candidates(_message.Message):
-    __slots__ = ("window_id", "base", "known_committed", "tokens", "confidences", "proposals", "start_frame")
+    __slots__ = ("window_id", "base", "known_committed", "tokens", "number", "proposals", "start_frame")
     WINDOW_ID_FIELD_NUMBER: _ClassVar[int]
     BASE_FIELD_NUMBER: _ClassVar[int]
     KNOWN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
-    CONFIDENCES_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     PROPOSALS_FIELD_NUMBER: _ClassVar[int]
     START_FRAME_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     known_committed: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
-    confidences: _containers.RepeatedScalarFieldContainer[float]
+    number: int
     proposals: _containers.RepeatedCompositeFieldContainer[Proposal]
     start_frame: int
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., confidences: _Optional[_Iterable[float]] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ..., start_frame: _Optional[int] = ...) -> None: ...
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., known_committed: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., number: _Optional[int] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ..., start_frame: _Optional[int] = ...) -> None: ...
 
 class Proposal(_message.Message):
     __slots__ = ("tokens", "probs")
