@@ -10,22 +10,22 @@ from typing import Annotated
 import typer
 
 from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.report import open_console, print_bars, write_json
+from experiments.common.report import open_console
 from experiments.common.samples import BUNDLED, load_samples
+from experiments.latency.asked import Asked, Setting
 from experiments.latency.calibrate import calibrate
-from experiments.latency.cells import parse_gammas, parse_modes, parse_times
+from experiments.latency.cells import parse_gammas, parse_modes, parse_stall, parse_times
 from experiments.latency.expect import STEPS, expect
 from experiments.latency.figures import write_figures
 from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
 from experiments.latency.page import write_page
+from experiments.latency.pair import Models
 from experiments.latency.populate import simulate
-from experiments.latency.predict import Model, costs_facts, describe_costs, predict
+from experiments.latency.report import Found, report
 from experiments.latency.reproduce import reproduce
 from experiments.latency.series import draw
 from experiments.latency.store import Store
-from experiments.latency.summary import Summary, find_bars, print_tables
-from experiments.latency.sweep import Asked
 from experiments.latency.sweep import sweep as measure
 from experiments.latency.together import together
 from specwhisper.errors import SpecWhisperError
@@ -33,6 +33,7 @@ from specwhisper.errors import SpecWhisperError
 QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES = "0,2.5", "3,chosen", "target-only,sync,full"
 MODES = "target-only,sync,pipelined,full,one-process"
 SAMPLE = BUNDLED / "01_phone_call.flac"
+SWEEP = Path("latency.jsonl")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.command()(calibrate)
@@ -40,9 +41,7 @@ app.command()(expect)
 app.command()(reproduce)
 app.command()(simulate)
 app.command()(together)
-SweepFile = Annotated[
-    Path, typer.Option("--out", dir_okay=False, help="The sweep: JSON lines; an interrupted one goes on.")
-]
+SweepFile = Annotated[Path, typer.Option("--sweep", dir_okay=False, help="What sweep has written.")]
 
 
 @app.command()
@@ -78,7 +77,9 @@ def sweep(
         int, typer.Option(min=1, help="How often each cell is measured; more can be added.")
     ] = 5,
     max_cores: Annotated[int, typer.Option(min=1, max=2, help="Cores that one process gets at most.")] = 2,
-    out: SweepFile = Path("latency.jsonl"),
+    out: Annotated[
+        Path, typer.Option(dir_okay=False, help="Where it goes: JSON lines; an interrupted one goes on.")
+    ] = SWEEP,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -90,50 +91,36 @@ def sweep(
     every text is compared with the target's own, and the sweep fails if one differs.
     """
     console = open_console()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are taken down
     try:
         if quick:
             rtt, gamma, modes, repeats = QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES, 1
             models = "demo"
+        in_seconds = rtt_ms is not None
         round_trips = parse_times(rtt, "--rtt")
         if rtt_ms is not None:
             round_trips = [ms / 1e3 for ms in parse_times(rtt_ms, "--rtt-ms")]
-        stall_s, stall_every_s = parse_times(stall, "--stall")
+        stall_s, stall_every_s = parse_stall(stall)
+        asked = Asked(
+            parse_modes(modes), parse_gammas(gamma), round_trips, in_seconds, repeats, max_cores, seed
+        )
+        pair = Models(models, target, draft, dtype, encode, next_window)
         conditions = Conditions(
             0.0, jitter_ms / 1e3, loss, reordering, mbit * 125_000, stall_every_s, stall_s
         )
-        asked = Asked(
-            parse_modes(modes), parse_gammas(gamma), round_trips, rtt_ms is not None, repeats, max_cores, seed
-        )
-        different = measure(
-            asked,
-            load_samples(audio or [SAMPLE]),
-            conditions,
-            models=models,
-            dtype=dtype,
-            encodes=encode,
-            drafts_next_window=next_window,
-            target=target,
-            draft=draft,
-            network_name=network,
-            store=Store(out),
-            console=console,
-        )
-        all_hold = report(out, seed=seed, json=json, check=check)
+        setting = Setting(pair, load_samples(audio or [SAMPLE]), network, conditions)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are taken down
+        measure(asked, setting, Store(out), console)
+        all_hold = report(out, console, seed=seed, json=json, check=check)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
-    for line in different:
-        console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
-    sys.exit(0 if all_hold and not different else 1)
+    sys.exit(0 if all_hold else 1)
 
 
 @app.command()
-def show(
-    sweep_file: SweepFile = Path("latency.jsonl"), seed: Seed = 0, json: JsonFile = None, check: Check = False
-) -> None:
-    """Show a sweep again, with its predictions and bars."""
+def show(sweep: SweepFile = SWEEP, seed: Seed = 0, json: JsonFile = None, check: Check = False) -> None:
+    """Show a sweep again, with its predictions and bars; fail if a text was not the target's."""
     try:
-        all_hold = report(sweep_file, seed=seed, json=json, check=check)
+        all_hold = report(sweep, open_console(), seed=seed, json=json, check=check)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     sys.exit(0 if all_hold else 1)
@@ -141,62 +128,29 @@ def show(
 
 @app.command()
 def plot(
-    sweep_file: SweepFile = Path("latency.jsonl"),
+    sweep: SweepFile = SWEEP,
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where the plots go.")] = Path("latency"),
     seed: Seed = 0,
 ) -> None:
     """Draw a sweep: four PNG files, and one page with plots to point at."""
     try:
-        found = Store(sweep_file).load()
+        found = Found.of(sweep)
+        drawing = draw(found.summary, found.predicted, seed=seed)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
-    summary = Summary.of(found)
-    predicted = predict(found, summary.times_s)
-    drawing = draw(summary, predicted)
-    machine, names = found.header["machine"], ", ".join(found.header["asked"]["samples"])
-    num_repeats = len({run.repeat for run in found.runs})
+    header = found.sweep.header
+    num_repeats = len({run.repeat for run in found.summary.sweep.runs})
     facts = [
-        f"A pass of the target alone takes {1e3 * found.step_s:.1f} ms.",
-        describe_costs(Model.of(found).costs, found.step_s).capitalize() + ".",
-        f"Network: {found.header['network']}; {num_repeats} repeats of {names}.",
-        f"{machine['cpu']}, {machine['cores']} cores; torch {found.header['versions']['torch']}.",
+        f"A pass of the target alone takes {1e3 * found.sweep.step_s:.1f} ms.",
+        f"Network: {header['network']}; {num_repeats} repeats of {', '.join(header['asked']['samples'])}.",
+        *found.facts(),
+        f"torch {header['versions']['torch']}.",
     ]
-    written = write_figures(drawing, folder)
     page = folder / "latency.html"
-    write_page(drawing, facts, list(map(str, find_bars(summary, predicted, seed=seed))), page)
+    written = write_figures(drawing, folder)
+    write_page(drawing, facts, [*map(str, found.bars(seed)), *found.notes(seed)], page)
     for path in (*written, page):
         typer.echo(path)
-
-
-def report(path: Path, *, seed: int, json: Path | None, check: bool) -> bool:
-    """Print what a sweep found; tell whether its bars hold, where they are asked for."""
-    console = open_console()
-    found = Store(path).load()
-    summary = Summary.of(found)
-    predicted = predict(found, summary.times_s)
-    costs = Model.of(found).costs
-    if costs.draft.pass_s:  # without drafts a pass's constant cannot be told from its tokens
-        console.print(f"Fitted: {describe_costs(costs, found.step_s)}", highlight=False)
-    print_tables(summary, predicted, console, seed=seed)
-    bars = find_bars(summary, predicted, seed=seed)
-    if json is not None:
-        figures = {
-            "sweep": {name: value for name, value in found.header.items() if name not in ("trace", "models")},
-            "fitted": costs_facts(costs),
-            "cells": [
-                {
-                    "cell": str(cell),
-                    "round_trip_steps": summary.steps(cell),
-                    "times_per_token_s": list(times.values()),
-                    "closed_form_s": predicted[cell].closed_form_s if cell in predicted else None,
-                    "simulated_s": predicted[cell].simulated_s if cell in predicted else None,
-                }
-                for cell, times in summary.times_s.items()
-            ],
-            "bars": list(map(str, bars)),
-        }
-        write_json(json, models=found.header["models"], figures=figures)
-    return print_bars(bars, console) if check else True
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from random import Random
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
 CHOSEN = 0  # the draft length of a session that chooses for itself
-NETWORKED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+MAX_GAMMA = 64
+Arm = tuple[Mode, int]  # a mode, and the cores of the process with the target
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,9 +32,23 @@ class Cell:
     round_trip: int = 0
     cores: int = 1
 
+    @property
+    def has_closed_form(self) -> bool:
+        """Whether a formula knows it: none knows drafts that wait, and stop where they are not sure."""
+        return self.mode in (Mode.TARGET_ONLY, Mode.FULL) or self.gamma != CHOSEN
+
     def __str__(self) -> str:
         gamma = f", gamma {self.gamma or 'chosen'}" if self.mode.drafts else ""
-        return f"{self.mode}{gamma}{', 2 cores' if self.cores > 1 else ''}"
+        return f"{self.mode}{gamma}{_suffix(self.cores)}"
+
+
+def arm_name(mode: Mode, cores: int) -> str:
+    """Name a mode, and its cores where it has several."""
+    return f"{mode}{_suffix(cores)}"
+
+
+def _suffix(cores: int) -> str:
+    return f", {cores} cores" if cores > 1 else ""
 
 
 def cells_of(
@@ -64,33 +80,48 @@ def schedule(cells: Sequence[Cell], num_repeats: int, seed: int) -> Iterator[tup
 
 
 def parse_modes(words: str) -> list[Mode]:
-    """Read modes with commas between."""
+    """Read modes with commas between, each once."""
     try:
-        return [Mode(word.strip()) for word in words.split(",")]
+        return list(dict.fromkeys(Mode(word.strip()) for word in words.split(",")))
     except ValueError:
         names = ", ".join(Mode)
         raise InvalidRequest(f"--modes is '{words}': name some of {names}, with commas between.") from None
 
 
 def parse_gammas(words: str) -> list[int]:
-    """Read draft lengths; 'chosen' leaves it to the session."""
+    """Read draft lengths, each once; 'chosen' leaves it to the session."""
     try:
-        found = [CHOSEN if word.strip() == "chosen" else int(word) for word in words.split(",")]
+        return list(dict.fromkeys(_gamma(word.strip()) for word in words.split(",")))
     except ValueError:
-        found = [-1]
-    if any(gamma != CHOSEN and not 1 <= gamma <= 64 for gamma in found) or words.strip() == "0":
         raise InvalidRequest(
-            f"--gamma is '{words}': write numbers from 1 to 64 with commas between, or 'chosen'."
-        )
-    return found
+            f"--gamma is '{words}': write numbers from 1 to {MAX_GAMMA} with commas between, or 'chosen'."
+        ) from None
+
+
+def _gamma(word: str) -> int:
+    if word == "chosen":
+        return CHOSEN
+    if not 1 <= int(word) <= MAX_GAMMA:
+        raise ValueError(word)
+    return int(word)
 
 
 def parse_times(words: str, flag: str) -> list[float]:
-    """Read round trips."""
+    """Read times with commas between, in whatever unit the flag has."""
     try:
         found = [float(word) for word in words.split(",")]
     except ValueError:
-        found = [-1.0]
-    if min(found) < 0:
+        found = []
+    if not found or not all(0 <= time < inf for time in found):
         raise InvalidRequest(f"{flag} is '{words}': write numbers with commas between, none below 0.")
     return found
+
+
+def parse_stall(words: str) -> tuple[float, float]:
+    """Read the seconds of a stall, and those from one to the next."""
+    found = parse_times(words, "--stall")
+    if len(found) != 2:
+        raise InvalidRequest(
+            f"--stall is '{words}': write the seconds of a stall and from one to the next, as in '0.5,5'."
+        )
+    return found[0], found[1]

@@ -16,11 +16,11 @@ from experiments.common.replay.record import record
 from experiments.common.report import open_console, write_json
 from experiments.common.samples import load_samples
 from experiments.latency.cells import CHOSEN, parse_times
-from experiments.latency.fit import acceptance_of, survival_of
+from experiments.latency.fit import acceptance_of
 from experiments.latency.predict import Model, costs_facts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
-from experiments.latency.sweep import OPTIONS
+from experiments.latency.terms import OPTIONS
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
 from specwhisper.whisper.checkpoint import load_checkpoint
@@ -37,13 +37,13 @@ class Expected:
     ----------
     sync : by draft length, where it is set.
     chosen : by mode, where the session chooses for itself.
-    full_bound : what ``full`` cannot go below, by its closed form.
+    full : by its closed form.
     """
 
     round_trip: float
     sync: dict[int, float]
     chosen: dict[Mode, float]
-    full_bound: float
+    full: float
 
     @property
     def best_gamma(self) -> int:
@@ -68,14 +68,14 @@ def print_expected(found: list[Expected], console: Console, *, title: str) -> No
     """Print a line for each round trip."""
     table = Table(title=title, title_justify="left")
     names = ("round trip, passes", "sync, best fixed", "sync, chosen", "pipelined, chosen", "full, chosen")
-    for name in (*names, "full, lower bound"):
+    for name in (*names, "full, closed form"):
         table.add_column(name, justify="right")
     for one in found:
         table.add_row(
             f"{one.round_trip:g}",
             f"{one.sync[one.best_gamma]:.2f} ({one.best_gamma})",
             *(f"{share:.2f}" for share in one.chosen.values()),
-            f"{one.full_bound:.2f}",
+            f"{one.full:.2f}",
         )
     console.print(table)
 
@@ -110,9 +110,7 @@ def expect(
     pass_s = pass_ms / 1e3
     target_cost = Cost(pass_s * (1 - token), pass_s * token)
     costs = Costs(target=target_cost, draft=Cost(pass_s * draft_step), message_s=pass_s * message)
-    model = Model(
-        costs, trace.decodings, load_checkpoint(target).vocabulary, tuple(survival_of(trace.decodings))
-    )
+    model = Model(costs, trace.decodings, load_checkpoint(target).vocabulary)
     found = [
         expected(model, round_trip, pass_s)
         for round_trip in track(round_trips, "simulating", console=console, transient=True)
@@ -129,7 +127,7 @@ def expect(
                 "round_trip": one.round_trip,
                 "sync": one.sync,
                 "chosen": {str(mode): share for mode, share in one.chosen.items()},
-                "full_bound": one.full_bound,
+                "full": one.full,
             }
             for one in found
         ]

@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from experiments.latency.series import COLOURS, PARTS, Curve, Drawing
-from specwhisper.types import Mode
+from experiments.latency.drawing import BAND, PARTS, Curve, Drawing
 
 SIZE = (6.4, 4.2)
 DPI = 160
@@ -53,25 +52,27 @@ def _round_trip_axis(axes: Axes, steps: list[float]) -> None:
 
 
 def _curves(drawing: Drawing, path: Path) -> Path:
-    _, axes = plt.subplots(figsize=SIZE)
+    _, axes = plt.subplots(figsize=(SIZE[0] + 1.6, SIZE[1]))
     for curve in drawing.measured:
-        colour, places = COLOURS[curve.mode], _places(curve)
-        axes.fill_between(places, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
-        marker = "" if curve.mode is Mode.ONE_PROCESS else "o"
-        axes.plot(places, curve.values, color=colour, marker=marker, markersize=4, label=curve.name)
-    for curves, line in ((drawing.simulated, "--"), (drawing.closed_form, ":")):
+        places = _places(curve)
+        axes.fill_between(places, curve.low, curve.high, color=curve.colour, alpha=0.15, linewidth=0)
+        marker = "o" if curve.is_networked else ""
+        axes.plot(places, curve.values, color=curve.colour, marker=marker, markersize=4, label=curve.name)
+    for curves, line, name in (
+        (drawing.simulated, "--", "simulated"),
+        (drawing.closed_form, ":", "closed form"),
+    ):
         for curve in curves:
-            if curve.mode is not Mode.TARGET_ONLY:
-                axes.plot(
-                    _places(curve), curve.values, color=COLOURS[curve.mode], linestyle=line, linewidth=1
-                )
-    for line, name in (("--", "simulated"), (":", "closed form (full: a bound)")):
-        axes.plot([], [], color="#666666", linestyle=line, linewidth=1, label=name)
+            axes.plot(_places(curve), curve.values, color=curve.colour, linestyle=line, linewidth=1)
+        if curves:
+            axes.plot([], [], color="#666666", linestyle=line, linewidth=1, label=name)
+    if drawing.has_bands:
+        axes.fill_between([], [], [], color="#666666", alpha=0.15, linewidth=0, label=BAND)
     _round_trip_axis(axes, [step for curve in drawing.measured for step in curve.steps])
     axes.set_yscale("log", base=2)
     axes.set_yticks([0.25, 0.5, 1, 2, 4], ["0.25", "0.5", "1", "2", "4"])
-    axes.set_ylabel("time per token, in passes of the target alone")
-    axes.legend(loc="upper left")
+    axes.set_ylabel("time per token over target-only's beside it")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _save(path)
 
 
@@ -94,25 +95,28 @@ def _heat_maps(drawing: Drawing, path: Path) -> Path:
 
 def _best_gamma(drawing: Drawing, path: Path) -> Path:
     _, axes = plt.subplots(figsize=SIZE)
-    for curves, line, suffix in (
+    for found, line, suffix in (
         (drawing.best_measured, "-", "measured"),
         (drawing.best_predicted, "--", "predicted"),
     ):
-        for curve in curves:
+        for curve in found:
             axes.plot(
                 _places(curve),
                 curve.values,
-                color=COLOURS[curve.mode],
+                color=curve.colour,
                 linestyle=line,
                 marker="o" if line == "-" else "",
                 markersize=4,
                 label=f"{curve.name}, {suffix}",
             )
-    _round_trip_axis(axes, [step for curve in drawing.best_predicted for step in curve.steps])
-    axes.set_yscale("log", base=2)
-    axes.set_yticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
-    axes.set_ylabel("best draft length")
-    axes.legend(loc="upper left")
+    if curves := [*drawing.best_measured, *drawing.best_predicted]:
+        _round_trip_axis(axes, [step for curve in curves for step in curve.steps])
+        axes.set_yscale("log", base=2)
+        axes.set_yticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
+        axes.set_ylabel("best draft length")
+        axes.legend(loc="upper left")
+    else:
+        axes.text(0.5, 0.5, "no draft length was set, and none is predicted", ha="center")
     return _save(path)
 
 
@@ -124,6 +128,6 @@ def _time_parts(drawing: Drawing, path: Path) -> Path:
         axes.barh(bars.labels, values, left=left, color=PARTS[name], label=name)
         left += np.array(values)
     axes.invert_yaxis()
-    axes.set_xlabel("time per token, in passes of the target alone (label: mode, round trip)")
+    axes.set_xlabel("time per token over target-only's beside it (label: mode, round trip)")
     axes.legend(loc="lower right")
     return _save(path)

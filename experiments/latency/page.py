@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.colors import hex_to_rgb
 
-from experiments.latency.series import COLOURS, PARTS, Drawing
-from specwhisper.types import Mode
+from experiments.latency.drawing import BAND, PARTS, Drawing
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
@@ -17,7 +17,8 @@ body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; } p { max-width: 46rem; }
 small, .facts { color: #666; } pre { white-space: pre-wrap; background: #f6f6f6; padding: 0.8rem; }
 """
-ROUND_TRIP, PER_TOKEN = "round trip, in passes of the target alone", "time per token, in the same"
+ROUND_TRIP = "round trip, in passes of the target alone"
+PER_TOKEN = "time per token over target-only's beside it"
 
 
 def write_page(drawing: Drawing, facts: list[str], bars: list[str], path: Path) -> None:
@@ -25,9 +26,9 @@ def write_page(drawing: Drawing, facts: list[str], bars: list[str], path: Path) 
     figures = [
         (
             "Time per token by mode",
-            "Solid: measured, each mode with its best draft length, full with the one it chooses; whiskers "
-            "reach from the fastest to the slowest repeat. Dashed: the service's engines in simulated time. "
-            "Dotted: closed forms, of full a lower bound.",
+            "Solid: measured, each mode with its best draft length, full with the one it chooses; bands are "
+            f"{BAND}. Dashed: the service's engines in simulated time. Dotted: closed forms, of which sync "
+            "and pipelined have none where they choose their length.",
             _curves(drawing),
         ),
         (
@@ -74,32 +75,41 @@ def _curves(drawing: Drawing) -> go.Figure:
     figure = go.Figure()
     ticks = sorted({step for curve in drawing.measured for step in curve.steps})
     for curve in drawing.measured:
+        places = [ticks.index(step) for step in curve.steps]
+        if curve.has_band:
+            red, green, blue = hex_to_rgb(curve.colour)
+            figure.add_scatter(
+                x=places + places[::-1],
+                y=curve.high + curve.low[::-1],
+                fill="toself",
+                fillcolor=f"rgba({red}, {green}, {blue}, 0.15)",
+                line={"width": 0},
+                mode="lines",
+                hoverinfo="skip",
+                legendgroup=curve.name,
+                showlegend=False,
+            )
         figure.add_scatter(
-            x=[ticks.index(step) for step in curve.steps],
+            x=places,
             y=curve.values,
             name=curve.name,
-            mode="lines" if curve.mode is Mode.ONE_PROCESS else "lines+markers",
-            line={"color": COLOURS[curve.mode]},
-            error_y={
-                "array": [high - value for high, value in zip(curve.high, curve.values, strict=True)],
-                "arrayminus": [value - low for low, value in zip(curve.low, curve.values, strict=True)],
-                "thickness": 1,
-            },
-            hovertemplate="%{y:.3f}",
+            legendgroup=curve.name,
+            mode="lines+markers" if curve.is_networked else "lines",
+            line={"color": curve.colour},
+            customdata=list(zip(curve.low, curve.high, strict=True)),
+            hovertemplate="%{y:.3f} [%{customdata[0]:.3f}, %{customdata[1]:.3f}]",
         )
     for curves, dash, name in (
         (drawing.simulated, "dash", "simulated"),
         (drawing.closed_form, "dot", "closed form"),
     ):
         for curve in curves:
-            if curve.mode is Mode.TARGET_ONLY:
-                continue
             figure.add_scatter(
                 x=[ticks.index(step) for step in curve.steps],
                 y=curve.values,
                 name=f"{curve.name}, {name}",
                 mode="lines",
-                line={"color": COLOURS[curve.mode], "dash": dash, "width": 1},
+                line={"color": curve.colour, "dash": dash, "width": 1},
                 hovertemplate="%{y:.3f}",
             )
     figure.update_layout(
@@ -142,17 +152,18 @@ def _heat_maps(drawing: Drawing) -> go.Figure:
 
 def _best_gamma(drawing: Drawing) -> go.Figure:
     figure = go.Figure()
-    ticks = sorted({step for curve in drawing.best_predicted for step in curve.steps})
-    for curves, dash, suffix in (
+    curves = [*drawing.best_measured, *drawing.best_predicted]
+    ticks = sorted({step for curve in curves for step in curve.steps})
+    for found, dash, suffix in (
         (drawing.best_measured, "solid", "measured"),
         (drawing.best_predicted, "dash", "predicted"),
     ):
-        for curve in curves:
+        for curve in found:
             figure.add_scatter(
                 x=[ticks.index(step) for step in curve.steps],
                 y=curve.values,
                 name=f"{curve.name}, {suffix}",
-                line={"color": COLOURS[curve.mode], "dash": dash},
+                line={"color": curve.colour, "dash": dash},
             )
     figure.update_layout(
         **_layout(xaxis=_round_trip_axis(ticks), yaxis={"title": "best draft length", "type": "log"})
@@ -164,6 +175,7 @@ def _time_parts(drawing: Drawing) -> go.Figure:
     bars, figure = drawing.time_parts, go.Figure()
     for name, values in bars.parts.items():
         figure.add_bar(x=values, y=bars.labels, name=name, orientation="h", marker={"color": PARTS[name]})
-    title = {"title": "time per token, in passes of the target alone"}
-    figure.update_layout(**_layout(barmode="stack", xaxis=title, yaxis={"autorange": "reversed"}))
+    figure.update_layout(
+        **_layout(barmode="stack", xaxis={"title": PER_TOKEN}, yaxis={"autorange": "reversed"})
+    )
     return figure

@@ -22,7 +22,8 @@ from experiments.latency.fit import acceptance_of
 from experiments.latency.simulation.population import Outcome, Population, simulate_population
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
-from experiments.latency.sweep import OPTIONS
+from experiments.latency.terms import OPTIONS
+from experiments.latency.together import HANDLING_US
 from specwhisper.errors import SpecWhisperError
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
@@ -122,6 +123,9 @@ def simulate(
     draft_ms: Annotated[float, typer.Option(help="A step of the draft.")] = 4.0,
     draft_session_us: Annotated[float, typer.Option(help="What each session adds to it.")] = 500.0,
     draft_encode_ms: Annotated[float, typer.Option(help="Encoding a window for the draft.")] = 100.0,
+    message_us: Annotated[
+        float, typer.Option(min=0.0, help="What a message keeps each server from everything else.")
+    ] = HANDLING_US,
     window_s: Annotated[float, typer.Option(help="Seconds of speech in a window.")] = 25.0,
     max_lag_s: Annotated[float, typer.Option(help="95th percentile that is still good.")] = 1.0,
     search: Annotated[
@@ -152,6 +156,7 @@ def simulate(
             target_encode_s=encode_ms / 1e3,
             draft_encode_s=draft_encode_ms / 1e3,
             message_s=MESSAGE_S,
+            handling_s=message_us / 1e6,
         )
 
         def outcome(mode: Mode, length: int, num_clients: int) -> Simulated:

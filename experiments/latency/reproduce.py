@@ -36,7 +36,7 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
     return {
         "calibration": ("calibrate", *seeded, *short),
         "sweep": sweep("sweep", "--max-cores", "1", "--check"),
-        "plots": ("plot", "--out", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
+        "plots": ("plot", "--sweep", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
         "one process on two cores": sweep("two_cores", *TWO_CORES),
         "all recordings": sweep("all_recordings", *ALL_RECORDINGS, "--modes", WITH_FULL, *every),
         "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),

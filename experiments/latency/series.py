@@ -1,175 +1,141 @@
-"""What is drawn: numbers by round trip and draft length, the same for paper and page."""
+"""From a sweep to what is drawn of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from math import isnan, nan
 from statistics import median
 
-from experiments.latency.cells import CHOSEN, Cell
+from experiments.latency.cells import CHOSEN, Arm, Cell
+from experiments.latency.drawing import COLOURS, PARTS, Bars, Curve, Drawing, Grid
 from experiments.latency.predict import Model, Predicted
 from experiments.latency.store import Run
 from experiments.latency.summary import Summary
+from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
 from specwhisper.types import Mode
 
-COLOURS = {  # colour-blind safe (Okabe and Ito)
-    Mode.TARGET_ONLY: "#000000",
-    Mode.SYNC: "#D55E00",
-    Mode.PIPELINED: "#E69F00",
-    Mode.FULL: "#0072B2",
-    Mode.ONE_PROCESS: "#009E73",
-}
-PARTS = {"target's passes": "#0072B2", "draft": "#E69F00", "network": "#D55E00", "other waiting": "#BBBBBB"}
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Values over round trips, in passes of the target alone; ``low`` and ``high`` are a band, if any."""
-
-    name: str
-    mode: Mode
-    steps: list[float]
-    values: list[float]
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Values by round trip (columns) and draft length (rows); ``None`` where nothing was measured."""
-
-    name: str
-    steps: list[float]
-    gammas: list[int]
-    values: list[list[float | None]]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """What a token's time consists of, by mode and round trip."""
-
-    labels: list[str]
-    parts: dict[str, list[float]]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """Everything that is drawn of a sweep; times over a pass of the target alone."""
-
-    title: str
-    measured: list[Curve]
-    simulated: list[Curve]
-    closed_form: list[Curve]
-    grids: list[Grid]
-    best_measured: list[Curve]
-    best_predicted: list[Curve]
-    time_parts: Bars
-
-
-def draw(summary: Summary, predicted: Mapping[Cell, Predicted]) -> Drawing:
-    """Gather what is drawn."""
+def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> Drawing:
+    """Gather what is drawn; refuse a sweep without the target alone, which all is divided by."""
     sweep = summary.sweep
-    modes = [mode for mode in Mode if any(cell.mode is mode for cell in summary.times_s)]
-    places = sorted(range(len(sweep.round_trips_s)), key=lambda place: sweep.round_trips_s[place])
-    best = {(mode, place): _best(summary, mode, place) for mode in modes for place in places}
+    places = [place for place in range(len(sweep.round_trips_s)) if summary.alone(place) is not None]
+    if not places:
+        raise InvalidRequest("There is nothing to divide by: add target-only to --modes, in another sweep.")
+    places.sort(key=lambda place: sweep.round_trips_s[place])
+    arms = [arm for arm in COLOURS if any((cell.mode, cell.cores) == arm for cell in summary.times_s)]
+    modes = list(dict.fromkeys(mode for mode, _ in arms))
     models = sweep.header["models"]
     return Drawing(
         title=f"{models['target']}, {models['draft']}",
-        measured=[_measured(summary, mode, places, best) for mode in modes],
-        simulated=_predicted(summary, modes, places, best, predicted, lambda one: one.simulated_s),
-        closed_form=_predicted(summary, modes, places, best, predicted, lambda one: one.closed_form_s),
-        grids=[grid for mode in DRAFTING if (grid := _grid(summary, mode, places)).gammas],
-        best_measured=[_best_gammas(summary, mode, places) for mode in DRAFTING if mode in modes],
-        best_predicted=_best_predicted(summary, modes, places),
-        time_parts=_time_parts(summary, modes, places, best),
+        measured=[_measured(summary, arm, places, seed) for arm in arms],
+        simulated=_predicted(summary, arms, places, predicted, lambda cell, one: one.simulations_s),
+        closed_form=_predicted(summary, arms, places, predicted, _closed_forms_s),
+        grids=[grid for mode in DRAFTING if (grid := _grid(summary, mode, places, seed)).gammas],
+        best_measured=[best for mode in DRAFTING if (best := _best_gammas(summary, mode, places)).steps],
+        best_predicted=_best_predicted(summary, modes, places) if predicted else [],
+        time_parts=_time_parts(summary, modes, places),
     )
 
 
-def _best(summary: Summary, mode: Mode, place: int) -> Cell | None:
-    return summary.full(place) if mode is Mode.FULL else summary.best(mode, place)
+def _closed_forms_s(cell: Cell, one: Predicted) -> Mapping[int, float]:
+    return one.closed_forms_s if cell.has_closed_form else {}
 
 
-def _measured(
-    summary: Summary, mode: Mode, places: Sequence[int], best: Mapping[tuple[Mode, int], Cell | None]
-) -> Curve:
-    step_s = summary.sweep.step_s
-    found = [(place, cell) for place in places if (cell := best[mode, place]) is not None]
-    times = [[value / step_s for value in summary.times_s[cell].values()] for _, cell in found]
-    return Curve(
-        str(mode),
-        mode,
-        [summary.sweep.round_trips_s[place] / step_s for place, _ in found],
-        [median(values) for values in times],
-        [min(values) for values in times],
-        [max(values) for values in times],
-    )
+def _drawn(summary: Summary, arm: Arm, place: int) -> Cell | None:
+    """Give the cell that stands for a mode at a round trip."""
+    mode, cores = arm
+    return summary.full(place) if mode is Mode.FULL else summary.best(mode, place, cores=cores)
+
+
+def _steps(summary: Summary, place: int) -> float:
+    return summary.sweep.round_trips_s[place] / summary.sweep.step_s
+
+
+def _measured(summary: Summary, arm: Arm, places: Sequence[int], seed: int) -> Curve:
+    curve = Curve(arm, [], [])
+    for place in places:
+        cell, alone = _drawn(summary, arm, place), summary.alone(place)
+        if cell is None or alone is None or (ratio := summary.ratio(cell, alone, seed=seed)) is None:
+            continue
+        curve.steps.append(_steps(summary, place))
+        curve.values.append(ratio.value)
+        curve.low.append(ratio.low)
+        curve.high.append(ratio.high)
+    return curve
 
 
 def _predicted(
     summary: Summary,
-    modes: Sequence[Mode],
+    arms: Sequence[Arm],
     places: Sequence[int],
-    best: Mapping[tuple[Mode, int], Cell | None],
     predicted: Mapping[Cell, Predicted],
-    of: Callable[[Predicted], float | None],
+    of: Callable[[Cell, Predicted], Mapping[int, float]],
 ) -> list[Curve]:
-    """Give the predictions of the cells whose measurements are drawn."""
-    step_s, curves = summary.sweep.step_s, []
-    for mode in modes:
-        points = []
-        for place in places:
-            cell = best[mode, place]
-            if cell in predicted and (value := of(predicted[cell])) is not None:
-                points.append((summary.sweep.round_trips_s[place] / step_s, value / step_s))
-        if points:
-            curves.append(Curve(str(mode), mode, *map(list, zip(*points, strict=True))))
+    """Give the predictions of the cells whose measurements are drawn, over what was measured beside them."""
+    curves = []
+    for arm in arms:
+        values = [_prediction(summary, arm, place, predicted, of) for place in places]
+        if not all(map(isnan, values)):
+            curves.append(Curve(arm, [_steps(summary, place) for place in places], values))
     return curves
 
 
-def _grid(summary: Summary, mode: Mode, places: Sequence[int]) -> Grid:
+def _prediction(
+    summary: Summary,
+    arm: Arm,
+    place: int,
+    predicted: Mapping[Cell, Predicted],
+    of: Callable[[Cell, Predicted], Mapping[int, float]],
+) -> float:
+    """Give one of them; not a number where there is none, so that no line is drawn there."""
+    cell, alone = _drawn(summary, arm, place), summary.alone(place)
+    if cell is None or cell == alone or alone is None or cell not in predicted:
+        return nan
+    alone_s, times_s = summary.times_s[alone], of(cell, predicted[cell])
+    shares = [times_s[repeat] / alone_s[repeat] for repeat in times_s.keys() & alone_s.keys()]
+    return median(shares) if shares else nan
+
+
+def _grid(summary: Summary, mode: Mode, places: Sequence[int], seed: int) -> Grid:
     """Give time per token over the target alone's at the same round trip."""
     gammas = sorted({c.gamma for c in summary.times_s if c.mode is mode and c.gamma != CHOSEN})
 
     def value(gamma: int, place: int) -> float | None:
-        cell, alone = Cell(mode, gamma, place), Cell(Mode.TARGET_ONLY, CHOSEN, place)
-        if cell not in summary.times_s or alone not in summary.times_s:
+        cell, alone = Cell(mode, gamma, place), summary.alone(place)
+        if cell not in summary.times_s or alone is None:
             return None
-        return summary.median_s(cell) / summary.median_s(alone)
+        ratio = summary.ratio(cell, alone, seed=seed)
+        return None if ratio is None else ratio.value
 
-    steps = [summary.sweep.round_trips_s[place] / summary.sweep.step_s for place in places]
+    steps = [_steps(summary, place) for place in places]
     return Grid(str(mode), steps, gammas, [[value(gamma, place) for place in places] for gamma in gammas])
 
 
 def _best_gammas(summary: Summary, mode: Mode, places: Sequence[int]) -> Curve:
     found = [(p, cell.gamma) for p in places if (cell := summary.best(mode, p, fixed=True)) is not None]
-    steps = [summary.sweep.round_trips_s[place] / summary.sweep.step_s for place, _ in found]
-    return Curve(str(mode), mode, steps, [float(gamma) for _, gamma in found])
+    steps = [_steps(summary, place) for place, _ in found]
+    return Curve((mode, 1), steps, [float(gamma) for _, gamma in found])
 
 
 def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> list[Curve]:
     """Give the draft lengths that closed form (where a draft waits) and simulation find best."""
     model, curves = Model.of(summary.sweep), []
     for mode in (mode for mode in DRAFTING if mode in modes):
-        steps, gammas = [], []
+        gammas = []
         for place in places:
             round_trip_s = summary.sweep.round_trips_s[place]
             predict = model.closed_form_s if mode is Mode.SYNC else model.simulated_s
             lengths = range(1, MAX_ADAPTIVE_GAMMA + 1) if mode is Mode.SYNC else (1, 2, 3, 4, 6, 8, 12, 16)
             times = {gamma: predict(mode, gamma, round_trip_s) for gamma in lengths}
-            steps.append(round_trip_s / summary.sweep.step_s)
             gammas.append(float(min(times, key=lambda gamma: times[gamma])))
-        curves.append(Curve(str(mode), mode, steps, gammas))
+        curves.append(Curve((mode, 1), [_steps(summary, place) for place in places], gammas))
     return curves
 
 
-def _time_parts(
-    summary: Summary,
-    modes: Sequence[Mode],
-    places: Sequence[int],
-    best: Mapping[tuple[Mode, int], Cell | None],
-) -> Bars:
+def _time_parts(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> Bars:
     """Divide the time of a token.
 
     Where draft, network and target take turns, their times add up; where they overlap, only the target's
@@ -180,14 +146,14 @@ def _time_parts(
     chosen = [place for place in places if place in {places[0], places[len(places) // 2], places[-1]}]
     for mode in modes:
         for place in chosen[:1] if mode is Mode.ONE_PROCESS else chosen:
-            cell = best[mode, place]
-            if cell is None:
+            cell, alone = _drawn(summary, (mode, 1), place), summary.alone(place)
+            if cell is None or alone is None:
                 continue
             runs = [run for run in summary.sweep.runs if run.cell == cell]
             steps = "" if mode is Mode.ONE_PROCESS else f", {summary.steps(cell):.2g}"
             labels.append(f"{mode}{steps}")
             for name, value in _parts_of(runs, mode, summary.median_s(cell)).items():
-                parts[name].append(value / summary.sweep.step_s)
+                parts[name].append(value / summary.median_s(alone))
     return Bars(labels, parts)
 
 

@@ -18,7 +18,7 @@ from experiments.latency.cells import parse_times
 from experiments.latency.fit import acceptance_of
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_together
-from experiments.latency.sweep import OPTIONS
+from experiments.latency.terms import OPTIONS
 from specwhisper.errors import SpecWhisperError
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
@@ -26,6 +26,7 @@ from specwhisper.whisper.checkpoint import load_checkpoint
 
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 NUM_WINDOWS = 4  # of each session
+HANDLING_US = 100.0  # of a message, on one core of an Intel Xeon: coding, gRPC, a thread to wake
 
 
 def together(
@@ -41,6 +42,9 @@ def together(
     draft_ms: Annotated[float, typer.Option(min=0.0, help="A step of the draft.")] = 2.0,
     draft_session_us: Annotated[float, typer.Option(min=0.0, help="What each session adds to it.")] = 200.0,
     per_draft_server: Annotated[int, typer.Option(min=1, help="Sessions of a draft server.")] = 4,
+    message_us: Annotated[
+        float, typer.Option(min=0.0, help="What a message keeps each server from everything else.")
+    ] = HANDLING_US,
     jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean of what queues add, each way.")] = 0.0,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
@@ -65,6 +69,7 @@ def together(
     costs = Costs(
         Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6),
         Cost(draft_ms / 1e3, 0.0, draft_session_us / 1e6),
+        handling_s=message_us / 1e6,
     )
     acceptance = acceptance_of(trace.decodings)
     title = f"Simulated tokens per second over target-only's; {acceptance:.0%} accepted"

@@ -6,14 +6,24 @@ import asyncio
 import itertools
 import time
 from contextlib import ExitStack
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.latency.cells import CHOSEN, Cell, cells_of, parse_gammas, parse_modes, parse_times, schedule
+from experiments.latency.cells import (
+    CHOSEN,
+    Cell,
+    cells_of,
+    parse_gammas,
+    parse_modes,
+    parse_stall,
+    parse_times,
+    schedule,
+)
 from experiments.latency.networks.backends import ProxyNetwork, netem_arguments, open_network
-from experiments.latency.networks.conditions import Conditions, Way
+from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions, Way
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.types import Mode
 
@@ -40,14 +50,32 @@ def test_some_are_lost_and_some_overtake():
 
 def test_a_narrow_line_takes_its_time():
     way = Way(Conditions(0.1, bytes_per_s=1000), 0)
-    assert [way.leaves_s(0.0, 500) for _ in range(3)] == pytest.approx([0.55, 1.05, 1.55])
+    assert [way.leaves_s(0.0, 100) for _ in range(3)] == pytest.approx([0.15, 0.25, 0.35])
     assert way.leaves_s(10.0, 500) == pytest.approx(10.55)
 
 
-@given(times)
-def test_nothing_leaves_during_a_stall(entered):
-    way = Way(Conditions(0.0, stall_every_s=5, stall_s=1), 0)
+def test_a_narrow_line_drops_what_its_queue_cannot_hold():
+    way = Way(Conditions(bytes_per_s=1000), 0)
+    left = [way.leaves_s(0.0, 100) for _ in range(5)]
+    assert left == [pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.3), None, None]
+    assert 0.2 < MAX_QUEUE_S < 0.3
+    assert way.leaves_s(0.1, 100) == pytest.approx(0.4)  # it has room again
+    waiting = Way(Conditions(bytes_per_s=1000), 0, max_queue_s=inf)
+    assert [waiting.leaves_s(0.0, 100) for _ in range(50)][-1] == pytest.approx(5.0)
+
+
+@given(times, st.sampled_from([0.0, 0.5]))
+def test_nothing_leaves_during_a_stall(entered, reordering):
+    way = Way(Conditions(0.1, reordering=reordering, stall_every_s=5, stall_s=1), 0)
     assert all(way.leaves_s(now_s, 1) % 5 >= 1 - 1e-9 for now_s in entered)
+
+
+def test_what_overtakes_waits_for_the_end_of_a_stall_too():
+    way = Way(Conditions(0.1, reordering=0.3, stall_every_s=5, stall_s=1), 1)
+    left = [way.leaves_s(5 * number + 0.5, 1) - 5 * number for number in range(2000)]
+    assert left == pytest.approx([1.0] * len(left))
+    left = [way.leaves_s(5 * number + 2, 1) - 5 * number for number in range(2000, 4000)]
+    assert 500 < sum(out == pytest.approx(2.0) for out in left) < 700
 
 
 @pytest.mark.parametrize(
@@ -55,6 +83,8 @@ def test_nothing_leaves_during_a_stall(entered):
     [
         ({"round_trip_s": -1}, "cannot be negative"),
         ({"loss": 1.0}, "a share below 1"),
+        ({"jitter_s": float("nan")}, "jitter_s is nan"),
+        ({"bytes_per_s": float("inf")}, "bytes_per_s is inf"),
         ({"stall_s": 2, "stall_every_s": 1}, "let nothing through"),
     ],
 )
@@ -68,13 +98,16 @@ def test_conditions_say_what_they_are():
     said = "20 ms, jitter 1 ms, loss 1.0%, reordering 2.0%, 1 Mbit/s, stalls of 0.5 s every 5 s"
     assert str(conditions) == said
     assert Conditions(**conditions.facts()) == conditions
+    assert conditions.unforeseen == ["loss", "reordering", "bandwidth", "stalls"]
+    assert not Conditions(0.02, 0.001, stall_every_s=5).unforeseen
 
 
 def test_netem_is_told_the_same():
-    told = netem_arguments(Conditions(0.02, 0.001, 0.01, 0.25, 125_000), 0)
+    told = netem_arguments(Conditions(0.02, 0.001, 0.01, 0.25, 125_000))
+    assert told[:3] == ["netem", "limit", "23"]  # packets: a quarter of a second, and those on their way
     assert told[3:] == "delay 10000us 1000us distribution normal loss 1% reorder 25% rate 1000000bit".split()
     with pytest.raises(UnsupportedOption, match="does not stall"):
-        netem_arguments(Conditions(stall_s=1, stall_every_s=2), 0)
+        netem_arguments(Conditions(stall_s=1, stall_every_s=2))
 
 
 async def test_a_proxy_delays_both_ways_and_changes_on_open_connections():
@@ -120,17 +153,30 @@ def test_every_cell_is_taken_once_in_every_repeat_and_round_trips_stay_together(
 
 
 def test_lists_are_read():
-    assert parse_modes("full, sync") == [Mode.FULL, Mode.SYNC]
-    assert parse_gammas("1,16,chosen") == [1, 16, CHOSEN]
+    assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
+    assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
     assert parse_times("0,0.5", "--rtt") == [0, 0.5]
-    for parse, words in (
-        (parse_modes, "fast"),
-        (parse_gammas, "65"),
-        (parse_gammas, "0"),
-        (parse_gammas, "x"),
-    ):
-        with pytest.raises(InvalidRequest):
-            parse(words)
-    for words in ("-1", "x"):
-        with pytest.raises(InvalidRequest, match="--rtt"):
-            parse_times(words, "--rtt")
+    assert parse_stall("0.5,5") == (0.5, 5)
+
+
+@pytest.mark.parametrize("words", ["65", "0", "0,4", "x", "", "4,"])
+def test_what_is_no_draft_length_is_refused(words):
+    with pytest.raises(InvalidRequest, match=f"--gamma is '{words}'"):
+        parse_gammas(words)
+
+
+@pytest.mark.parametrize("words", ["-1", "x", "nan", "1,inf", "1e999", ""])
+def test_what_is_no_time_is_refused(words):
+    with pytest.raises(InvalidRequest, match=f"--rtt is '{words}'"):
+        parse_times(words, "--rtt")
+
+
+@pytest.mark.parametrize("words", ["0.5", "1,2,3", "nan,5", "x"])
+def test_what_is_no_stall_is_refused(words):
+    with pytest.raises(InvalidRequest, match=f"--stall is '{words}'"):
+        parse_stall(words)
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(InvalidRequest, match="--modes is 'fast'"):
+        parse_modes("fast")

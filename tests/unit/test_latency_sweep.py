@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from html.parser import HTMLParser
+from itertools import product
+from math import isnan
 
 import pytest
+from rich.console import Console
+from typer.testing import CliRunner
 
 from experiments.common.replay.trace import Trace
+from experiments.latency.__main__ import app
+from experiments.latency.bars import find_bars, find_notes
 from experiments.latency.cells import CHOSEN, Cell, cells_of
 from experiments.latency.figures import write_figures
 from experiments.latency.fit import acceptance_of, fit_costs, survival_of
@@ -16,8 +23,9 @@ from experiments.latency.predict import predict
 from experiments.latency.series import draw
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from experiments.latency.store import Run, Store
-from experiments.latency.summary import Summary, find_bars
+from experiments.latency.store import Run, Store, Sweep
+from experiments.latency.summary import Summary
+from experiments.latency.tables import print_tables
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
@@ -27,6 +35,7 @@ from tests.unit.test_latency_simulation import decoding
 COSTS = Costs(target=Cost(0.048, 0.002), draft=Cost(0.01), message_s=0.001)
 STEPS = (0.0, 1.25, 5.0)
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+FULL_SIMULATED = "full against the simulation, largest error"
 DECODINGS = tuple(decoding(*[hash((i, seed)) % 6 != 0 for i in range(150)]) for seed in range(2))
 
 
@@ -44,19 +53,25 @@ def header(tmp_path_factory, vocabulary):
         "models": {"target": "simulated", "draft": "simulated"},
         "conditions": {"round_trip_s": 0.0},
         "network": "none",
-        "asked": {"samples": ["one"]},
+        "asked": {"modes": list(MODES), "gammas": [2, CHOSEN], "max_cores": 1, "samples": ["one"]},
         "step_s": 0.05,
         "round_trips_s": [0.05 * steps for steps in STEPS],
         "trace": path.read_text(),
+        "texts": {"one": [1, 2, 3]},
         "machine": {"cpu": "none", "cores": 1},
         "versions": {"torch": "none"},
     }
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory, header, vocabulary):
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("sweep") / "sweep.jsonl"
+
+
+@pytest.fixture(scope="module")
+def store(path, header, vocabulary):
     """Every cell twice, the second time a hundredth slower."""
-    store = Store(tmp_path_factory.mktemp("sweep") / "sweep.jsonl")
+    store = Store(path)
     store.begin(header)
     for cell in cells_of(MODES, [2, CHOSEN], len(STEPS), max_cores=1):
         length = DraftLength(cell.mode, cell.gamma or 5, is_adaptive=cell.gamma == CHOSEN)
@@ -68,26 +83,19 @@ def store(tmp_path_factory, header, vocabulary):
                 "time_per_token_s": told.time_per_token_s * (1 + 0.01 * repeat),
                 "num_tokens": told.statistics.num_committed,
                 "network_share": 0.01,
+                "is_same": True,
+                "commit": "a1b2c3",
+                "machine": "none, 1 cores",
                 "statistics": asdict(told.statistics),
             }
             store.append(Run(repeat, cell, "one", facts))
     return store
 
 
-def test_a_sweep_goes_on_where_it_was(store, header):
-    before = store.load()
-    assert store.begin(header).runs == before.runs
-    assert len(before.runs) == 2 * (3 + 3 * 2 * 3)
-    with pytest.raises(InvalidRequest, match="a sweep of other models"):
-        store.begin({**header, "models": {"target": "another"}})
-
-
-def test_what_is_no_sweep_is_refused(tmp_path):
-    with pytest.raises(InvalidRequest, match="holds no sweep"):
-        Store(tmp_path / "nothing.jsonl").load()
-    (tmp_path / "broken.jsonl").write_text('{"format": 0}\n')
-    with pytest.raises(InvalidRequest, match="another format"):
-        Store(tmp_path / "broken.jsonl").load()
+@pytest.fixture(scope="module")
+def predicted(store):
+    summary = Summary.of(store.load())
+    return predict(summary.sweep, summary.times_s)
 
 
 def test_costs_are_found_again(store):
@@ -108,15 +116,14 @@ def test_a_sweep_of_some_modes_can_be_fitted_too(store, modes):
         assert found.draft.pass_s == pytest.approx(COSTS.draft.pass_s, rel=0.5)
 
 
-def test_survival_is_counted_from_every_position():
-    survival = survival_of([decoding(True, True, False, True)])
-    assert survival[:4] == [1.0, 3 / 4, 1 / 4, 0.0]
+def test_survival_is_counted_by_runs_or_by_blocks():
+    assert survival_of([decoding(True, True, False, True)]) == [1, 1 / 2, 1 / 2]  # runs of three and of one
+    assert survival_of([decoding(True, True, False, True)], gamma=1) == [1, 1 / 3]  # blocks of two, one, one
     assert acceptance_of([decoding(True, True, False, True)]) == 3 / 4
 
 
-def test_predictions_meet_what_was_simulated(store):
+def test_predictions_meet_what_was_simulated(store, predicted):
     summary = Summary.of(store.load())
-    predicted = predict(summary.sweep, summary.times_s)
     for cell, prediction in predicted.items():
         assert prediction.simulated_s == pytest.approx(summary.median_s(cell), rel=0.05)
     bars = find_bars(summary, predicted, seed=0)
@@ -132,21 +139,209 @@ def test_runs_in_which_the_network_worked_too_hard_do_not_count(store, header, t
     for run in store.load().runs:
         share = 0.06 if run.repeat else 0.01
         other.append(Run(run.repeat, run.cell, run.sample, {**run.facts, "network_share": share}))
-    assert all(list(times) == [0] for times in Summary.of(other.load()).times_s.values())
+    summary = Summary.of(other.load())
+    assert all(list(times) == [0] for times in summary.times_s.values())
+    assert {run.repeat for run in summary.sweep.runs} == {0}  # what is fitted leaves them out too
 
 
-def test_plots_and_page_are_written(store, tmp_path):
+def without(sweep: Sweep, *left_out: tuple[int, Cell]) -> Summary:
+    return Summary.of(replace(sweep, runs=tuple(r for r in sweep.runs if (r.repeat, r.cell) not in left_out)))
+
+
+def test_a_bar_whose_cell_was_not_measured_is_short(store, predicted):
+    full, sync = Cell(Mode.FULL, CHOSEN, 0), Cell(Mode.SYNC, 2, 2)
+    summary = without(store.load(), *((repeat, cell) for repeat in range(2) for cell in (full, sync)))
+    assert summary.full(0) is None  # no other length stands for the one that sessions choose
+    known = {cell: one for cell, one in predicted.items() if cell in summary.times_s}
+    held = {bar.name: bar for bar in find_bars(summary, known, seed=0)}
+    for name in (
+        "full over target-only at 0 steps",
+        "full over the best sync at 0 steps",
+        "full over the best sync at 5 steps",
+        "full against the simulation, largest error",
+        "sync against the closed form, largest error",
+    ):
+        assert not held[name].holds
+        assert "n/a" in str(held[name]) and str(held[name]).endswith("short")
+    assert held["full over target-only at 5 steps"].holds
+
+
+def test_cells_without_a_repeat_in_common_are_not_compared(store):
+    full, alone = Cell(Mode.FULL, CHOSEN, 0), Cell(Mode.TARGET_ONLY, CHOSEN, 0)
+    summary = without(store.load(), (0, full), (1, alone))
+    assert summary.ratio(full, alone, seed=0) is None
+    bar = next(bar for bar in find_bars(summary, {}, seed=0) if "target-only at 0" in bar.name)
+    assert not bar.holds and "no repeat has both" in bar.shown
+    print_tables(summary, {}, Console(), seed=0)
+    assert draw(summary, {}, seed=0).measured[-1].steps == [1.25, 5]
+
+
+def test_a_claim_of_what_was_never_asked_for_is_left_out(store, predicted):
+    sweep = store.load()
+    header = {**sweep.header, "asked": {**sweep.header["asked"], "modes": ["target-only", "full"]}}
+    summary = Summary.of(replace(sweep, header=header))
+    names = [bar.name for bar in find_bars(summary, predicted, seed=0)]
+    assert names == [*(f"full over target-only at {s} steps" for s in ("0", "1.2", "5")), FULL_SIMULATED]
+
+
+def test_one_process_on_two_cores_is_compared_for_information(store):
+    sweep = store.load()
+    asked = {**sweep.header["asked"], "modes": [*MODES, Mode.ONE_PROCESS], "max_cores": 2}
+    facts = next(run.facts for run in sweep.runs if run.cell == Cell(Mode.SYNC, CHOSEN, 0))
+    fast = {**facts, "time_per_token_s": facts["time_per_token_s"] / 10}
+    runs = [
+        Run(repeat, Cell(Mode.ONE_PROCESS, gamma, place, cores), "one", facts if cores == 1 else fast)
+        for repeat, gamma, place, cores in product(range(2), (2, CHOSEN), range(len(STEPS)), (1, 2))
+    ]
+    summary = Summary.of(Sweep({**sweep.header, "asked": asked}, (*sweep.runs, *runs)))
+    assert not any("two cores" in bar.name for bar in find_bars(summary, {}, seed=0))
+    one_core = next(bar for bar in find_bars(summary, {}, seed=0) if "one core at 0" in bar.name)
+    assert one_core.holds
+    notes = find_notes(summary, seed=0)
+    assert notes[0].startswith("full over one process on two cores, 0 steps (for information): ")
+    assert [curve.name for curve in draw(summary, {}, seed=0).measured][-1] == "one-process, 2 cores"
+    assert "n/a" in find_notes(Summary.of(Sweep(summary.sweep.header, sweep.runs)), seed=0)[0]
+
+
+def test_nothing_is_predicted_of_a_network_that_no_prediction_knows(store, tmp_path):
+    sweep = store.load()
+    header = {**sweep.header, "conditions": {"round_trip_s": 0.0, "loss": 0.01}}
+    chosen = tuple(run for run in sweep.runs if run.cell.gamma == CHOSEN)
+    summary = Summary.of(Sweep(header, chosen))
+    assert not any("against" in bar.name for bar in find_bars(summary, {}, seed=0))
+    drawing = draw(summary, {}, seed=0)
+    assert not (drawing.simulated or drawing.closed_form or drawing.best_predicted or drawing.best_measured)
+    assert len(write_figures(drawing, tmp_path)) == 4
+    write_page(drawing, [], [], tmp_path / "page.html")
+
+
+def test_times_are_divided_by_what_was_measured_beside_them(store):
+    """A round trip at which the machine was slow says nothing of the network."""
+    sweep = store.load()
+    slow = [
+        replace(run, facts={**run.facts, "time_per_token_s": run.time_per_token_s * 3})
+        if run.cell.round_trip == 1
+        else run
+        for run in sweep.runs
+    ]
+    usual, slowed = (draw(Summary.of(s), {}, seed=0) for s in (sweep, replace(sweep, runs=tuple(slow))))
+    for before, after in zip(usual.measured, slowed.measured, strict=True):
+        assert after.values == pytest.approx(before.values)
+        assert after.low == pytest.approx(before.low)
+
+
+def test_drafts_that_choose_their_length_have_no_closed_form(store, predicted):
+    sweep = store.load()
+    chosen = without(sweep, *((r.repeat, r.cell) for r in sweep.runs if r.cell.gamma == 2))
+    drawing = draw(chosen, predicted, seed=0)
+    assert [curve.name for curve in drawing.simulated] == ["sync", "pipelined", "full"]
+    assert [curve.name for curve in drawing.closed_form] == ["full"]
+    nearly = without(sweep, *((repeat, Cell(Mode.SYNC, CHOSEN, 1)) for repeat in range(2)))
+    sync, *_ = draw(nearly, predicted, seed=0).closed_form
+    assert [isnan(value) for value in sync.values] == [
+        nearly.best(Mode.SYNC, p).gamma == CHOSEN for p in range(3)
+    ]
+    assert any(map(isnan, sync.values))
+
+
+class Loads(HTMLParser):
+    """What a page would load; what stands in its scripts is not looked at."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.found += [value for name, value in attributes if name in ("src", "href", "data")]
+
+
+def test_plots_and_page_are_written(store, predicted, tmp_path):
     summary = Summary.of(store.load())
-    drawing = draw(summary, predict(summary.sweep, summary.times_s))
-    assert [curve.mode for curve in drawing.measured] == [m for m in Mode if m in MODES]
+    drawing = draw(summary, predicted, seed=0)
+    assert [curve.name for curve in drawing.measured] == [m for m in Mode if m in MODES]
     assert all(len(curve.values) == len(STEPS) for curve in drawing.measured)
     assert [grid.gammas for grid in drawing.grids] == [[2], [2], [2]]
     for path in write_figures(drawing, tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
     write_page(drawing, ["a <fact>"], ["a bar"], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "a &lt;fact&gt;" in page and "plotly" in page
-    assert "https://" not in page.partition("<script")[0]  # it needs nothing else
+    assert "a &lt;fact&gt;" in page and "Plotly.newPlot" in page
+    assert not Loads(page).found  # it needs nothing else
+    assert Loads("<script src='https://cdn/plotly.js'></script>").found
+
+
+def test_bands_are_drawn_where_something_was_measured_twice(store, tmp_path):
+    sweep = store.load()
+    uneven = tuple(
+        replace(run, facts={**run.facts, "time_per_token_s": run.time_per_token_s * 1.1})
+        if (run.repeat, run.cell.mode) == (1, Mode.FULL)
+        else run
+        for run in sweep.runs
+    )
+    twice = draw(Summary.of(replace(sweep, runs=uneven)), {}, seed=0)
+    once = draw(Summary.of(replace(sweep, runs=tuple(r for r in uneven if not r.repeat))), {}, seed=0)
+    assert twice.has_bands and not once.has_bands
+    for drawing, has_bands in ((twice, True), (once, False)):
+        write_page(drawing, [], [], tmp_path / "page.html")
+        assert (
+            '"fill":"toself"' in (tmp_path / "page.html").read_text().rpartition("</script>")[0]
+        ) is has_bands
+
+
+def test_a_sweep_without_the_target_alone_is_not_drawn(store):
+    sweep = store.load()
+    drafting = tuple(run for run in sweep.runs if run.cell.mode.drafts)
+    with pytest.raises(InvalidRequest, match="nothing to divide by"):
+        draw(Summary.of(replace(sweep, runs=drafting)), {}, seed=0)
+
+
+def shown(path, *arguments: str) -> tuple[int, str]:
+    told = CliRunner().invoke(app, ("show", "--sweep", str(path), *arguments))
+    return told.exit_code, told.output
+
+
+def test_a_sweep_is_shown(store, path, tmp_path):
+    figures = tmp_path / "figures.json"
+    _, said = shown(path, "--check", "--json", str(figures))
+    assert "Texts that are the target's: 42 of 42" in said
+    assert "Measured at commit a1b2c3; none, 1 cores." in said
+    assert "full over target-only at 0 steps: " in said
+    told = json.loads(figures.read_text())
+    assert told["texts"] == {"runs": 42, "different": []}
+    assert told["origins"] == [{"commit": "a1b2c3", "machine": "none, 1 cores"}]
+    cells = {(one["cell"], one["round_trip_steps"]): one for one in told["cells"]}
+    assert cells["sync, gamma chosen", 0.0]["closed_form_s"] is None
+    assert cells["sync, gamma 2", 0.0]["closed_form_s"] > 0
+    assert shown(path)[0] == 0
+
+
+def changed(path, tmp_path, old: str, new: str, count: int = -1):
+    other = tmp_path / "other.jsonl"
+    other.write_text(path.read_text().replace(old, new, count))
+    return other
+
+
+def test_one_text_that_differs_fails_the_sweep(store, path, tmp_path):
+    status, said = shown(changed(path, tmp_path, '"is_same": true', '"is_same": false', 1))
+    assert status == 1
+    assert "Texts that are the target's: 41 of 42" in said
+    assert "DIFFERENT: target-only, round trip 1, one, repeat 1" in said
+
+
+def test_a_check_of_nothing_fails(store, path, tmp_path):
+    asked = '"modes": ["target-only", "sync", "pipelined", "full"]'
+    status, said = shown(changed(path, tmp_path, asked, '"modes": ["target-only"]'), "--check")
+    assert status == 1
+    assert "--check has nothing to hold this sweep against" in said
+
+
+def test_what_no_prediction_knows_is_said(store, path, tmp_path):
+    stalls = changed(path, tmp_path, '{"round_trip_s": 0.0}', '{"stall_s": 0.5, "stall_every_s": 5}')
+    status, said = shown(stalls)
+    assert status == 0
+    assert "No simulation and no closed form: they know nothing of stalls." in said
+    assert "full, simulated" not in said
 
 
 def test_the_full_mode_is_what_a_session_chooses(store):

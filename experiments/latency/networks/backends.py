@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
-from experiments.latency.networks.conditions import Conditions
+from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions
 from experiments.latency.networks.machinery import Machinery
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 
 PROXY, EMULATOR = "experiments.latency.networks.proxy", "experiments.latency.networks.emulator"
 NEAR_HOST, FAR_HOST = (f"10.77.{os.getpid() % 256}.{host}" for host in (1, 2))
 PREFIX_BITS = 30
+PACKET_BYTES, UNLIMITED_PACKETS = 1500, 100_000
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
 
@@ -110,7 +111,10 @@ class TunNetwork:
 
 
 class NetemNetwork:
-    """Two network namespaces and a veth pair, whose ends the kernel's netem shapes."""
+    """Two network namespaces and a veth pair, whose ends the kernel's netem shapes.
+
+    Its chance is its own: ``tc`` takes no seed for netem (iproute2 6.1), so that two runs lose other packets.
+    """
 
     name = "netem"
     far_host = FAR_HOST
@@ -135,23 +139,28 @@ class NetemNetwork:
         return address
 
     def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Replace the queueing discipline of both ends."""
+        """Replace the queueing discipline of both ends; the seed is without effect."""
         for prefix, device in self._ends:
-            _run(*prefix, "tc", "qdisc", "replace", "dev", device, "root", *netem_arguments(conditions, seed))
+            _run(*prefix, "tc", "qdisc", "replace", "dev", device, "root", *netem_arguments(conditions))
 
     def cpu_s(self) -> float:
         """Tell nothing: what the kernel takes for it is nobody's."""
         return 0.0
 
 
-def netem_arguments(conditions: Conditions, seed: int) -> list[str]:
+def netem_arguments(conditions: Conditions) -> list[str]:
     """Say conditions as tc does, for one of the two ways.
 
     Jitter is netem's normal distribution there, whose packets overtake each other; reordering needs a delay.
+    A narrow line's limit counts packets, those on their way too.
     """
     if conditions.stall_s:
         raise UnsupportedOption("netem does not stall: use --network tun.")
-    words = ["netem", "limit", "100000", "delay", f"{5e5 * conditions.round_trip_s:.0f}us"]
+    limit = UNLIMITED_PACKETS
+    if conditions.bytes_per_s:
+        held_s = MAX_QUEUE_S + conditions.round_trip_s / 2 + conditions.jitter_s
+        limit = 1 + round(held_s * conditions.bytes_per_s / PACKET_BYTES)
+    words = ["netem", "limit", f"{limit}", "delay", f"{5e5 * conditions.round_trip_s:.0f}us"]
     if conditions.jitter_s:
         words += [f"{1e6 * conditions.jitter_s:.0f}us", "distribution", "normal"]
     if conditions.loss:

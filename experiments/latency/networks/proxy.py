@@ -1,7 +1,7 @@
 """``python -m experiments.latency.networks.proxy HOST PORT``: a TCP proxy that delays what passes it.
 
 It needs no privilege. What it delays are bytes, not packets: a connection's own windows and retransmissions
-never see the delay, so it tells nothing of slow starts, loss or reordering.
+never see the delay, so it tells nothing of slow starts, loss or reordering; before a narrow line they wait.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from experiments.latency.networks.conditions import Conditions, Way
@@ -84,11 +85,11 @@ class Proxy:
             while chunk:
                 chunk = await reader.read(CHUNK_BYTES)
                 if generation != self._generation:
-                    generation, way = self._generation, Way(self._conditions, self._seed + number)
+                    generation = self._generation
+                    way = Way(self._conditions, self._seed + number, max_queue_s=inf)
                 leaves_s = way.leaves_s(loop.time(), len(chunk))
-                last_s = max(
-                    last_s, loop.time() if leaves_s is None else leaves_s
-                )  # streams keep their order
+                # Streams keep their order, also when they are told to be faster.
+                last_s = max(last_s, loop.time() if leaves_s is None else leaves_s)
                 await chunks.put((last_s, chunk))
             await handing
         finally:

@@ -55,16 +55,16 @@ class Host(Generic[Event]):
         self._environment = environment
         self._clock = clock
         self._deliver = deliver
-        self._actions: deque[Callable[[], object]] = deque()
+        self._actions: deque[tuple[Callable[[], object], float]] = deque()
         self._woken = environment.event()
 
     def start(self, engine: Engine[Event]) -> None:
         """Begin to step an engine."""
         self._environment.process(self._run(engine))
 
-    def post(self, action: Callable[[], object]) -> None:
-        """Have an action carried out between two steps."""
-        self._actions.append(action)
+    def post(self, action: Callable[[], object], cost_s: float = 0.0) -> None:
+        """Have an action carried out between two steps; it takes so long."""
+        self._actions.append((action, cost_s))
         self.wake()
 
     def wake(self) -> None:
@@ -80,7 +80,9 @@ class Host(Generic[Event]):
                 rest = [self._environment.timeout(holds_for_s + 1e-9)] if holds_for_s else []
                 yield simpy.AnyOf(self._environment, [self._woken, *rest])
             while self._actions:
-                self._actions.popleft()()
+                action, cost_s = self._actions.popleft()
+                action()
+                self._clock.spend(cost_s)
             events = engine.step()
             spent_s = self._clock.take_spent_s()
             self.busy_s += spent_s

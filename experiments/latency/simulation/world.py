@@ -30,6 +30,7 @@ class Costs:
     Attributes
     ----------
     message_s : of a message, one way, beside the link: its coding, and the threads that it passes.
+    handling_s : of that, what keeps either host from everything else, since threads of Python take turns.
     """
 
     target: Cost
@@ -37,6 +38,7 @@ class Costs:
     target_encode_s: float = 0.0
     draft_encode_s: float = 0.0
     message_s: float = 0.0
+    handling_s: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -136,6 +138,7 @@ class World:
         told = Told()
         options = DecodingOptions(language="en", initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter
+        handling_s = self.costs.handling_s
 
         def message_s() -> float:
             return self.costs.message_s + self.one_way_s()
@@ -148,13 +151,15 @@ class World:
             told.statistics.observe(drafted.report)
             if drafted.candidates is not None:
                 told.statistics.observe(drafted.candidates)
+                draft_server.clock.spend(handling_s)
                 for block in self.edit_block(drafted.candidates):
                     up.send(partial(offer, block))
 
         def offer(block: Candidates) -> None:
-            target.host.post(partial(verifier.submit, name, block, target.clock()))
+            target.host.post(partial(verifier.submit, name, block, target.clock()), handling_s)
 
         def answer(event: FromTarget) -> None:
+            target.clock.spend(handling_s)
             down.send(lambda: follow(event))
 
         def follow(event: FromTarget) -> None:
@@ -172,7 +177,7 @@ class World:
             if isinstance(event, Commit):
                 told.tokens += event.tokens
                 told.arrivals_s += [self.environment.now] * len(event.tokens)
-            draft_server.host.post(partial(drafter.submit, name, event))
+            draft_server.host.post(partial(drafter.submit, name, event), handling_s)
 
         def open_both() -> None:
             verifier.open(name, length.mode, options)

@@ -1,0 +1,48 @@
+"""A sweep by its program: measured on real processes, gone on with, and drawn."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.processes import run
+
+
+def laboratory(*arguments: object) -> str:
+    """Run one of its commands to the end; give what it printed."""
+    status, out, err = run("experiments.latency", *map(str, arguments))
+    assert status == 0, err + out
+    return out
+
+
+def runs_in(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()[1:]]
+
+
+def place(one: dict) -> tuple:
+    return tuple(one[name] for name in ("repeat", "mode", "gamma", "round_trip", "cores", "sample"))
+
+
+@pytest.mark.timeout(400)
+def test_a_sweep_is_measured_once_and_drawn(tmp_path):
+    sweep = tmp_path / "sweep.jsonl"
+    command = ("sweep", "--quick", "--network", "proxy", "--out", sweep)
+    assert "Texts that are the target's: 10 of 10" in laboratory(*command)
+    measured = runs_in(sweep)
+    assert len({place(one) for one in measured}) == len(measured) == 2 * (1 + 2 + 2)
+    assert all(one["is_same"] and one["commit"] and one["measured"].endswith("+00:00") for one in measured)
+    cores = json.loads(sweep.read_text().splitlines()[0])["cores"]
+    assert cores["one process"] == sorted({*cores["target server"], *cores["draft server"]})
+
+    said = laboratory(*command)  # only what the network spoilt, if anything, is measured again
+    spoilt = {place(one) for one in measured if one["network_share"] > 0.05}
+    assert f"{len(measured) - len(spoilt)} runs are there already; {len(spoilt)} are left." in said
+    assert runs_in(sweep)[: len(measured)] == measured
+    assert {place(one) for one in runs_in(sweep)[len(measured) :]} == spoilt
+
+    laboratory("plot", "--sweep", sweep, "--folder", tmp_path / "plots")
+    drawn = {path.suffix: path for path in (tmp_path / "plots").iterdir()}
+    assert len(list((tmp_path / "plots").glob("*.png"))) == 4
+    assert all(path.stat().st_size > 5000 for path in (tmp_path / "plots").iterdir())
+    assert "Plotly.newPlot" in drawn[".html"].read_text()
