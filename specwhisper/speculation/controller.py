@@ -21,6 +21,7 @@ from specwhisper.types import Mode
 
 MESSAGE_NS = 200_000  # what a block costs each server beside its tokens: coding, gRPC, a thread to wake
 MESSAGE_SHARE = 0.1  # of the draft's time that messages may take
+SHARED_MESSAGE_SHARE = 0.2  # of the target's, those of all its sessions
 MIN_SURVIVAL = 0.01  # of a token; behind that a chain is not followed
 MIN_CONFIDENCE = 1e-4  # below which no draft is followed
 FIRST_CONFIDENCE = 0.05  # below which a draft stops while nothing is measured
@@ -47,6 +48,7 @@ class Estimates:
     survival : how often the first i drafted tokens are all right, ``survival[0]`` is 1: behind the known end
         where the draft waits for answers, else behind the last correction.
     calibration : tokens that were right over those that the draft's probabilities promised.
+    num_sharing : sessions in a pass of the target, this one included.
     """
 
     draft_ns: float
@@ -56,6 +58,7 @@ class Estimates:
     jitter_ns: float
     survival: tuple[float, ...]
     calibration: float = 1.0
+    num_sharing: float = 1.0
 
     @property
     def costs(self) -> Costs:
@@ -136,8 +139,12 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
 
 
 def _portion(estimates: Estimates) -> int:
-    """Give blocks as short as messages allow: a token that waits for others comes late."""
-    gamma = ceil(MESSAGE_NS / (MESSAGE_SHARE * max(1.0, estimates.draft_ns)))
+    """Give blocks as short as messages allow, here and where all sessions' come together.
+
+    A token that waits for others comes late, but a target that handles messages runs no passes.
+    """
+    share = min(MESSAGE_SHARE, SHARED_MESSAGE_SHARE / max(1.0, estimates.num_sharing))
+    gamma = ceil(MESSAGE_NS / (share * max(1.0, estimates.draft_ns)))
     return min(max(1, gamma), MAX_ADAPTIVE_GAMMA)
 
 
@@ -184,6 +191,7 @@ class Controller:
         self._draft = Smoothed()
         self._round_trip = Smoothed()
         self._passes = PassTime()
+        self._sharing = Smoothed()
         self._survival = Survival()
         self._num_right = self._num_promised = 0.0
         self._num_judged = 0  # since the last choice
@@ -197,9 +205,10 @@ class Controller:
         """Note an answer of the target's: how long block and answer were on their way."""
         self._round_trip.observe(round_trip_ns)
 
-    def observe_pass(self, num_tokens: int, forward_ns: int) -> None:
-        """Note a pass over so many tokens of this session."""
+    def observe_pass(self, num_tokens: int, forward_ns: int, num_sharing: int = 1) -> None:
+        """Note a pass over so many tokens of this session, and how many sessions shared it."""
         self._passes.observe(num_tokens, forward_ns)
+        self._sharing.observe(num_sharing)
 
     def observe_tokens(
         self, distances: Sequence[int], probs: Sequence[float], *, num_right: int, num_committed: int
@@ -239,4 +248,5 @@ class Controller:
             jitter_ns=self._round_trip.spread,
             survival=self._survival.chances,
             calibration=self._num_right / self._num_promised if self._num_promised else 1.0,
+            num_sharing=self._sharing.mean or 1.0,
         )

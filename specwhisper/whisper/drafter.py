@@ -326,7 +326,8 @@ class Drafter:
             session.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             session.controller.observe_answer(round_trip_ns)
         if commit.tokens and not commit.is_recalled:
-            session.controller.observe_pass(1 + commit.num_verified, commit.timing.forward_ns)
+            timing = commit.timing
+            session.controller.observe_pass(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
 
     def _row(self, session: _Session, draft: WindowDraft) -> Row:
         if draft.window is None or draft.encoding is None:

@@ -112,6 +112,15 @@ def test_blocks_are_as_short_as_messages_allow():
     assert gammas == [1, 2, MAX_ADAPTIVE_GAMMA]
 
 
+def test_blocks_grow_where_many_sessions_share_a_target():
+    """Together they must not keep it from its passes."""
+    gammas = [
+        choose(adaptive(Mode.FULL), replace(estimates(draft=2 * MS), num_sharing=sharing)).gamma
+        for sharing in (1, 2, 4, 8, 1000)
+    ]
+    assert gammas == [1, 1, 2, 4, MAX_ADAPTIVE_GAMMA]
+
+
 @pytest.mark.parametrize("mode", RUNNING_AHEAD)
 def test_a_draft_is_ahead_by_what_an_answer_takes(mode):
     ahead = [

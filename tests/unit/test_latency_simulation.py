@@ -187,11 +187,19 @@ def test_full_costs_what_the_formula_says_for_random_runs_too(round_trip, accept
 
 
 @pytest.mark.parametrize("round_trip", [0, 0.5, 2.5, 6])
-@pytest.mark.parametrize("num_sessions", [2, 8, 24])
-def test_many_sessions_lose_nothing_by_their_drafts(num_sessions, round_trip):
-    """A pass that is put off, or a session that is left out of one, delays everybody else."""
-    windows = [decoding(*(hash((i, k)) % 10 < 7 for i in range(60))) for k in range(5)]
-    costs = Costs(target=Cost(STEP_S, 0.0001, 0.001), draft=Cost(STEP_S / 4))
+@pytest.mark.parametrize(
+    ("num_sessions", "costs"),
+    [
+        (2, Costs(target=Cost(STEP_S, 0.0001, 0.001), draft=Cost(STEP_S / 4))),
+        (8, Costs(target=Cost(STEP_S, 0.0001, 0.001), draft=Cost(STEP_S / 4))),
+        (24, Costs(target=Cost(STEP_S, 0.0001, 0.001), draft=Cost(STEP_S / 4))),
+        (24, Costs(target=Cost(0.008, 0.000005, 0.00005), draft=Cost(0.0025), handling_s=0.0001)),
+    ],
+)
+def test_many_sessions_lose_nothing_by_their_drafts(num_sessions, costs, round_trip):
+    """A pass that is put off, or a session that is left out of one, delays everybody else; so do messages."""
+    random = Random(5)
+    windows = [decoding(*(random.random() < 0.7 for _ in range(60))) for _ in range(5)]
     alone, full = (
         simulate_together(
             windows,
@@ -200,12 +208,12 @@ def test_many_sessions_lose_nothing_by_their_drafts(num_sessions, round_trip):
             DraftLength.of(mode, None),
             num_sessions=num_sessions,
             per_draft_server=4,
-            num_windows=2,
-            round_trip_s=round_trip * STEP_S,
+            num_windows=4,
+            round_trip_s=round_trip * costs.target.pass_s,
         )
         for mode in (Mode.TARGET_ONLY, Mode.FULL)
     )
-    assert full > 0.98 * alone
+    assert full > 0.96 * alone  # pauses probe, and drafts that are too sure send much that is void
     if round_trip < 1:
         assert full > 1.2 * alone
 

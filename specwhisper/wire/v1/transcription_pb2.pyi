@@ -220,7 +220,7 @@ class SpeculationStatistics(_message.Message):
     def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., control: _Optional[_Union[DraftControl, _Mapping]] = ...) -> None: ...
 
 class DraftControl(_message.Message):
-    __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "min_confidence")
+    __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "min_confidence", "num_sharing")
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class DraftControl(_message.Message):
     SURVIVAL_FIELD_NUMBER: _ClassVar[int]
     CALIBRATION_FIELD_NUMBER: _ClassVar[int]
     MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    NUM_SHARING_FIELD_NUMBER: _ClassVar[int]
     gamma: int
     max_ahead: int
     reason: str
@@ -243,7 +244,8 @@ class DraftControl(_message.Message):
     survival: _containers.RepeatedScalarFieldContainer[float]
     calibration: float
     min_confidence: float
-    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., draft_ns: _Optional[float] = ..., pass_ns: _Optional[float] = ..., pass_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., min_confidence: _Optional[float] = ...) -> None: ...
+    num_sharing: float
+    def __init__(self, gamma: _Optional[int] = ..., max_ahead: _Optional[int] = ..., reason: _Optional[str] = ..., draft_ns: _Optional[float] = ..., pass_ns: _Optional[float] = ..., pass_token_ns: _Optional[float] = ..., round_trip_ns: _Optional[float] = ..., jitter_ns: _Optional[float] = ..., survival: _Optional[_Iterable[float]] = ..., calibration: _Optional[float] = ..., min_confidence: _Optional[float] = ..., num_sharing: _Optional[float] = ...) -> None: ...
 
 class GetModelRequest(_message.Message):
     __slots__ = ()
