@@ -13,6 +13,7 @@ from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, 
 from experiments.common.report import open_console
 from experiments.common.samples import BUNDLED, load_samples
 from experiments.latency.asked import Asked, Setting
+from experiments.latency.branches import branches
 from experiments.latency.calibrate import calibrate
 from experiments.latency.cells import parse_gammas, parse_modes, parse_stall, parse_times
 from experiments.latency.expect import STEPS, expect
@@ -36,6 +37,7 @@ SAMPLE = BUNDLED / "01_phone_call.flac"
 SWEEP = Path("latency.jsonl")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True)
+app.command()(branches)
 app.command()(calibrate)
 app.command()(expect)
 app.command()(reproduce)

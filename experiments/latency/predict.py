@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.latency.cells import CHOSEN, Cell
@@ -32,7 +30,7 @@ class Model:
     @staticmethod
     def of(sweep: Sweep) -> Model:
         """Fit a sweep."""
-        trace = trace_of(sweep)
+        trace = Trace.parse(sweep.header["trace"], "The sweep")
         return Model(
             fit_costs(sweep),
             trace.decodings,
@@ -64,14 +62,6 @@ class Model:
             jitter_s=self.jitter_s,
         )
         return told.time_per_token_s
-
-
-def trace_of(sweep: Sweep) -> Trace:
-    """Give the trace that a sweep replayed."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        path.write_text(sweep.header["trace"])
-        return Trace.load(path)
 
 
 @dataclass(frozen=True, slots=True)

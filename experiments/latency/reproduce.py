@@ -13,39 +13,42 @@ from experiments.common.args import Quick, Seed
 from experiments.common.report import open_console
 from experiments.common.samples import BUNDLED, bundled
 
-WITH_FULL = "target-only,full,one-process"
 NETWORKED = ("--modes", "target-only,sync,pipelined,full")
-FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "3")
+WITH_ONE_PROCESS = ("--modes", "target-only,sync,pipelined,full,one-process", "--max-cores", "1")
+FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "2")
 BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
-ALL_RECORDINGS = ("--rtt", "0,0.5,1.25,5,10", "--gamma", "chosen", "--repeats", "2", "--max-cores", "1")
-TWO_CORES = ("--modes", "target-only,one-process", "--rtt", "0", "--gamma", "chosen", "--max-cores", "2")
+SEVERAL_RECORDINGS = ("--modes", "target-only,sync,full,one-process", "--max-cores", "1", "--check")
+AT_BARS = ("--rtt", "0,0.25,0.5,1.25,5", "--gamma", "2,4,chosen", "--repeats", "1")
+DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "5")
+LONGER = [path for path in bundled() if path.suffix == ".ogg"]
 SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
 WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
-CROWD = ("--clients", "1000,10000", "--targets", "8", "--slots", "128", "--duration-s", "60")
+FAR_APART = ("--rtt-ms", "5,40,150", "--duration-s", "60")
+CROWD = ("--clients", "10000", "--targets", "8", "--slots", "128", *FAR_APART)
 
 
 def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
     """Give each part's name and what is run for it."""
     short = ("--quick",) if quick else ()
     seeded = ("--seed", str(seed))
-    every = [] if quick else [part for path in bundled() for part in ("--audio", str(path))]
+    longer = [] if quick else [part for path in LONGER for part in ("--audio", str(path))]
 
     def sweep(name: str, *arguments: str) -> tuple[str, ...]:
         return ("sweep", "--out", str(folder / f"{name}.jsonl"), *arguments, *seeded, *short)
 
     return {
         "calibration": ("calibrate", *seeded, *short),
-        "sweep": sweep("sweep", "--max-cores", "1", "--check"),
+        "sweep": sweep("sweep", "--repeats", "2", "--check"),
         "plots": ("plot", "--sweep", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
-        "one process on two cores": sweep("two_cores", *TWO_CORES),
-        "all recordings": sweep("all_recordings", *ALL_RECORDINGS, "--modes", WITH_FULL, *every),
+        "longer recordings": sweep("longer_recordings", *SEVERAL_RECORDINGS, *AT_BARS, *longer),
         "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),
-        "demo pair": sweep("demo", "--models", "demo", *NETWORKED, *FEW),
+        "demo pair": sweep("demo", *WITH_ONE_PROCESS, *DEMO),
         "next window": sweep("next_window", *WINDOWS),
         "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
         "expected": ("expect", *short),
         "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
         "many sessions on one target": ("together", *seeded, *short),
+        "side branches": ("branches", *seeded, *short),
         "ten thousand clients": ("simulate", *CROWD, *seeded, *short),
     }
 

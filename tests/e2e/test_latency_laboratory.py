@@ -36,6 +36,23 @@ def test_one_session_is_simulated_by_round_trip(tmp_path):
         assert one["full"] == pytest.approx(one["chosen"]["full"], rel=0.15)
 
 
+def test_side_branches_bring_little_and_nothing_on_slow_links(tmp_path):
+    told = laboratory(
+        "branches", "--rtt", "0,5", "--tokens", "0", "--audio", SAMPLE, figures=tmp_path / "json"
+    )
+    ratios = {one["mode"]: one["ratios"] for one in told["branches"]}
+    assert ratios["sync"]["0.0"] < 1
+    assert 0.85 < ratios["full"]["0.0"] < 1.02 and 0.95 < ratios["full"]["5.0"] < 1.02
+
+
+def test_who_is_far_away_waits_longer(tmp_path):
+    arguments = ("--clients", "8", "--rtt-ms", "5,400", "--duration-s", "60", "--audio", SAMPLE)
+    told = laboratory("simulate", *arguments, figures=tmp_path / "json")
+    for one in told["simulated"]:
+        near_s, far_s = one["outcome"]["p95_by_round_trip_s"]
+        assert near_s < far_s <= 60
+
+
 def test_a_population_is_simulated(tmp_path):
     arguments = ("--clients", "4,16", "--duration-s", "60", "--audio", SAMPLE)
     told = laboratory("simulate", *arguments, figures=tmp_path / "json")

@@ -110,13 +110,22 @@ class Trace:
     def load(path: Path) -> Trace:
         """Read a trace."""
         try:
-            content = json.loads(path.read_text())
+            text = path.read_text()
+        except OSError as error:
+            raise InvalidRequest(f"{path} cannot be read ({error}): record a trace first.") from error
+        return Trace.parse(text, str(path))
+
+    @staticmethod
+    def parse(text: str, name: str) -> Trace:
+        """Read a trace from its text, which messages call by a name."""
+        try:
+            content = json.loads(text)
             if content.pop("format") != FORMAT:
                 raise ValueError("it is of another format")
             decodings = tuple(_decoding(**fields) for fields in content.pop("decodings"))
             return Trace(decodings=decodings, **content)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InvalidRequest(f"{path} holds no trace ({error}): record it again.") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidRequest(f"{name} holds no trace ({error}): record it again.") from error
 
 
 def _decoding(

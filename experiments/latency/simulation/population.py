@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 from typing import Any
 
@@ -32,7 +33,8 @@ class Population:
     ----------
     num_slots : sessions of a target at once.
     window_s : seconds of speech that a window holds: how often a client's next one comes due.
-    round_trip_s, jitter_s : of every link, as :func:`jittered` takes them.
+    round_trips_s : each client has one of them, in turn.
+    jitter_s : of every link, as :func:`jittered` takes it.
     """
 
     num_clients: int
@@ -40,7 +42,7 @@ class Population:
     num_targets: int
     num_slots: int
     window_s: float
-    round_trip_s: float
+    round_trips_s: tuple[float, ...]
     jitter_s: float
 
 
@@ -52,6 +54,7 @@ class Outcome:
     ----------
     lag_s : 50th, 95th and 99th percentile from a window's last sample to its last token, or to the end of the
         simulation where that has not come.
+    p95_by_round_trip_s : the 95th percentile of those with each round trip, in order.
     num_waited : windows that found every target full.
     target_use, draft_use : share of the time that passes and steps took; encoding is beside them.
     """
@@ -59,6 +62,7 @@ class Outcome:
     num_windows: int
     num_waited: int
     lag_s: tuple[float, float, float]
+    p95_by_round_trip_s: tuple[float, ...]
     tokens_per_s: float
     tokens_per_pass: float
     wasted: float
@@ -72,6 +76,7 @@ class _Spoken:
     """A window that came due; ``told`` is there when a target has taken it."""
 
     due_s: float
+    link: int  # which round trip its client has
     told: Told | None = None
 
     def lag_s(self, now_s: float) -> float:
@@ -93,8 +98,11 @@ class _Crowd:
         seed: int,
     ) -> None:
         self.environment = simpy.Environment()
-        way = jittered(population.round_trip_s / 2, population.jitter_s, seed)
-        self._world = World(self.environment, decodings, vocabulary, costs, way)
+        self._ways = [
+            jittered(round_trip_s / 2, population.jitter_s, seed + link)
+            for link, round_trip_s in enumerate(population.round_trips_s)
+        ]
+        self._world = World(self.environment, decodings, vocabulary, costs, self._ways[0])
         self._population = population
         self._length = length
         self._random = Random(seed)
@@ -116,7 +124,7 @@ class _Crowd:
             yield self.environment.timeout(self._population.window_s * self._random.uniform(0.8, 1.2))
 
     def _window(self, name: str, client: int) -> Generator[simpy.Event, Any, None]:
-        window = _Spoken(self.environment.now)
+        window = _Spoken(self.environment.now, client % len(self._ways))
         self.windows.append(window)
         draft_server = self.draft_servers[client % len(self.draft_servers)]
         target = self._roomiest()
@@ -130,6 +138,7 @@ class _Crowd:
             draft_server,
             self._length,
             [self._random.randrange(len(self._world.decodings))],
+            self._ways[window.link],
         )
 
     def _roomiest(self) -> Target | None:
@@ -154,16 +163,23 @@ def simulate_population(
         crowd.environment.process(crowd.client(number))
     crowd.environment.run(until=duration_s)
     first_s, last_s = WARM_UP * duration_s, duration_s - COOL_DOWN_S
-    lags_s = [one.lag_s(duration_s) for one in crowd.windows if first_s <= one.due_s <= last_s]
+    counted = [one for one in crowd.windows if first_s <= one.due_s <= last_s]
+    by_link_s = [
+        [one.lag_s(duration_s) for one in counted if one.link == link]
+        for link in range(len(population.round_trips_s))
+    ]
     statistics = [one.told.statistics for one in crowd.windows if one.told]
     num_tokens = sum(one.num_committed for one in statistics)
     num_passes = sum(one.num_passes for one in statistics)
     num_drafted = sum(one.num_drafted for one in statistics)
-    p50, p95, p99 = np.quantile(lags_s, (0.5, 0.95, 0.99)).tolist() if lags_s else (duration_s,) * 3
+    p50, p95, p99 = _quantiles(list(chain(*by_link_s)), (0.5, 0.95, 0.99), otherwise=duration_s)
     return Outcome(
-        num_windows=len(lags_s),
+        num_windows=len(counted),
         num_waited=crowd.num_waited,
         lag_s=(p50, p95, p99),
+        p95_by_round_trip_s=tuple(
+            _quantiles(lags_s, (0.95,), otherwise=duration_s)[0] for lags_s in by_link_s
+        ),
         tokens_per_s=num_tokens / duration_s,
         tokens_per_pass=num_tokens / num_passes if num_passes else 0.0,
         wasted=sum(one.num_wasted for one in statistics) / num_drafted if num_drafted else 0.0,
@@ -171,3 +187,8 @@ def simulate_population(
         draft_use=sum(d.host.busy_s for d in crowd.draft_servers) / duration_s / len(crowd.draft_servers),
         encoder_use=sum(t.encoder.busy_s for t in crowd.targets) / duration_s / len(crowd.targets),
     )
+
+
+def _quantiles(values: Sequence[float], shares: Sequence[float], *, otherwise: float) -> list[float]:
+    """Give quantiles; of nothing, what is given instead."""
+    return list(np.quantile(values, shares).tolist()) if values else [otherwise] * len(shares)

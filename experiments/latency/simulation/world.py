@@ -133,15 +133,16 @@ class World:
         draft_server: DraftServer,
         length: DraftLength,
         script: Sequence[int],
+        one_way_s: Callable[[], float] | None = None,
     ) -> Told:
-        """Begin a session over some windows; what it is told appears in time."""
+        """Begin a session over some windows, over a link of its own or the world's; give what it is told."""
         told = Told()
         options = DecodingOptions(language="en", initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter
         handling_s = self.costs.handling_s
 
         def message_s() -> float:
-            return self.costs.message_s + self.one_way_s()
+            return self.costs.message_s + (one_way_s or self.one_way_s)()
 
         up, down = Link(self.environment, message_s), Link(self.environment, message_s)
 
