@@ -110,10 +110,22 @@ def runs_of(decoding: Decoding, gamma: int | None = None) -> Iterator[int]:
         yield run
 
 
-def survival_of(decodings: Iterable[Decoding], gamma: int | None = None) -> list[float]:
-    """Count how often the first i tokens of a draft are all right, over the runs of :func:`runs_of`."""
-    lengths = np.array([run for decoding in decodings for run in runs_of(decoding, gamma)])
-    return [float((lengths > i).mean()) for i in range(lengths.max())]
+def survival_of(decodings: Iterable[Decoding], gamma: int | None = None, *, first: int = 0) -> list[float]:
+    """Count how often the first i tokens of a draft are all right, over the runs of :func:`runs_of`.
+
+    Parameters
+    ----------
+    first : most tokens of a recording's first commit: a run that ends with it is left out, as time per token
+        counts from there.
+    """
+    lengths: list[int] = []
+    begun: set[str] = set()
+    for decoding in decodings:
+        runs = list(runs_of(decoding, gamma))
+        is_begun = decoding.recording in begun or runs[0] > first or len(runs) == 1
+        lengths += runs if is_begun else runs[1:]
+        begun.add(decoding.recording)
+    return [float(np.mean(np.array(lengths) > i)) for i in range(max(lengths))]
 
 
 def acceptance_of(decodings: Sequence[Decoding]) -> float:

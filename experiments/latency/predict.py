@@ -20,12 +20,18 @@ from specwhisper.whisper.checkpoint import load_checkpoint
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that predictions are made from."""
+    """Everything that predictions are made from.
+
+    Attributes
+    ----------
+    is_measured : whether it is of a sweep, whose times count from each recording's first commit.
+    """
 
     costs: Costs
     decodings: tuple[Decoding, ...]
     vocabulary: Vocabulary
     jitter_s: float = 0.0
+    is_measured: bool = False
 
     @staticmethod
     def of(sweep: Sweep) -> Model:
@@ -36,6 +42,7 @@ class Model:
             trace.decodings,
             load_checkpoint(trace.target).vocabulary,
             sweep.header["conditions"].get("jitter_s", 0.0),
+            is_measured=True,
         )
 
     def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
@@ -44,11 +51,15 @@ class Model:
         if mode is Mode.TARGET_ONLY:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:
-            return theory.full_s(costs, survival_of(self.decodings))
+            return theory.full_s(costs, self._survival(first=1))  # its first pass has no candidates
         if mode is Mode.PIPELINED:
-            return theory.pipelined_s(costs, survival_of(self.decodings), 1 if gamma == CHOSEN else gamma)
+            gamma = 1 if gamma == CHOSEN else gamma
+            return theory.pipelined_s(costs, self._survival(first=gamma + 1), gamma)
         gammas = range(1, MAX_ADAPTIVE_GAMMA + 1) if gamma == CHOSEN else (gamma,)
-        return min(theory.sync_s(costs, survival_of(self.decodings, each), each) for each in gammas)
+        return min(theory.sync_s(costs, self._survival(each, first=each + 1), each) for each in gammas)
+
+    def _survival(self, gamma: int | None = None, *, first: int) -> list[float]:
+        return survival_of(self.decodings, gamma, first=first if self.is_measured else 0)
 
     def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
         """Give the time of a token by simulation."""

@@ -119,6 +119,9 @@ def test_a_sweep_of_some_modes_can_be_fitted_too(store, modes):
 def test_survival_is_counted_by_runs_or_by_blocks():
     assert survival_of([decoding(True, True, False, True)]) == [1, 1 / 2, 1 / 2]  # runs of three and of one
     assert survival_of([decoding(True, True, False, True)], gamma=1) == [1, 1 / 3]  # blocks of two, one, one
+    once = decoding(True, True, False, True)
+    assert survival_of([once, once], first=2) == survival_of([once])  # the first run has three tokens
+    assert survival_of([once, once], first=3) == [1, 1 / 3, 1 / 3]  # it is left out, once for a recording
     assert acceptance_of([decoding(True, True, False, True)]) == 3 / 4
 
 
