@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import subprocess
 import sys
@@ -10,11 +9,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from shutil import which
 from statistics import median
 from typing import Annotated
 
 import typer
+from icmplib import ping
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +28,7 @@ from experiments.latency.networks.conditions import Conditions
 from specwhisper.errors import SpecWhisperError, UnsupportedOption
 
 MESSAGE = b"x" * 40  # as a block of candidates
+NUM_PINGS = 10
 MAX_EXTRA_MS = 2.0  # that a network may add to what it is told
 ECHO = """
 import socket, sys
@@ -49,7 +49,7 @@ class Calibrated:
     Attributes
     ----------
     echo_ms : round trips of a small message over TCP.
-    ping_ms : their mean by ping, where packets can be had.
+    ping_ms : their mean by ICMP echoes, where there are packets.
     """
 
     network: str
@@ -144,13 +144,11 @@ def _round_trip_ms(connection: socket.socket) -> float:
 
 
 def _ping_ms(network: Network) -> float | None:
-    """Ask ping, where there are packets and it is installed."""
-    if not network.far_prefix or which("ping") is None:
+    """Ping the far side, where there are packets: its kernel answers."""
+    if not network.far_prefix:
         return None
-    command = ["ping", "-c", "5", "-i", "0.2", "-q", network.far_host]
-    told = subprocess.run(command, capture_output=True, text=True).stdout
-    found = re.search(r"= [\d.]+/([\d.]+)/", told)
-    return float(found.group(1)) if found else None
+    answered = ping(network.far_host, count=NUM_PINGS, interval=0.02)
+    return float(answered.avg_rtt) if answered.is_alive else None
 
 
 def _print(found: Sequence[Calibrated], console: Console) -> None:

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from experiments.latency.drawing import BAND, PARTS, Curve, Drawing
 
 SIZE = (6.4, 4.2)
+LEGIBLE = 1.5  # powers of two from 1; beyond them a heat map is too dark for black figures
 DPI = 160
 NO_ROUND_TRIP = 0.1  # where 0 stands on a logarithmic axis
 
@@ -84,7 +85,9 @@ def _heat_maps(drawing: Drawing, path: Path) -> Path:
         axes.imshow(np.log2(values), cmap="RdBu_r", vmin=-2, vmax=2, aspect="auto", origin="lower")
         for (row, column), value in np.ndenumerate(values):
             if not np.isnan(value):
-                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7)
+                colour = "white" if abs(np.log2(value)) > LEGIBLE else "black"
+                shown = f"{value:.2f}"
+                axes.text(column, row, shown, ha="center", va="center", fontsize=7, color=colour)
         axes.set_xticks(range(len(grid.steps)), [f"{step:.3g}" for step in grid.steps])
         axes.set_yticks(range(len(grid.gammas)), map(str, grid.gammas))
         axes.set_title(grid.name)
