@@ -23,8 +23,12 @@ DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repe
 LONGER = [path for path in bundled() if path.suffix == ".ogg"]
 SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
 WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
-FAR_APART = ("--rtt-ms", "5,40,150", "--duration-s", "60")
-CROWD = ("--clients", "10000", "--targets", "8", "--slots", "128", *FAR_APART)
+FAR_APART = ("--rtt-ms", "5,40,150", "--slots", "128")
+CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "full")
+SEARCH = ("--search", "--duration-s", "40")
+FAR_GPU = (*FAR_APART, *SEARCH, "--clients", "512")
+NEAR = ("--rtt-ms", "5", "--slots", "128", "--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200")
+NEAR_GPU = (*NEAR, *SEARCH, "--clients", "384", "--max-lag-s", "2.5", "--modes", "target-only,sync,full")
 
 
 def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
@@ -49,7 +53,9 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
         "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
         "many sessions on one target": ("together", *seeded, *short),
         "side branches": ("branches", *seeded, *short),
-        "ten thousand clients": ("simulate", *CROWD, *seeded, *short),
+        "clients of a GPU that is near": ("simulate", *NEAR_GPU, *seeded, *short),
+        "clients of a GPU near and far": ("simulate", *FAR_GPU, *seeded, *short),
+        "ten thousand clients": ("simulate", *FAR_APART, *CROWD, *seeded, *short),
     }
 
 
