@@ -65,6 +65,11 @@ def _layout(**more: Any) -> dict[str, Any]:
     return {"template": "simple_white", "height": 460, "margin": {"t": 30, "r": 10}, **more}
 
 
+def _doubling(title: str) -> dict[str, Any]:
+    """Give a logarithmic axis whose marks are powers of two."""
+    return {"title": title, "type": "log", "tickvals": [2.0**power for power in range(-4, 6)]}
+
+
 def _round_trip_axis(steps: list[float]) -> dict[str, Any]:
     """Give an axis on which 0 has a place too."""
     ticks = sorted(set(steps))
@@ -113,9 +118,7 @@ def _curves(drawing: Drawing) -> go.Figure:
                 hovertemplate="%{y:.3f}",
             )
     figure.update_layout(
-        **_layout(
-            xaxis=_round_trip_axis(ticks), yaxis={"title": PER_TOKEN, "type": "log"}, hovermode="x unified"
-        )
+        **_layout(xaxis=_round_trip_axis(ticks), yaxis=_doubling(PER_TOKEN), hovermode="x unified")
     )
     return figure
 
@@ -165,9 +168,7 @@ def _best_gamma(drawing: Drawing) -> go.Figure:
                 name=f"{curve.name}, {suffix}",
                 line={"color": curve.colour, "dash": dash},
             )
-    figure.update_layout(
-        **_layout(xaxis=_round_trip_axis(ticks), yaxis={"title": "best draft length", "type": "log"})
-    )
+    figure.update_layout(**_layout(xaxis=_round_trip_axis(ticks), yaxis=_doubling("best draft length")))
     return figure
 
 
