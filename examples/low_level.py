@@ -43,6 +43,8 @@ def main() -> None:
         while drafter.has_work:
             for _, drafted in drafter.step():
                 block = drafted.candidates
+                if block is None:  # only a report
+                    continue
                 print(f"draft  @{block.base:3}: {text(block.tokens)!r}")
                 verifier.submit("session", block)
         for _, event in verifier.step():

@@ -21,6 +21,7 @@ class Interference:
         self._random = np.random.default_rng(seed)
         self._size = vocabulary_size
         self._kept: list[Candidates] = []
+        self.num_lost = 0
 
     def __call__(self, block: Candidates) -> Sequence[Candidates]:
         return self._arrive(block)
@@ -53,7 +54,9 @@ class Interference:
         return [block, block, *earlier]
 
     def _lost(self, block: Candidates) -> Sequence[Candidates]:
-        return [block] if self._random.random() < 0.6 else []
+        is_lost = self._random.random() < 0.4
+        self.num_lost += is_lost
+        return [] if is_lost else [block]
 
     def _delayed(self, block: Candidates) -> Sequence[Candidates]:
         """Hold a block back at times; in its place comes an empty one, as from a draft that has nothing."""

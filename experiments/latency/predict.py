@@ -47,7 +47,9 @@ class Model:
 
     def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
         """Give the time of a token by closed form."""
-        costs = theory_costs(self.costs, 0.0 if mode is Mode.ONE_PROCESS else round_trip_s)
+        costs = theory_costs(self.costs, round_trip_s)
+        if mode is Mode.ONE_PROCESS:
+            costs = replace(costs, round_trip_s=0.0)  # nor any messages
         if mode is Mode.TARGET_ONLY:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:

@@ -79,18 +79,17 @@ class Belief:
     tokens : the belief, committed tokens first.
     num_committed : how many of them the target has committed.
     num_sent : position up to which the target has been told.
-    num_blocks : candidate blocks that were sent.
+    num_blocks : candidate blocks that were sent, those of an earlier belief about the window included.
     run_start : where the run begins in which it has been right so far: behind the last contradiction.
     credit : position up to which (exclusive) candidates may be sent.
     """
 
-    def __init__(self, committed: Sequence[int] = (), *, credit: int) -> None:
+    def __init__(self, committed: Sequence[int] = (), *, credit: int, num_blocks: int = 0) -> None:
         self.tokens = list(committed)
         self.num_committed = self.num_sent = len(self.tokens)
         self.credit = credit
-        self.num_blocks = 0
+        self.num_blocks = self._blocks_answered = num_blocks
         self.run_start = len(self.tokens)
-        self._blocks_answered = 0
         self._ends: dict[int, int] = {}  # of this run's blocks, from the newest that is answered on
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import exp
 from time import perf_counter_ns
 
@@ -55,6 +55,7 @@ class _Session:
     ahead: WindowDraft | None = None
     report: DraftReport = NOTHING  # what was not told yet
     told_choice: Choice | None = None
+    num_blocks: dict[int, int] = field(default_factory=dict)  # sent, by window; of the open one and the next
 
     @property
     def drafts(self) -> list[WindowDraft]:
@@ -193,6 +194,7 @@ class Drafter:
             for draft in session.drafts:
                 if self._block_is_due(session, draft):
                     block = draft.take_block(session.controller.choice.gamma, self._clock())
+                    session.num_blocks[block.window_id] = block.number
                     drafted.append((session_id, Drafted(block, session.take_report())))
             if session.has_paused:
                 drafted.append((session_id, Drafted(None, session.take_report())))
@@ -233,6 +235,9 @@ class Drafter:
     def _begin(self, session: _Session, window: Window) -> None:
         """Turn to a window that the target has opened; what was foreseen of it stands."""
         session.recording.discard_before(window.start_sample)
+        session.num_blocks = {
+            number: sent for number, sent in session.num_blocks.items() if number >= window.id
+        }
         ahead = session.ahead
         if ahead is not None and ahead.foresaw(window):
             session.current, session.ahead = ahead, session.current
@@ -277,7 +282,7 @@ class Drafter:
 
     def _hear(self, session: _Session, draft: WindowDraft, window: Window, *, is_expected: bool) -> None:
         """Begin with a window; its audio may be in the slot already."""
-        draft.begin(window, is_expected=is_expected)
+        draft.begin(window, is_expected=is_expected, num_blocks=session.num_blocks.get(window.id, 0))
         if draft.encoded_frame == window.start_frame:  # it is tried again
             if draft.is_ready:
                 self._model.rollback(draft.slot, 0)
@@ -303,7 +308,7 @@ class Drafter:
             held=commit.held,
             blocks_answered=commit.candidates_received,
             credit=commit.credit,
-            lost_all=commit.num_self_decoded > 0 and not session.length.mode.self_decodes,
+            lost_all=not session.length.mode.self_decodes and _had_nothing(commit),
         )
         if draft.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
             self._model.rollback(draft.slot, len(draft.window.prompt) + agreed)
@@ -384,3 +389,8 @@ class Drafter:
             return draft.num_unsent > 0
         has_nothing = belief.num_committed == len(belief.tokens) and not belief.blocks_in_flight
         return has_nothing and not draft.gave_way and mode.drafts and not mode.self_decodes
+
+
+def _had_nothing(commit: Commit) -> bool:
+    """Tell whether a target decoded by itself since it held no candidates, not since a pass was full."""
+    return commit.num_self_decoded > 0 and commit.held == commit.base + len(commit.tokens)

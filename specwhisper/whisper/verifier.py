@@ -224,7 +224,7 @@ class Verifier:
             except Exception as error:
                 self._fail(session, error)
             if self._is_overdue(session):
-                session.may_go_alone = True  # for one token; the draft hears of it and goes on from there
+                session.go_alone(self._clock())
         self._answers_first = bool(self._outbox) and not self._answers_first
         runnable = [session for session in self._sessions.values() if session.is_runnable]
         if runnable and not self._answers_first and not self._puts_off_ns:

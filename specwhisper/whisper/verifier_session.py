@@ -180,6 +180,11 @@ class VerifierSession:
             self.early.append((block, received_ns))
             del self.early[: -self.limits.max_ahead_tokens]
 
+    def go_alone(self, now_ns: int) -> None:
+        """Wait no longer, for one token; the draft hears of it. That it took so long was not the target's."""
+        self.may_go_alone = True
+        self.ready_ns = now_ns
+
     def take_early(self, now_ns: int) -> list[Commit]:
         """Queue what came for the open window before it was opened; give the answers that are due at once."""
         early, self.early = self.early, []

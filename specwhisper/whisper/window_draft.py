@@ -62,14 +62,14 @@ class WindowDraft:
         drafted = range(self.belief.num_committed, len(self.belief.tokens))
         return exp(sum(self.log_probs[position] for position in drafted))
 
-    def begin(self, window: Window, *, is_expected: bool) -> None:
-        """Believe nothing yet of a window."""
+    def begin(self, window: Window, *, is_expected: bool, num_blocks: int = 0) -> None:
+        """Believe nothing yet of a window; so many blocks about it were sent before, which do not count."""
         self.window, self.is_expected = window, is_expected
-        self.belief = Belief(credit=self.initial_credit)
+        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks)
         self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.gave_way = False
         self.sent_ns.clear()
-        self.num_answered = 0
+        self.num_answered = num_blocks
 
     def foresaw(self, window: Window) -> bool:
         """Tell whether this is what was expected."""

@@ -55,6 +55,8 @@ async def test_lost_blocks_cost_time_but_no_text(monkeypatch):
             assert finals(responses) == expected_finals(target_alone(1.0))
             if mode in ("MODE_SYNC", "MODE_PIPELINED"):
                 assert responses[-1].statistics.num_accepted > 0
+            if mode == "MODE_SYNC":
+                assert responses[-1].statistics.num_self_decoded > 0  # where it gave up waiting
         await all_free(target, draft)
 
 

@@ -96,8 +96,8 @@ def test_the_text_is_the_targets_whatever_becomes_of_candidates(mode, kind, is_a
     )
     statistics = told.statistics
     if kind == LOSSY:
-        assert statistics.num_answers < statistics.num_blocks
-        assert statistics.num_accepted > 0.2 * statistics.num_committed  # the draft goes on behind a loss
+        assert interference.num_lost > 5
+        assert statistics.num_accepted > 0.1 * statistics.num_committed  # the draft goes on behind a loss
 
 
 def test_a_pause_is_told():

@@ -182,6 +182,14 @@ class TestBelief:
         assert made.blocks_in_flight == 0
         assert made.take_block(4) == (1, (2, 3, 4))
 
+    def test_blocks_of_an_earlier_belief_are_not_counted_again(self):
+        made = Belief(credit=100, num_blocks=3)
+        made.tokens = [1, 2]
+        assert made.blocks_in_flight == 0
+        made.take_block(2)
+        made.apply(0, [], held=0, blocks_answered=3, credit=100)  # of the earlier one
+        assert (made.num_blocks, made.blocks_in_flight, made.num_sent) == (4, 1, 2)
+
     def test_a_run_begins_behind_a_contradiction(self):
         made = belief([1, 2, 3], sent=3)
         made.apply(0, [1], held=3, blocks_answered=1, credit=100)

@@ -14,7 +14,7 @@ from specwhisper.speculation.arrivals import Arrival
 from specwhisper.speculation.patience import MAX_WAIT, Patience
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
 from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import Verifier
+from specwhisper.whisper.verifier import MAX_SILENCE_NS, Verifier
 from tests.scripted import ScriptedModel
 
 times = st.floats(0, 1e10)
@@ -115,3 +115,22 @@ def test_self_decoding_waits_for_what_is_all_but_there():
     assert 5 < verifier.holds_for_s < 100
     verifier._patience = patience(10**10)
     assert verifier.holds_for_s == 0  # the target is through sooner than they arrive
+
+
+def test_a_target_that_waited_in_vain_goes_on_and_is_no_busier_for_it():
+    now_ns = 0
+    verifier = Verifier(
+        ScriptedModel(1), executor=InlineExecutor(), clock=lambda: now_ns, latency_budget_ms=100.0
+    )
+    verifier.open("a", Mode.SYNC, DecodingOptions(language="en"))
+    verifier.submit("a", AudioChunk(0, RECORDING, is_last=True))
+    while verifier.has_work:
+        verifier.step()
+    assert verifier.holds_for_s == MAX_SILENCE_NS / 1e9
+    now_ns += MAX_SILENCE_NS
+    assert verifier.has_work
+    commits = [event for _, event in verifier.step() if isinstance(event, Commit)]
+    assert [(len(commit.tokens), commit.num_self_decoded) for commit in commits] == [(1, 1)]
+    assert commits[0].timing.queue_ns == 0
+    assert verifier._answer_time.expected_ms(1) < 1
+    assert not verifier.has_work
