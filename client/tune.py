@@ -15,7 +15,8 @@ from rich.table import Table
 
 import specwhisper
 from client.api import TranscriptionClient
-from client.local_draft import Pair, running_server
+from client.local_draft import Pair
+from client.server_process import following, start_server
 from client.transcript import ModelInfo
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
@@ -43,7 +44,7 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
     if find_spec("torch") is None:
         raise UnsupportedOption("tune runs a draft server here: pip install 'specwhisper[server]'.")
     files = files or sorted(path for path in SAMPLES.iterdir() if path.suffix in (".flac", ".ogg", ".mp3"))
-    with running_server(pair.command) as address:
+    with following(start_server(pair.command), "The draft server") as address:
         async with TranscriptionClient(address) as client:
             model, rounds = await _measure(client, files, seconds, console)
     advice = advise(rounds)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import queue
-import subprocess
 import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -20,8 +15,9 @@ import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from transformers.utils import logging
 
+from client.server_process import STOP_TIMEOUT_S, following, start_server
+
 START_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 10.0
 CAN_PIN = hasattr(os, "sched_setaffinity")
 
 
@@ -68,54 +64,11 @@ def running_server(
     threads = str(len(cores))
     command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
     with on_cores(cores):
-        process = subprocess.Popen([*prefix, *command, *arguments], stderr=subprocess.PIPE, text=True)
-    log = _Log(process)
-    try:
-        address = way_to(log.ready_address(module))
+        process = start_server([*prefix, *command, *arguments])
+    with following(process, module, start_timeout_s=START_TIMEOUT_S) as told:
+        address = way_to(told)
         _wait_healthy(address)
         yield address
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        log.close()
-
-
-class _Log:
-    """A server's log; a thread reads it to the end, so that the server never blocks."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._address: queue.Queue[str | None] = queue.Queue()
-        self._tail: deque[str] = deque(maxlen=20)
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-
-    def _follow(self) -> None:
-        for line in self._process.stderr or ():
-            self._tail.append(line)
-            if line.startswith("{") and (record := json.loads(line))["message"] == "ready":
-                self._address.put(record["address"])
-        self._address.put(None)
-
-    def ready_address(self, module: str) -> str:
-        """Wait for the line that says where the server listens."""
-        try:
-            ready = self._address.get(timeout=START_TIMEOUT_S)
-        except queue.Empty:
-            ready = None
-        if ready is None:
-            raise RuntimeError(f"{module} did not start; its log ends with:\n{''.join(self._tail)}")
-        return ready
-
-    def close(self) -> None:
-        """Read the rest; the process has ended."""
-        self._thread.join()
-        if self._process.stderr is not None:
-            self._process.stderr.close()
 
 
 def _wait_healthy(address: str) -> None:
