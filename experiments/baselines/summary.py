@@ -11,7 +11,8 @@ from rich.table import Table
 
 from experiments.baselines.measurement import TRANSFORMERS, Arm, Measurement, Taken
 from experiments.common.report import Bar
-from experiments.common.stats import Ratio, ratio_of_medians, spread
+from experiments.common.stats import ratio_of_medians, spread
+from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
 
 PROMISED = (Mode.ONE_PROCESS, Mode.FULL)

@@ -9,7 +9,8 @@ from statistics import median
 from experiments.capacity.expectation import PassTimes, amdahl, predicted_gain, sizes_around
 from experiments.capacity.load import Arm, Outcome
 from experiments.common.report import Bar
-from experiments.common.stats import Ratio, ratio_of_medians
+from experiments.common.stats import ratio_of_medians
+from specwhisper.speculation.comparison import Ratio
 
 OF_PREDICTED, OF_ALLOWED = 0.85, 0.9  # the bars
 BUSY_GENERATOR = 0.8  # of its core, from which on a row says nothing about the target

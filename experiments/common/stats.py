@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from specwhisper.speculation.comparison import Ratio
+
 RESAMPLES = 2_000
 
 
@@ -28,23 +30,12 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(float(median), float(lower), float(upper))
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """A ratio of medians and the 95 % interval that resampling gives it."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
-
-
 def ratio_of_medians(values: Sequence[float], reference: Sequence[float], *, seed: int) -> Ratio:
-    """Compare two arms of one run.
+    """Compare two arms of one run; the interval is that of resampling.
 
     ``values[i]`` and ``reference[i]`` were measured in the same round, so rounds are resampled as pairs: what
-    slowed a whole round down slowed both.
+    slowed a whole round down slowed both. A median forgives a round that went wrong, where ``Ratio.paired``
+    has to make do with as few as two.
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     rounds = np.random.default_rng(seed).integers(0, len(a), (RESAMPLES, len(a)))

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from experiments.common.stats import Ratio, ratio_of_medians
+from experiments.common.stats import ratio_of_medians
 from experiments.latency.cells import CHOSEN, Cell
 from experiments.latency.store import Run, Sweep
+from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
 
 

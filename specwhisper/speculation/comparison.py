@@ -40,7 +40,7 @@ Round = Mapping[Mode, Session]  # one recording in every mode, one right after t
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of times and its 95 % interval."""
+    """A ratio and its 95 % interval."""
 
     value: float
     low: float
