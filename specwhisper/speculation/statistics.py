@@ -97,16 +97,16 @@ class SpeculationStatistics:
 
     def observe(self, message: WindowOpened | Candidates | Commit | DraftReport) -> None:
         """Count one message of the session, or what its draft reports."""
-        if isinstance(message, DraftReport):
-            self._observe_draft(message)
-            return
-        if isinstance(message, WindowOpened):
-            self.num_windows += 1
-        elif isinstance(message, Candidates):
-            self.num_blocks += 1
-            self.num_drafted += len(message.tokens)
-        elif message.tokens:
-            self._observe_pass(message)
+        match message:
+            case WindowOpened():
+                self.num_windows += 1
+            case Candidates():
+                self.num_blocks += 1
+                self.num_drafted += len(message.tokens)
+            case Commit() if message.tokens:
+                self._observe_pass(message)
+            case DraftReport():
+                self._observe_draft(message)
 
     def add(self, other: SpeculationStatistics) -> None:
         """Count what another session counted; of the shortest round trips, keep the shorter."""
