@@ -1,0 +1,59 @@
+"""The gateway as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI
+from fastapi_offline import FastAPIOffline
+
+from client.api import TranscriptionClient
+from client.gateway.auth import check_api_key
+from client.gateway.config import GatewayConfig
+from client.gateway.handlers import add_error_handlers
+from client.gateway.lingering import Lingering
+from client.gateway.metrics import Metrics
+from client.gateway.observing import Observing
+from client.gateway.routers import audio, models, service
+from client.gateway.state import Gateway
+from specwhisper import __version__
+
+DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
+
+Point any OpenAI client at this server's `/v1`. A small draft model proposes, a large target model verifies
+many tokens in one pass, and the transcript is, token for token, what the target alone would have written.
+
+Errors have OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`. A field that cannot be honoured
+is refused with 400, never ignored; a full server answers 429 with `Retry-After`, one that is not there 503.
+"""
+
+
+def create_app(config: GatewayConfig) -> FastAPI:
+    """Put routes, error handlers and middleware together; the draft server is asked when a request comes."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def connected(app: FastAPI) -> AsyncIterator[None]:
+        async with TranscriptionClient(config.server) as client:
+            app.state.gateway = Gateway(config, client, metrics)
+            yield
+
+    # Its page of the API loads nothing from other machines.
+    app: FastAPI = FastAPIOffline(
+        redoc_url=None,
+        title="specwhisper",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=connected,
+    )
+    with_key = [Depends(check_api_key)]
+    app.include_router(audio.router, dependencies=with_key)
+    app.include_router(models.router, dependencies=with_key)
+    app.include_router(service.health_router)
+    if config.metrics:
+        app.include_router(service.metrics_router)
+    add_error_handlers(app)
+    app.add_middleware(Lingering)
+    app.add_middleware(Observing, router=app.router, metrics=metrics)
+    return app

@@ -1,0 +1,40 @@
+"""What can go wrong between an HTTP client and the gateway, as branches of the one tree of errors."""
+
+from __future__ import annotations
+
+from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError
+
+
+class InvalidField(InvalidRequest):
+    """A field of the form has a value that cannot be honoured.
+
+    Parameters
+    ----------
+    param : name of the field.
+    code : what is wrong with it, in OpenAI's words.
+    """
+
+    def __init__(self, message: str, param: str, code: str = "invalid_value") -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class InvalidUpload(InvalidAudio):
+    """The uploaded file is empty or cannot be decoded."""
+
+    param = "file"
+
+
+class ModelNotFound(InvalidRequest):
+    """The draft server does not have this model."""
+
+    param = "model"
+
+
+class WrongApiKey(SpecWhisperError):
+    """The request carries no key, or another one than the gateway was started with."""
+
+
+class ClientGone(SpecWhisperError):
+    """The client has closed its connection before it was answered."""

@@ -1,0 +1,99 @@
+"""A transcription as OpenAI's server-sent events: final text only, so that nothing is ever retracted."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+
+from fastapi.sse import EventSourceResponse, format_sse_event
+from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
+from starlette.types import Receive, Scope, Send
+
+from client.gateway.metrics import Metrics
+from client.gateway.replies import languages
+from client.gateway.status import body_of
+from client.transcript import Transcript
+from client.transcription import Transcription
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Segment
+
+logger = logging.getLogger(__name__)
+
+TranscriptEvent = TranscriptionTextDeltaEvent | TranscriptionTextDoneEvent
+Events = AsyncGenerator[TranscriptEvent]
+
+
+class Deltas:
+    """Cuts a transcript into pieces that, put together, are its text.
+
+    The text has no space at either end, so spaces wait until something follows them.
+    """
+
+    def __init__(self) -> None:
+        self._spaces = ""
+        self._has_begun = False
+
+    def add(self, segments: Iterable[Segment]) -> str:
+        """Give what further segments add."""
+        text = self._spaces + "".join(segment.text for segment in segments)
+        if not self._has_begun:
+            text = text.lstrip()
+        said = text.rstrip()
+        self._spaces = text[len(said) :]
+        self._has_begun = self._has_begun or bool(said)
+        return said
+
+
+async def transcript_events(transcription: Transcription, metrics: Metrics) -> Events:
+    """Give a delta whenever segments have become final, and the whole text at the end."""
+    deltas = Deltas()
+    async with aclosing(aiter(transcription)) as updates:
+        async for update in updates:
+            if delta := deltas.add(update.segments):
+                yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
+    metrics.count_transcript(transcription.transcript)
+    yield done(transcription.transcript)
+
+
+def done(transcript: Transcript) -> TranscriptionTextDoneEvent:
+    """Give the last event; its usage would have to be in tokens, which nobody is billed for here."""
+    return TranscriptionTextDoneEvent(
+        type="transcript.text.done", text=transcript.text, languages=languages(transcript)
+    )
+
+
+class EventStream(EventSourceResponse):
+    """Sends events; ends the transcription when they are not wanted any more.
+
+    Parameters
+    ----------
+    first : an event that was waited for, so that what is wrong from the start has a status of its own.
+    """
+
+    def __init__(self, first: TranscriptEvent, events: Events, metrics: Metrics) -> None:
+        self._events = events
+        self._metrics = metrics
+        # Proxies that buffer would deliver all of it at the end.
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(self._written(first), headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        async with aclosing(self._events):
+            await super().__call__(scope, receive, send)
+
+    async def _written(self, first: TranscriptEvent) -> AsyncGenerator[bytes]:
+        yield _written(first)
+        try:
+            async for event in self._events:
+                yield _written(event)
+        except SpecWhisperError as error:
+            logger.info("broken off", extra={"error": type(error).__name__})
+            self._metrics.count_error(error)
+            yield format_sse_event(event="error", data_str=json.dumps(body_of(error)))
+
+
+def _written(event: TranscriptEvent) -> bytes:
+    return format_sse_event(data_str=event.model_dump_json(exclude_none=True))

@@ -1,0 +1,54 @@
+"""Errors as responses: every one in OpenAI's shape, with the status that the table gives it."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from client.gateway.errors import ClientGone
+from client.gateway.state import gateway_of
+from client.gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
+from specwhisper.errors import SpecWhisperError
+
+logger = logging.getLogger(__name__)
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every error that a route lets out."""
+    app.exception_handler(SpecWhisperError)(_refused)
+    app.exception_handler(ClientDisconnect)(_left_while_sending)
+    app.exception_handler(HTTPException)(_no_such_route)
+    app.exception_handler(Exception)(_failed)
+
+
+async def _refused(request: Request, error: SpecWhisperError) -> JSONResponse:
+    """Answer what was raised on purpose."""
+    answer = answer_to(error)
+    gateway_of(request).metrics.count_error(error)
+    logger.info("refused", extra={"status": int(answer.status), "error": type(error).__name__})
+    return JSONResponse(body_of(error), answer.status, headers_of(error))
+
+
+async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSONResponse:
+    """Answer one who has gone in the middle of his own request, for the log and the metrics."""
+    return await _refused(request, ClientGone("The client left before its request was complete."))
+
+
+async def _no_such_route(request: Request, error: HTTPException) -> JSONResponse:
+    """Answer what the framework refuses: a path or method that does not exist, a body that is no form."""
+    message = error.detail
+    if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        message = f"Invalid URL ({request.method} {request.url.path})"
+    kind = INVALID if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR else BROKEN
+    return JSONResponse(error_body(message, kind), error.status_code, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    """Answer what nobody foresaw; the server logs it with its traceback."""
+    gateway_of(request).metrics.count_error(error)
+    return JSONResponse(body_of(error), answer_to(error).status)

@@ -1,0 +1,1 @@
+"""The gateway's routes, a file for each part of the API."""

@@ -1,0 +1,107 @@
+"""``/v1/audio``: recordings to text."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from openai.types.audio import Transcription as TranscriptionReply
+from openai.types.audio import TranscriptionVerbose, Translation, TranslationVerbose
+
+from client.gateway.errors import InvalidUpload
+from client.gateway.events import EventStream, transcript_events
+from client.gateway.fields import AudioFields, TranslationFields
+from client.gateway.leaving import unless_client_leaves
+from client.gateway.replies import reply
+from client.gateway.routers.models import check_model
+from client.gateway.state import gateway_of
+from client.gateway.transcription_fields import TranscriptionFields
+from client.gateway.uploads import Upload, receive_upload
+from client.transcription import Transcription
+from specwhisper.errors import InvalidAudio
+
+router = APIRouter(prefix="/v1/audio", tags=["Audio"])
+
+
+async def upload(request: Request) -> AsyncIterator[Upload]:
+    """Receive the form; its recording is there until the response was sent."""
+    async with receive_upload(request, gateway_of(request).config.max_upload_bytes) as received:
+        yield received
+
+
+Received = Annotated[Upload, Depends(upload)]
+
+
+def _form(fields: type[AudioFields]) -> dict[str, Any]:
+    """Describe the form that a route takes: it is read by hand, to stop where it grows too large."""
+    content = {"multipart/form-data": {"schema": fields.form_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "/transcriptions",
+    openapi_extra=_form(TranscriptionFields),
+    responses={
+        200: {
+            "model": TranscriptionReply | TranscriptionVerbose,
+            "description": "The transcript in the format that was asked for, or a stream of events.",
+            "content": {"text/plain": {}, "text/vtt": {}, "text/event-stream": {}},
+        }
+    },
+)
+async def transcriptions(request: Request, received: Received) -> Response:
+    """Write what is said, in the language it is said in."""
+    fields = TranscriptionFields.read(received.fields)
+    if not fields.stream:
+        return await _answer(request, received, fields)
+    metrics = gateway_of(request).metrics
+    events = transcript_events(await _begin(request, received, fields), metrics)
+    try:
+        first = await unless_client_leaves(request, anext(events))
+    except InvalidAudio as error:
+        raise _about_upload(error, received) from error
+    return EventStream(first, events, metrics)
+
+
+@router.post(
+    "/translations",
+    openapi_extra=_form(TranslationFields),
+    responses={
+        200: {
+            "model": Translation | TranslationVerbose,
+            "description": "The translation in the format that was asked for.",
+            "content": {"text/plain": {}, "text/vtt": {}},
+        }
+    },
+)
+async def translations(request: Request, received: Received) -> Response:
+    """Write in English what is said in any language."""
+    return await _answer(request, received, TranslationFields.read(received.fields))
+
+
+async def _begin(request: Request, received: Upload, fields: AudioFields) -> Transcription:
+    """Make a transcription that runs when its updates are taken."""
+    gateway = gateway_of(request)
+    await check_model(gateway, fields.model)
+    return gateway.client.stream_file(received.path, fields.options(), interim_results=False)
+
+
+async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
+    transcription = await _begin(request, received, fields)
+    try:
+        await unless_client_leaves(request, _to_its_end(transcription))
+    except InvalidAudio as error:
+        raise _about_upload(error, received) from error
+    gateway_of(request).metrics.count_transcript(transcription.transcript)
+    return reply(fields, transcription.transcript)
+
+
+async def _to_its_end(transcription: Transcription) -> None:
+    async for _ in transcription:
+        pass
+
+
+def _about_upload(error: InvalidAudio, received: Upload) -> InvalidUpload:
+    """Say what is wrong with the recording, without the name it has on this machine."""
+    return InvalidUpload(str(error).replace(f"Audio file '{received.path}'", "The file"))

@@ -1,0 +1,98 @@
+"""The gateway as a process: it listens, says so, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from client.gateway.app import create_app
+from client.gateway.config import GatewayConfig
+from specwhisper.errors import InvalidRequest
+from specwhisper.wire.addresses import join_address
+
+logger = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class GatewayServer(uvicorn.Server):
+    """Listens from the moment it is made; :meth:`serve` answers until :meth:`stop`.
+
+    Attributes
+    ----------
+    address : where it listens.
+    ready : set once it answers.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._socket = _listen(config.host, config.port)
+        self.address = join_address(config.host, self._socket.getsockname()[1])
+        self.ready = asyncio.Event()
+        super().__init__(
+            uvicorn.Config(
+                create_app(config),
+                lifespan="on",
+                log_config=None,  # the process's own
+                access_log=False,  # the middleware's lines say more
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=math.ceil(config.drain_timeout_s),
+            )
+        )
+
+    def stop(self) -> None:
+        """Take no new requests, let open ones end in time, then end."""
+        self.should_exit = True
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until it is stopped."""
+        try:
+            await super().serve(sockets or [self._socket])
+        finally:
+            self._socket.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where it answers, once it does."""
+        await super().startup(sockets)
+        logger.info("ready", extra={"address": self.address})
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that it stops, and that it has."""
+        num_open = len(self.server_state.tasks)
+        logger.info("draining", extra={"address": self.address, "open_requests": num_open})
+        await super().shutdown(sockets)
+        logger.info("stopped", extra={"address": self.address})
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to :func:`run`: uvicorn would raise them again at the end, which is no status 0."""
+        yield
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidRequest(f"Cannot listen on {join_address(host, port)}; is the port taken?") from error
+
+
+async def run(config: GatewayConfig) -> None:
+    """Serve until SIGTERM or SIGINT; further signals change nothing."""
+    server = GatewayServer(config)
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, server.stop)
+    try:
+        await server.serve()
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,85 @@
+"""A recording and its fields as they arrive: counted while they are read, gone when the request has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.types import Message, Receive
+
+from client.gateway.errors import InvalidField, InvalidUpload
+from specwhisper.errors import MessageTooLarge
+
+FILE = "file"
+MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
+MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred
+TEMPORARY_PREFIX = "specwhisper-upload-"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What a form holds.
+
+    Attributes
+    ----------
+    path : the recording, for as long as its request lasts.
+    fields : names and values of all other parts, in the order they came.
+    """
+
+    path: Path
+    fields: list[tuple[str, str]]
+
+
+@asynccontextmanager
+async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Upload]:
+    """Read a form into a temporary file; :class:`MessageTooLarge` as soon as it has grown too large."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise _too_large(int(announced), max_bytes)
+    limited = Request(request.scope, _limited(request.receive, max_bytes))
+    form = limited.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    async with form as parts:
+        recording = parts.get(FILE)
+        if not isinstance(recording, UploadFile):
+            raise InvalidField(
+                "file is missing: send the recording as the part 'file' of a multipart/form-data request.",
+                FILE,
+                "missing_required_parameter",
+            )
+        if not recording.size:
+            raise InvalidUpload("The file is empty: it has 0 bytes.")
+        # Under a name, because a long recording is decoded twice.
+        with NamedTemporaryFile(prefix=TEMPORARY_PREFIX) as file:
+            await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
+            file.flush()
+            fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
+            yield Upload(Path(file.name), fields)
+
+
+def _limited(receive: Receive, max_bytes: int) -> Receive:
+    """Count what is received, whatever the headers announce."""
+    num_bytes = 0
+
+    async def receive_counted() -> Message:
+        nonlocal num_bytes
+        message = await receive()
+        num_bytes += len(message.get("body", b""))
+        if num_bytes > max_bytes:
+            raise _too_large(num_bytes, max_bytes)
+        return message
+
+    return receive_counted
+
+
+def _too_large(num_bytes: int, max_bytes: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"The request has {num_bytes} bytes or more and this gateway takes {max_bytes}: send the recording "
+        "compressed or in parts, or ask the operator for a larger --max-upload-bytes."
+    )
