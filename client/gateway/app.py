@@ -55,5 +55,5 @@ def create_app(config: GatewayConfig) -> FastAPI:
         app.include_router(service.metrics_router)
     add_error_handlers(app)
     app.add_middleware(Lingering)
-    app.add_middleware(Observing, router=app.router, metrics=metrics)
+    app.add_middleware(Observing, metrics=metrics)
     return app

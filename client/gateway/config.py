@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from client.api import DEFAULT_SERVER
@@ -41,7 +42,9 @@ class GatewayConfig:
         check_bind(self.host, self.insecure)
         if self.max_upload_bytes < 1:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
-        if self.api_key is not None and not self.api_key.strip():
-            raise InvalidRequest("--api-key is empty: give a key, or leave it out to let everybody in.")
+        if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
+            raise InvalidRequest(
+                "--api-key must be ASCII without spaces, as headers carry it; without one everybody is let in."
+            )
         if not self.drain_timeout_s >= 0:
             raise InvalidRequest(f"--drain-timeout is {self.drain_timeout_s}: it must be 0 or more.")

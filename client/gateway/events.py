@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
@@ -11,15 +10,16 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
 from starlette.types import Receive, Scope, Send
 
+from client.gateway.errors import ClientGone
 from client.gateway.metrics import Metrics
+from client.gateway.observing import note_error
 from client.gateway.replies import languages
 from client.gateway.status import body_of
+from client.gateway.uploads import Upload, errors_about
 from client.transcript import Transcript
 from client.transcription import Transcription
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment
-
-logger = logging.getLogger(__name__)
 
 TranscriptEvent = TranscriptionTextDeltaEvent | TranscriptionTextDoneEvent
 Events = AsyncGenerator[TranscriptEvent]
@@ -46,13 +46,14 @@ class Deltas:
         return said
 
 
-async def transcript_events(transcription: Transcription, metrics: Metrics) -> Events:
+async def transcript_events(transcription: Transcription, upload: Upload, metrics: Metrics) -> Events:
     """Give a delta whenever segments have become final, and the whole text at the end."""
     deltas = Deltas()
-    async with aclosing(aiter(transcription)) as updates:
-        async for update in updates:
-            if delta := deltas.add(update.segments):
-                yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
+    with errors_about(upload):
+        async with aclosing(aiter(transcription)) as updates:
+            async for update in updates:
+                if delta := deltas.add(update.segments):
+                    yield TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=delta)
     metrics.count_transcript(transcription.transcript)
     yield done(transcription.transcript)
 
@@ -72,9 +73,9 @@ class EventStream(EventSourceResponse):
     first : an event that was waited for, so that what is wrong from the start has a status of its own.
     """
 
-    def __init__(self, first: TranscriptEvent, events: Events, metrics: Metrics) -> None:
+    def __init__(self, first: TranscriptEvent, events: Events) -> None:
         self._events = events
-        self._metrics = metrics
+        self._error: SpecWhisperError | None = ClientGone("The client left before the stream's end.")
         # Proxies that buffer would deliver all of it at the end.
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(self._written(first), headers=headers)
@@ -83,15 +84,17 @@ class EventStream(EventSourceResponse):
         """Send them."""
         async with aclosing(self._events):
             await super().__call__(scope, receive, send)
+        if self._error is not None:
+            note_error(scope, self._error)
 
     async def _written(self, first: TranscriptEvent) -> AsyncGenerator[bytes]:
         yield _written(first)
         try:
             async for event in self._events:
                 yield _written(event)
+            self._error = None
         except SpecWhisperError as error:
-            logger.info("broken off", extra={"error": type(error).__name__})
-            self._metrics.count_error(error)
+            self._error = error
             yield format_sse_event(event="error", data_str=json.dumps(body_of(error)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -11,11 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from client.gateway.errors import ClientGone
-from client.gateway.state import gateway_of
+from client.gateway.observing import note_error
 from client.gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
 from specwhisper.errors import SpecWhisperError
-
-logger = logging.getLogger(__name__)
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -28,10 +25,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
 async def _refused(request: Request, error: SpecWhisperError) -> JSONResponse:
     """Answer what was raised on purpose."""
-    answer = answer_to(error)
-    gateway_of(request).metrics.count_error(error)
-    logger.info("refused", extra={"status": int(answer.status), "error": type(error).__name__})
-    return JSONResponse(body_of(error), answer.status, headers_of(error))
+    note_error(request.scope, error)
+    return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
 
 
 async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSONResponse:
@@ -40,7 +35,7 @@ async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSON
 
 
 async def _no_such_route(request: Request, error: HTTPException) -> JSONResponse:
-    """Answer what the framework refuses: a path or method that does not exist, a body that is no form."""
+    """Answer what the framework refuses: a path or method that does not exist."""
     message = error.detail
     if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
         message = f"Invalid URL ({request.method} {request.url.path})"
@@ -50,5 +45,4 @@ async def _no_such_route(request: Request, error: HTTPException) -> JSONResponse
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     """Answer what nobody foresaw; the server logs it with its traceback."""
-    gateway_of(request).metrics.count_error(error)
     return JSONResponse(body_of(error), answer_to(error).status)

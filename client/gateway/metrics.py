@@ -43,7 +43,7 @@ class Metrics:
         self._committed = counter("committed_tokens", "Tokens of the transcripts.")
         self._passes = counter("target_passes", "Forward passes of the target.")
         self._active = Gauge(
-            f"{PREFIX}_active_requests", "Requests being answered.", ["route"], registry=self._registry
+            f"{PREFIX}_active_requests", "Requests being answered, this one too.", registry=self._registry
         )
         self._latency_s = Histogram(
             f"{PREFIX}_request_seconds",
@@ -53,13 +53,13 @@ class Metrics:
             buckets=SECONDS,
         )
 
-    def begin(self, route: str) -> None:
+    def begin(self) -> None:
         """Count a request in."""
-        self._active.labels(route).inc()
+        self._active.inc()
 
     def end(self, route: str, status: int, elapsed_s: float) -> None:
         """Count it out."""
-        self._active.labels(route).dec()
+        self._active.dec()
         self._requests.labels(route, str(status)).inc()
         self._latency_s.labels(route).observe(elapsed_s)
 

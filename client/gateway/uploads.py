@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from fastapi import Request
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from client.gateway.errors import InvalidField, InvalidUpload
-from specwhisper.errors import MessageTooLarge
+from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 
 FILE = "file"
 MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
@@ -43,9 +44,8 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(int(announced), max_bytes)
-    limited = Request(request.scope, _limited(request.receive, max_bytes))
-    form = limited.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
-    async with form as parts:
+    parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
+    try:
         recording = parts.get(FILE)
         if not isinstance(recording, UploadFile):
             raise InvalidField(
@@ -61,6 +61,24 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
             file.flush()
             fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
             yield Upload(Path(file.name), fields)
+    finally:
+        await parts.close()
+
+
+@contextmanager
+def errors_about(upload: Upload) -> Iterator[None]:
+    """Say what is wrong with a recording, without the name it has on this machine."""
+    try:
+        yield
+    except InvalidAudio as error:
+        raise InvalidUpload(str(error).replace(f"Audio file '{upload.path}'", "The file")) from error
+
+
+async def _form(request: Request) -> FormData:
+    try:
+        return await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    except HTTPException as error:
+        raise InvalidRequest(f"The form cannot be read: {error.detail}") from error
 
 
 def _limited(receive: Receive, max_bytes: int) -> Receive:

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from openai.types.audio import Transcription as TranscriptionReply
 from openai.types.audio import TranscriptionVerbose, Translation, TranslationVerbose
 
-from client.gateway.errors import InvalidUpload
 from client.gateway.events import EventStream, transcript_events
 from client.gateway.fields import AudioFields, TranslationFields
 from client.gateway.leaving import unless_client_leaves
@@ -17,9 +16,8 @@ from client.gateway.replies import reply
 from client.gateway.routers.models import check_model
 from client.gateway.state import gateway_of
 from client.gateway.transcription_fields import TranscriptionFields
-from client.gateway.uploads import Upload, receive_upload
+from client.gateway.uploads import Upload, errors_about, receive_upload
 from client.transcription import Transcription
-from specwhisper.errors import InvalidAudio
 
 router = APIRouter(prefix="/v1/audio", tags=["Audio"])
 
@@ -55,13 +53,10 @@ async def transcriptions(request: Request, received: Received) -> Response:
     fields = TranscriptionFields.read(received.fields)
     if not fields.stream:
         return await _answer(request, received, fields)
-    metrics = gateway_of(request).metrics
-    events = transcript_events(await _begin(request, received, fields), metrics)
-    try:
-        first = await unless_client_leaves(request, anext(events))
-    except InvalidAudio as error:
-        raise _about_upload(error, received) from error
-    return EventStream(first, events, metrics)
+    transcription = await _begin(request, received, fields)
+    events = transcript_events(transcription, received, gateway_of(request).metrics)
+    first = await unless_client_leaves(request, anext(events))
+    return EventStream(first, events)
 
 
 @router.post(
@@ -89,10 +84,8 @@ async def _begin(request: Request, received: Upload, fields: AudioFields) -> Tra
 
 async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
     transcription = await _begin(request, received, fields)
-    try:
+    with errors_about(received):
         await unless_client_leaves(request, _to_its_end(transcription))
-    except InvalidAudio as error:
-        raise _about_upload(error, received) from error
     gateway_of(request).metrics.count_transcript(transcription.transcript)
     return reply(fields, transcription.transcript)
 
@@ -100,8 +93,3 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
 async def _to_its_end(transcription: Transcription) -> None:
     async for _ in transcription:
         pass
-
-
-def _about_upload(error: InvalidAudio, received: Upload) -> InvalidUpload:
-    """Say what is wrong with the recording, without the name it has on this machine."""
-    return InvalidUpload(str(error).replace(f"Audio file '{received.path}'", "The file"))

@@ -1,0 +1,148 @@
+"""The gateway as an operator starts it, before the bundled pair: its text is what the target alone writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from tests.e2e.processes import Server, run
+
+SAMPLES = DEMO_FOLDER / "samples"
+RECORDING = SAMPLES / "03_errands.mp3"
+OTHERS = (SAMPLES / "04_harbor_in_the_storm.ogg", SAMPLES / "01_phone_call.flac")
+# What temperature 0 means to OpenAI's API.
+AS_OPENAI = (
+    *("--temperature-increment-on-fallback", "0.2", "--compression-ratio-threshold", "2.4"),
+    *("--logprob-threshold", "-1", "--no-speech-threshold", "0.6"),
+)
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def draft_address(start_server_for_all) -> str:
+    target = start_server_for_all("target_server")
+    return start_server_for_all("draft_server", "--target", target.address).address
+
+
+@pytest.fixture(scope="module")
+def gateway(draft_address) -> Iterator[Server]:
+    server = Server("client.gateway", "--port", "0", "--server", draft_address)
+    yield server
+    server.end()
+
+
+def settings(gateway: Server) -> dict[str, Any]:
+    return {"base_url": f"http://{gateway.address}/v1", "api_key": "any", "max_retries": 0}
+
+
+@pytest.fixture
+def api(gateway) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(**settings(gateway)) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
+    """What the command line writes without a draft."""
+    folder = tmp_path_factory.mktemp("target-only")
+    command = ("client.cli", "transcribe", str(RECORDING), "--server", draft_address, "--quiet", *AS_OPENAI)
+    options = ("--mode", "target-only", "--language", "en", "--word-timestamps", "--output-dir", str(folder))
+    status, _, err = run(*command, *options, "--output-format", "verbose_json")
+    assert (status, err) == (0, "")
+    return json.loads((folder / f"{RECORDING.stem}.json").read_text())
+
+
+def test_the_text_is_the_targets_own(api, target_alone):
+    reply = api.audio.transcriptions.create(
+        file=RECORDING,
+        model="demo-target",
+        language="en",
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+    )
+    assert reply.text == target_alone["text"]
+    assert [segment.tokens for segment in reply.segments] == [s["tokens"] for s in target_alone["segments"]]
+    words = [(word.word, word.start, word.end) for word in reply.words]
+    assert words == [(word["word"], word["start"], word["end"]) for word in target_alone["words"]]
+    assert reply.duration == target_alone["duration"]
+
+
+async def test_many_at_once_and_streamed(gateway, target_alone):
+    async with openai.AsyncOpenAI(**settings(gateway)) as api:
+
+        async def streamed(recording: Path) -> tuple[str, str]:
+            stream = await api.audio.transcriptions.create(
+                file=recording, model="whisper-1", language="en", stream=True
+            )
+            events = [event async for event in stream]
+            return "".join(event.delta for event in events[:-1]), events[-1].text
+
+        texts = await asyncio.gather(*map(streamed, (RECORDING, *OTHERS)))
+    assert all(deltas == text for deltas, text in texts)
+    assert texts[0][0] == target_alone["text"]
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+@pytest.mark.parametrize("response_format", ["json", "text", "srt", "vtt", "verbose_json"])
+def test_every_format_of_both_routes(api, response_format):
+    for route in (api.audio.transcriptions, api.audio.translations):
+        reply = route.create(file=RECORDING, model="whisper-1", response_format=response_format)
+        assert "Thursday" in (reply if isinstance(reply, str) else reply.text)
+
+
+def test_a_language_that_is_none(api):
+    with pytest.raises(openai.BadRequestError, match="xx"):
+        api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="xx")
+
+
+def test_sigterm_lets_who_is_being_answered_finish(draft_address):
+    gateway = Server("client.gateway", "--port", "0", "--server", draft_address)
+    try:
+        with openai.OpenAI(**settings(gateway)) as api:
+            stream = api.audio.transcriptions.create(
+                file=OTHERS[0], model="whisper-1", language="en", stream=True
+            )
+            gateway.send_signal(signal.SIGTERM)
+            assert [event.type for event in stream][-1] == "transcript.text.done"
+        status, _, _ = gateway.wait()
+        assert status == 0
+        assert [event["message"] for event in gateway.events][-1] == "stopped"
+        assert {"answered", "ready", "draining"} <= {event["message"] for event in gateway.events}
+    finally:
+        gateway.end()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--host", "0.0.0.0"), "--insecure"),
+        (("--server", "nowhere"), "is not HOST:PORT"),
+        (("--api-key", "two words"), "ASCII without spaces"),
+    ],
+)
+def test_what_cannot_be_started_is_one_sentence(options, sentence):
+    status, out, err = run("client.gateway", *options)
+    assert (status, out) == (1, "")
+    assert err.startswith("specwhisper-gateway: ")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_taken_port_is_an_error(gateway):
+    status, _, err = run("client.gateway", "--port", gateway.port)
+    assert status == 1
+    assert "is the port taken?" in err
+
+
+def test_the_log_has_a_line_for_each_request(gateway, api):
+    reply = api.audio.transcriptions.with_raw_response.create(file=OTHERS[1], model="whisper-1")
+    line = gateway.wait_event("answered", request=reply.headers["x-request-id"])
+    assert (line["route"], line["status"]) == ("/v1/audio/transcriptions", 200)

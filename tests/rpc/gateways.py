@@ -1,0 +1,93 @@
+"""A gateway on a free port of this machine, in front of whatever draft server a test has, and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import openai
+import pytest
+import soundfile
+
+from client.gateway.config import GatewayConfig
+from client.gateway.server import GatewayServer
+from tests.rpc.services import eventually
+
+T = TypeVar("T")
+MODEL = "whisper-1"
+# OpenAI announces in its client that its own translations end; ours do not.
+DEPRECATED = pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
+
+
+def wav(length_s: float = 2.5) -> bytes:
+    """Give a recording of noise."""
+    samples = np.random.default_rng(0).integers(-3_000, 3_000, int(length_s * 16_000)).astype(np.int16)
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16_000, format="WAV")
+    return file.getvalue()
+
+
+WAV = wav()
+RECORDING = ("talk.wav", WAV)
+
+
+@dataclass(frozen=True)
+class RunningGateway:
+    """A gateway; ``api`` is OpenAI's own client of it, ``http`` one for everything else."""
+
+    server: GatewayServer
+    api: openai.AsyncOpenAI
+    http: openai.DefaultAsyncHttpxClient
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server.address}"
+
+    async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
+        """Ask with the synchronous client."""
+
+        def run() -> T:
+            with openai.OpenAI(**(api_settings(self.url) | settings)) as api:
+                return ask(api)
+
+        return await asyncio.to_thread(run)
+
+    async def figures(self) -> dict[str, float]:
+        """Give what /metrics says, by name and labels."""
+        text = (await self.http.get("/metrics")).text
+        found = re.findall(r"^(?!#)(\S+) (\S+)$", text, re.MULTILINE)
+        return {name.removeprefix("specwhisper_gateway_"): float(value) for name, value in found}
+
+    async def all_answered(self) -> dict[str, float]:
+        """Wait until only the request for the figures is open, and give them."""
+        await eventually(lambda: len(self.server.server_state.tasks) == 0)
+        return await self.figures()
+
+
+def api_settings(url: str) -> dict[str, Any]:
+    """How OpenAI's client is told to come here; once only, because tests count."""
+    return {"base_url": f"{url}/v1", "api_key": "any", "max_retries": 0}
+
+
+@asynccontextmanager
+async def running_gateway(draft: str, **settings: Any) -> AsyncIterator[RunningGateway]:
+    """A gateway in front of a draft server."""
+    server = GatewayServer(GatewayConfig(server=draft, port=0, **settings))
+    serving = asyncio.create_task(server.serve())
+    try:
+        await server.ready.wait()
+        url = f"http://{server.address}"
+        async with (
+            openai.AsyncOpenAI(**api_settings(url)) as api,
+            openai.DefaultAsyncHttpxClient(base_url=url) as http,
+        ):
+            yield RunningGateway(server, api, http)
+    finally:
+        server.stop()
+        await serving

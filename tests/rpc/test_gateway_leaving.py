@@ -1,0 +1,90 @@
+"""A client that goes away: its transcription ends at the draft server, and its upload is gone."""
+
+import asyncio
+import tempfile
+
+import pytest
+
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.services import eventually
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_leaving_before_there_is_text(folder, stream):
+    server = ScriptedTranscription(RESPONSES[:1], hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        asking = asyncio.create_task(
+            gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=stream)
+        )
+        await server.heard_everything.wait()
+        assert len(list(folder.iterdir())) == 1
+        asking.cancel()
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="ClientGone"}'] == 1
+    assert figures['requests_total{route="/v1/audio/transcriptions",status="499"}'] == 1
+    assert list(folder.iterdir()) == []
+
+
+async def test_leaving_in_the_middle_of_a_stream(folder):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        await anext(aiter(stream))
+        await stream.close()
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="ClientGone"}'] == 1
+    assert list(folder.iterdir()) == []
+
+
+async def test_leaving_in_the_middle_of_the_upload(folder):
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        host, _, port = gateway.server.address.rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 5000000\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
+            b'Content-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + b"0" * 2_000_000
+        )
+        await writer.drain()
+        await eventually(lambda: len(gateway.server.server_state.tasks) == 1)
+        writer.close()
+        await writer.wait_closed()
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="ClientGone"}'] == 1
+    assert server.config is None
+    assert list(folder.iterdir()) == []
+
+
+async def test_stopping_waits_for_who_is_being_answered(folder):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address:
+        async with running_gateway(address) as gateway:
+            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            await anext(aiter(stream))
+            gateway.server.stop()
+            await eventually(lambda: not gateway.server.servers[0].is_serving())
+            assert not server.left.done()
+            await stream.close()
+        await server.left
+    assert list(folder.iterdir()) == []
+
+
+async def test_stopping_waits_only_so_long(folder):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address:
+        async with running_gateway(address, drain_timeout_s=0) as gateway:
+            stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+            await anext(aiter(stream))
+            gateway.server.stop()
+            await server.left
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,278 @@
+"""What a gateway refuses, with which status and in OpenAI's shape; and what is left behind: nothing."""
+
+import tempfile
+
+import openai
+import pytest
+
+from specwhisper.errors import (
+    InvalidAudio,
+    PairMismatch,
+    ServerDraining,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+    UnsupportedOption,
+)
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, WAV, running_gateway
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Where uploads lie meanwhile; it must be empty afterwards."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+async def refusal(gateway, kind, file=RECORDING, model=MODEL, **fields):
+    """The error that OpenAI's clients raise, which must be the same in both."""
+    with pytest.raises(kind) as refused:
+        await gateway.api.audio.transcriptions.create(file=file, model=model, **fields)
+    with pytest.raises(kind) as in_thread:
+        await gateway.in_thread(lambda api: api.audio.transcriptions.create(file=file, model=model, **fields))
+    assert in_thread.value.body == refused.value.body
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "the file is empty: it has 0 bytes."),
+        (b"RIFF, or so", "the file cannot be decoded"),
+        (b"<html>no recording</html>" * 1000, "the file cannot be decoded"),
+        (WAV[:44], "the file holds no audio samples"),
+    ],
+)
+async def test_a_file_that_is_no_recording(content, sentence):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        error = await refusal(gateway, openai.BadRequestError, file=("talk.wav", content))
+        stream = await refusal(gateway, openai.BadRequestError, file=("talk.wav", content), stream=True)
+        figures = await gateway.all_answered()
+    assert sentence in error.body["message"].lower()
+    assert (error.type, error.param, error.code) == ("invalid_request_error", "file", "invalid_file")
+    assert stream.body == error.body
+    assert figures['errors_total{kind="InvalidUpload"}'] == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"response_format": "diarized_json"}, "response_format", "unsupported_value"),
+        ({"response_format": "docx"}, "response_format", "invalid_value"),
+        ({"temperature": 1.5}, "temperature", "invalid_value"),
+        ({"temperature": "warm"}, "temperature", "invalid_value"),
+        ({"include": ["logprobs"]}, "include", "unsupported_value"),
+        ({"include": ["speakers"]}, "include", "invalid_value"),
+        ({"timestamp_granularities": ["word"]}, "timestamp_granularities", "unsupported_value"),
+        (
+            {"timestamp_granularities": ["letter"], "response_format": "verbose_json"},
+            "timestamp_granularities",
+            "invalid_value",
+        ),
+        ({"stream": True, "response_format": "srt"}, "response_format", "unsupported_value"),
+        ({"chunking_strategy": "manual"}, "chunking_strategy", "unsupported_value"),
+        (
+            {"chunking_strategy": {"type": "server_vad", "threshold": 0.5}},
+            "chunking_strategy",
+            "unsupported_value",
+        ),
+        ({"chunking_strategy": {"threshold": 0.5}}, "chunking_strategy", "unsupported_value"),
+        ({"known_speaker_names": ["Ann"]}, "known_speaker_names", "unsupported_value"),
+        ({"known_speaker_references": ["data:,"]}, "known_speaker_references", "unsupported_value"),
+        ({"languages": ["de", "en"]}, "languages", "unsupported_value"),
+        ({"languages": ["de"], "language": "en"}, "languages", "unsupported_value"),
+        ({"keywords": ["a"], "extra_body": {"hotwords": "b"}}, "keywords", "unsupported_value"),
+        ({"extra_body": {"vad_filter": True}}, "vad_filter", "unknown_parameter"),
+        ({"extra_body": {"temperature": [0.1, 0.2]}}, "temperature", "invalid_value"),
+    ],
+)
+async def test_a_field_that_cannot_be_honoured(fields, param, code):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        error = await refusal(gateway, openai.BadRequestError, **fields)
+    assert (error.param, error.code) == (param, code)
+    assert error.body["message"].endswith(".")
+
+
+@DEPRECATED
+async def test_a_translation_has_no_language_and_no_stream():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        for field in ("language", "stream"):
+            with pytest.raises(openai.BadRequestError) as refused:
+                await gateway.api.audio.translations.create(
+                    file=RECORDING, model=MODEL, extra_body={field: "1"}
+                )
+            assert (refused.value.param, refused.value.code) == (field, "unknown_parameter")
+
+
+async def test_forms_that_are_none():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        path = "/v1/audio/transcriptions"
+        is_json = await gateway.http.post(path, json={"model": MODEL})
+        no_model = await gateway.http.post(path, files={"file": RECORDING})
+        no_file = await gateway.http.post(path, data={"model": MODEL, "file": "talk.wav"})
+        broken = await gateway.http.post(
+            path, content=b"--x--", headers={"Content-Type": "multipart/form-data"}
+        )
+        two = await gateway.http.post(
+            path, files=[("file", RECORDING), ("file", RECORDING)], data={"model": MODEL}
+        )
+        long = await gateway.http.post(
+            path, files={"file": RECORDING}, data={"model": MODEL, "prompt": "x" * 100_000}
+        )
+    replies = (is_json, no_model, no_file, broken, two, long)
+    assert [reply.status_code for reply in replies] == [400] * 6
+    assert [reply.json()["error"]["param"] for reply in replies] == [
+        "file",
+        "model",
+        "file",
+        None,
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize("num_bytes", [100_000, 3_000_000])
+async def test_what_is_too_large_is_refused(num_bytes):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, max_upload_bytes=100_000) as gateway,
+    ):
+        error = await refusal(
+            gateway, openai.APIStatusError, file=("talk.wav", WAV + b"0" * (num_bytes - len(WAV)))
+        )
+        fits = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+    assert (error.status_code, error.code) == (413, "request_too_large")
+    assert "takes 100000" in error.body["message"]
+    assert fits.text
+
+
+async def test_what_has_no_length_is_counted():
+    sent = 0
+
+    async def without_end():
+        nonlocal sent
+        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        while sent < 200_000_000:
+            sent += 65_536
+            yield b"0" * 65_536
+
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address, max_upload_bytes=200_000) as gateway:
+        reply = await gateway.http.post(
+            "/v1/audio/transcriptions",
+            content=without_end(),
+            headers={"Content-Type": "multipart/form-data; boundary=x"},
+        )
+    assert reply.status_code == 413
+    assert server.config is None
+
+
+async def test_a_model_that_is_not_there():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        error = await refusal(gateway, openai.NotFoundError, model="gpt-4o-transcribe")
+        with pytest.raises(openai.NotFoundError) as refused:
+            await gateway.api.models.retrieve("openai/whisper-tiny")
+    assert (error.param, error.code) == ("model", "model_not_found")
+    assert "'openai/whisper-tiny' does not exist" in refused.value.body["message"]
+
+
+async def test_what_is_no_route():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        nowhere = await gateway.http.get("/v1/nowhere")
+        wrong_method = await gateway.http.get("/v1/audio/transcriptions")
+    assert (nowhere.status_code, wrong_method.status_code) == (404, 405)
+    assert nowhere.json()["error"] == {
+        "message": "Invalid URL (GET /v1/nowhere)",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (UnsupportedOption("This model knows no translation."), 400, "invalid_request_error"),
+        (InvalidAudio("A gap."), 400, "invalid_request_error"),
+        (ServerFull("No room."), 429, "requests"),
+        (ServerDraining("Stopping."), 503, "server_error"),
+        (TargetUnavailable("The target went away."), 503, "server_error"),
+        (PairMismatch("They cannot work together."), 500, "server_error"),
+        (SpecWhisperError("Something else."), 500, "server_error"),
+    ],
+)
+async def test_what_the_draft_server_refuses(error, status, kind):
+    server = ScriptedTranscription([], error=error)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        refused = await refusal(gateway, openai.APIStatusError)
+        stream = await refusal(gateway, openai.APIStatusError, stream=True)
+    assert (refused.status_code, refused.type, refused.body["message"]) == (status, kind, str(error))
+    assert (stream.status_code, stream.body) == (status, refused.body)
+    assert refused.response.headers.get("retry-after") == ("1" if status == 429 else None)
+
+
+async def test_a_client_comes_again_when_there_is_room():
+    server = ScriptedTranscription([], error=ServerFull("No room."))
+    async with serving(server) as address, running_gateway(address) as gateway:
+        with pytest.raises(openai.RateLimitError):
+            await gateway.in_thread(
+                lambda api: api.audio.transcriptions.create(file=RECORDING, model=MODEL), max_retries=1
+            )
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="ServerFull"}'] == 2
+
+
+async def test_an_error_in_the_middle_of_a_stream_ends_it():
+    server = ScriptedTranscription(RESPONSES[:2], error=TargetUnavailable("The target went away."))
+    async with serving(server) as address, running_gateway(address) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        events = aiter(stream)
+        assert (await anext(events)).delta == "Hello there."
+        with pytest.raises(openai.APIError, match="The target went away"):
+            await anext(events)
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="TargetUnavailable"}'] == 1
+
+
+async def test_no_draft_server(unused_tcp_port):
+    async with running_gateway(f"127.0.0.1:{unused_tcp_port}") as gateway:
+        error = await refusal(gateway, openai.InternalServerError)
+        health = await gateway.http.get("/health")
+        with pytest.raises(openai.InternalServerError):
+            await gateway.api.models.list()
+        metrics = await gateway.http.get("/metrics")
+    assert (error.status_code, error.code, health.status_code) == (503, "unavailable", 503)
+    assert "is it running?" in health.json()["error"]["message"]
+    assert metrics.status_code == 200
+
+
+@DEPRECATED
+async def test_a_key_is_asked_for():
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address, api_key="secret") as gateway:
+        error = await refusal(gateway, openai.AuthenticationError)
+        bare = await gateway.http.get("/v1/models")
+        basic = await gateway.http.get("/v1/models", headers={"Authorization": "Basic secret"})
+        # Refused before it is read, however much it is.
+        with pytest.raises(openai.AuthenticationError):
+            await gateway.api.audio.translations.create(file=("a.wav", b"0" * 3_000_000), model=MODEL)
+        open_routes = [
+            (await gateway.http.get(path)).status_code for path in ("/health", "/metrics", "/docs")
+        ]
+    assert (error.code, error.type) == ("invalid_api_key", "invalid_request_error")
+    assert [bare.status_code, basic.status_code] == [401, 401]
+    assert bare.headers["www-authenticate"] == "Bearer"
+    assert bare.json()["error"]["code"] == "invalid_api_key"
+    assert open_routes == [200, 200, 200]
+    assert server.config is None
+
+
+async def test_the_right_key_opens():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, api_key="key") as gateway,
+    ):
+        api = gateway.api.with_options(api_key="key")
+        assert (await api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text

@@ -1,0 +1,262 @@
+"""What OpenAI's own client gets from a gateway, in every format, and what the draft server is asked for."""
+
+import pytest
+from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
+
+from specwhisper.options import CompressionRatio, DecodingOptions, Task
+from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, duration, serving
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, running_gateway, wav
+
+TEXT = "Hello there. Bye."
+OPENAIS = {
+    "temperatures": (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+    "compression_ratio_threshold": 2.4,
+    "compression_ratio_of": CompressionRatio.TEXT,
+    "logprob_threshold": -1.0,
+    "no_speech_threshold": 0.6,
+}
+
+
+def with_words() -> list[pb.StreamingRecognizeResponse]:
+    """The scripted responses, of a server that was asked for words."""
+    responses = [pb.StreamingRecognizeResponse.FromString(r.SerializeToString()) for r in RESPONSES]
+    responses[2].results[0].alternatives[0].words.append(
+        pb.WordInfo(start_offset=duration(1.5), end_offset=duration(2.0), word=" Bye.", confidence=0.5)
+    )
+    return responses
+
+
+async def test_json_has_text_language_and_duration():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        in_thread = await gateway.in_thread(
+            lambda api: api.audio.transcriptions.create(file=RECORDING, model="large")
+        )
+    assert reply.text == TEXT
+    assert [language.code for language in reply.languages] == ["en"]
+    assert (reply.usage.type, reply.usage.seconds) == ("duration", 2.5)
+    assert in_thread == reply
+
+
+@pytest.mark.parametrize(
+    ("response_format", "text"),
+    [
+        ("text", f"{TEXT}\n"),
+        (
+            "srt",
+            "1\n00:00:00,000 --> 00:00:01,500\nHello there.\n\n2\n00:00:01,500 --> 00:00:02,250\nBye.\n",
+        ),
+        (
+            "vtt",
+            "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nHello there.\n\n00:00:01.500 --> 00:00:02.250\nBye.\n",
+        ),
+    ],
+)
+@DEPRECATED
+async def test_formats_of_text(response_format, text):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        replies = [
+            await api.create(file=RECORDING, model=MODEL, response_format=response_format)
+            for api in (gateway.api.audio.transcriptions, gateway.api.audio.translations)
+        ]
+        in_thread = await gateway.in_thread(
+            lambda api: api.audio.transcriptions.create(
+                file=RECORDING, model=MODEL, response_format=response_format
+            )
+        )
+    assert [*replies, in_thread] == [text] * 3
+
+
+async def test_verbose_json_has_segments():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        reply = await gateway.api.audio.transcriptions.create(
+            file=RECORDING, model=MODEL, response_format="verbose_json"
+        )
+    assert (reply.text, reply.language, reply.duration, reply.task) == (TEXT, "english", 2.5, "transcribe")
+    assert [(s.id, s.start, s.end, s.text) for s in reply.segments] == [
+        (0, 0.0, 1.5, " Hello there."),
+        (1, 1.5, 2.25, " Bye."),
+    ]
+    assert reply.segments[0].tokens == [50365, 440, 50440]
+    assert reply.segments[0].no_speech_prob == 0.0  # the server did not tell
+    assert reply.words is None
+    assert reply.usage.seconds == 2.5
+
+
+@pytest.mark.parametrize("granularities", [["word"], ["segment"], ["word", "segment"]])
+async def test_granularities_choose_what_has_times(granularities):
+    server = ScriptedTranscription(with_words())
+    async with serving(server) as address, running_gateway(address) as gateway:
+        reply = await gateway.api.audio.transcriptions.create(
+            file=RECORDING,
+            model=MODEL,
+            response_format="verbose_json",
+            timestamp_granularities=granularities,
+        )
+    assert server.config.config.decoding.word_timestamps == ("word" in granularities)
+    if "word" in granularities:
+        assert [(w.word, w.start, w.end, w.probability) for w in reply.words] == [("Bye.", 1.5, 2.0, 0.5)]
+    assert (reply.segments is not None) == ("segment" in granularities)
+
+
+@DEPRECATED
+async def test_a_translation_is_in_english():
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        translations = gateway.api.audio.translations
+        plain = await translations.create(file=RECORDING, model=MODEL, prompt="At sea.")
+        verbose = await translations.create(file=RECORDING, model=MODEL, response_format="verbose_json")
+    assert plain.text == TEXT
+    assert (verbose.language, verbose.duration, len(verbose.segments)) == ("english", 2.5, 2)
+    asked = decoding_options_from_proto(server.config.config.decoding)
+    assert asked == DecodingOptions(task=Task.TRANSLATE, **OPENAIS)
+
+
+async def test_every_field_reaches_the_draft_server():
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        await gateway.api.audio.transcriptions.create(
+            file=RECORDING,
+            model=MODEL,
+            language="de",
+            prompt="Ray Serve",
+            temperature=0.4,
+            keywords=["alpha", "beta"],
+            chunking_strategy="auto",
+        )
+        asked = decoding_options_from_proto(server.config.config.decoding)
+        await gateway.api.audio.transcriptions.create(
+            file=RECORDING,
+            model=MODEL,
+            languages=["nl"],
+            chunking_strategy={"type": "server_vad"},
+            extra_body={"hotwords": "gamma"},
+        )
+    expected = OPENAIS | {"temperatures": (0.4,)}
+    options = DecodingOptions(language="de", initial_prompt="Ray Serve", hotwords="alpha, beta", **expected)
+    assert asked == options
+    asked = decoding_options_from_proto(server.config.config.decoding)
+    assert asked == DecodingOptions(language="nl", hotwords="gamma", **OPENAIS)
+    assert not server.config.interim_results
+
+
+def delta(text: str) -> TranscriptionTextDeltaEvent:
+    return TranscriptionTextDeltaEvent(type="transcript.text.delta", delta=text)
+
+
+DONE = TranscriptionTextDoneEvent.model_validate(
+    {"type": "transcript.text.done", "text": TEXT, "languages": [{"code": "en"}]}
+)
+
+
+async def test_a_stream_has_final_text_only():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        events = [event async for event in stream]
+        in_thread = await gateway.in_thread(
+            lambda api: list(
+                api.audio.transcriptions.create(
+                    file=RECORDING, model=MODEL, stream=True, response_format="text"
+                )
+            )
+        )
+    assert events == [delta("Hello there."), delta(" Bye."), DONE]
+    assert in_thread == events
+
+
+async def test_a_delta_comes_before_the_transcription_ends():
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        async with stream:
+            assert await anext(aiter(stream)) == delta("Hello there.")
+        await server.left
+
+
+async def test_silence_is_an_empty_text():
+    silent = [pb.StreamingRecognizeResponse(model=RESPONSES[0].model)]
+    async with serving(ScriptedTranscription(silent)) as address, running_gateway(address) as gateway:
+        reply = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        events = [event async for event in stream]
+    assert reply.text == ""
+    assert [(event.type, event.text) for event in events] == [("transcript.text.done", "")]
+
+
+async def test_models_are_the_target_and_its_alias():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        models = [model async for model in gateway.api.models.list()]
+        large = await gateway.api.models.retrieve("large")
+        assert (await gateway.api.models.retrieve(MODEL)).id == MODEL
+    assert [model.id for model in models] == ["large", MODEL]
+    assert large == models[0]
+    assert (large.object, large.owned_by) == ("model", "specwhisper")
+
+
+async def test_health_says_which_models_answer():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        reply = await gateway.http.get("/health")
+    assert reply.status_code == 200
+    assert reply.json() == {
+        "status": "ok",
+        "target_model": "large",
+        "draft_model": "tiny",
+        "mode": "full",
+        "languages": ["de", "en"],
+        "max_sessions": 16,
+        "software_version": "1.2.3",
+    }
+
+
+async def test_metrics_count_requests_audio_and_tokens():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        async for _ in await gateway.api.audio.transcriptions.create(
+            file=RECORDING, model=MODEL, stream=True
+        ):
+            pass
+        await gateway.http.get("/nowhere")
+        figures = await gateway.all_answered()
+    route = 'route="/v1/audio/transcriptions"'
+    assert figures[f'requests_total{{{route},status="200"}}'] == 2
+    assert figures['requests_total{route="unknown",status="404"}'] == 1
+    assert figures[f"request_seconds_count{{{route}}}"] == 2
+    assert figures["audio_seconds_total"] == 5.0
+    assert figures["active_requests"] == 1
+    tokens = ("drafted", "verified", "accepted", "committed")
+    assert [figures[f"{name}_tokens_total"] for name in tokens] == [20, 16, 12, 20]
+    assert figures["target_passes_total"] == 8
+
+
+async def test_metrics_can_be_left_out():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, metrics=False) as gateway,
+    ):
+        assert (await gateway.http.get("/metrics")).status_code == 404
+
+
+async def test_the_page_of_the_api_loads_nothing_from_elsewhere():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        page = (await gateway.http.get("/docs")).text
+        script = await gateway.http.get("/static-offline-docs/swagger-ui-bundle.js")
+        schema = (await gateway.http.get("/openapi.json")).json()
+    assert "http://" not in page and "https://" not in page
+    assert script.status_code == 200
+    form = schema["paths"]["/v1/audio/transcriptions"]["post"]["requestBody"]["content"][
+        "multipart/form-data"
+    ]
+    fields = form["schema"]["properties"]
+    assert form["schema"]["required"] == ["file", "model"]
+    assert {"language", "prompt", "stream", "timestamp_granularities[]", "include[]"} <= fields.keys()
+    assert all(field["description"] for field in fields.values())
+
+
+async def test_a_long_recording_is_read_twice():
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        await gateway.api.audio.transcriptions.create(file=("long.wav", wav(31.0)), model=MODEL)
+    assert len(server.audio) == 31 * 32_000
+    assert server.config.config.decoding.log_mel_max

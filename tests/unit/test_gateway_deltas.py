@@ -1,0 +1,17 @@
+"""The pieces of a streamed transcript are its text, wherever it was cut."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.gateway.events import Deltas
+from specwhisper.types import Segment
+
+texts = st.lists(st.lists(st.text(alphabet=" \nab.", max_size=6), max_size=3), max_size=6)
+
+
+@given(texts)
+def test_deltas_put_together_are_the_text(updates):
+    deltas = Deltas()
+    pieces = [deltas.add([Segment(0.0, 1.0, (), text) for text in update]) for update in updates]
+    assert "".join(pieces) == "".join(text for update in updates for text in update).strip()
+    assert not any(piece.isspace() for piece in pieces)

@@ -1,0 +1,106 @@
+"""What surrounds every request: refused bodies are read to their end, work ends with its client."""
+
+import asyncio
+
+import pytest
+
+from client.gateway.errors import ClientGone
+from client.gateway.leaving import unless_client_leaves
+from client.gateway.lingering import Lingering
+
+ANSWER = [
+    {"type": "http.response.start", "status": 413, "headers": []},
+    {"type": "http.response.body", "body": b"too large"},
+]
+BODY = [{"type": "http.request", "body": b"0" * 9, "more_body": number < 3} for number in range(4)]
+CLOSED = {"type": "http.disconnect"}
+
+
+async def refuse(scope, receive, send):
+    """An application that answers without reading anything."""
+    for message in ANSWER:
+        await send(message)
+
+
+async def talk(app, headers, incoming):
+    """What a client sees, and how much of what it sent was taken; after that the connection is silent."""
+    messages, sent = iter(incoming), []
+
+    async def receive():
+        for message in messages:
+            return message
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
+    await app(scope, receive, send)
+    return sent, len(list(messages))
+
+
+async def test_the_answer_goes_out_and_the_rest_is_thrown_away():
+    sent, num_left = await talk(Lingering(refuse), {"content-length": "36"}, BODY)
+    assert [message.get("body") for message in sent] == [None, b"too large", b""]
+    assert [message.get("more_body") for message in sent[1:]] == [True, False]
+    assert num_left == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"content-length": "0"}, {"content-length": "36", "expect": "100-continue"}],
+)
+async def test_nothing_is_waited_for_that_does_not_come(headers):
+    sent, num_left = await talk(Lingering(refuse), headers, BODY)
+    assert sent == ANSWER
+    assert num_left == len(BODY)
+
+
+@pytest.mark.parametrize("incoming", [BODY[:2], [CLOSED]])
+async def test_a_client_that_stops_or_leaves_is_not_waited_for(incoming):
+    sent, _ = await talk(Lingering(refuse, linger_s=0.0), {"transfer-encoding": "chunked"}, incoming)
+    assert sent[-1]["more_body"] is False
+
+
+class Request:
+    """A request whose client leaves when it is told to."""
+
+    def __init__(self):
+        self.leaves = asyncio.Event()
+
+    async def receive(self):
+        await self.leaves.wait()
+        return CLOSED
+
+
+async def test_work_is_cancelled_when_its_client_leaves():
+    request, begun, ended = Request(), asyncio.Event(), asyncio.Event()
+
+    async def work():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    waiting = asyncio.create_task(unless_client_leaves(request, work()))
+    await begun.wait()
+    request.leaves.set()
+    with pytest.raises(ClientGone):
+        await waiting
+    assert ended.is_set()
+
+
+async def test_work_that_is_done_is_given():
+    async def work():
+        return 7
+
+    assert await unless_client_leaves(Request(), work()) == 7
+
+
+async def test_work_that_fails_says_so():
+    async def work():
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError):
+        await unless_client_leaves(Request(), work())

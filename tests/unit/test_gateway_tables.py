@@ -1,0 +1,81 @@
+"""Every error has its HTTP status, a gateway's settings are checked, and what it lacks is named."""
+
+import subprocess
+import sys
+
+import pytest
+
+from client.gateway import errors as gateway_errors
+from client.gateway.config import GatewayConfig
+from client.gateway.errors import InvalidField
+from client.gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
+from specwhisper import errors
+from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, UnsafeBind
+
+ALL_ERRORS = {
+    error
+    for module in (errors, gateway_errors)
+    for error in vars(module).values()
+    if isinstance(error, type) and issubclass(error, SpecWhisperError)
+}
+
+
+def test_every_error_is_in_the_table_or_below_one_that_is():
+    inherited = {error for error in ALL_ERRORS if error not in ANSWER_OF_ERROR}
+    assert all(issubclass(error, InvalidRequest) for error in inherited)
+    assert ANSWER_OF_ERROR.keys() <= ALL_ERRORS
+
+
+def test_an_error_is_told_in_openais_shape():
+    error = InvalidField("temperature is 3: too hot.", "temperature")
+    assert body_of(error) == {
+        "error": {
+            "message": "temperature is 3: too hot.",
+            "type": "invalid_request_error",
+            "param": "temperature",
+            "code": "invalid_value",
+        }
+    }
+    assert answer_to(error).status == 400
+    assert headers_of(ServerFull("No room.")) == {"Retry-After": "1"}
+
+
+def test_what_nobody_foresaw_tells_nothing():
+    error = KeyError("password")
+    assert body_of(error)["error"] == {
+        "message": INTERNAL_ERROR,
+        "type": "server_error",
+        "param": None,
+        "code": None,
+    }
+    assert answer_to(error).status == 500
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        ({"server": "nowhere"}, InvalidRequest),
+        ({"host": "0.0.0.0"}, UnsafeBind),
+        ({"max_upload_bytes": 0}, InvalidRequest),
+        ({"api_key": ""}, InvalidRequest),
+        ({"api_key": "two words"}, InvalidRequest),
+        ({"api_key": "schlüssel"}, InvalidRequest),
+        ({"drain_timeout_s": -1.0}, InvalidRequest),
+    ],
+)
+def test_settings_that_cannot_be(settings, kind):
+    with pytest.raises(kind):
+        GatewayConfig(**settings)
+
+
+def test_the_key_is_not_shown():
+    assert "secret" not in repr(GatewayConfig(api_key="secret"))
+    assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
+
+
+def test_without_the_extra_it_says_what_it_needs():
+    script = "import sys; sys.modules['uvicorn'] = None; from client.gateway.__main__ import main; main()"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.returncode == 1
+    needs = "specwhisper-gateway: the gateway needs uvicorn: pip install 'specwhisper[gateway]'."
+    assert run.stderr.strip() == needs
