@@ -11,10 +11,14 @@ from client.transcript import ModelInfo, ServerInfo, Update
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, Mode, Segment, Word
+from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, Word
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
+SPEECH_EVENTS = {
+    int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,
+    int(pb.SPEECH_EVENT_END): VoiceEvent.END,
+}
 VERIFIED_STABILITY = 0.5  # interim results above it are the target's, below it the draft's
 
 
@@ -57,12 +61,14 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
             Word(seconds(word.start_offset), seconds(word.end_offset), word.word, word.confidence)
             for word in said.words
         ),
+        utterance=result.utterance,
+        is_utterance_end=result.is_utterance_end,
     )
 
 
 def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
     """Read what a response says about the text."""
-    verified, drafted = "", ""
+    verified, drafted, is_unverified = "", "", False
     for result in response.results:
         if result.is_final or not result.alternatives:
             continue
@@ -70,7 +76,17 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
             verified += result.alternatives[0].transcript
         else:
             drafted += result.alternatives[0].transcript
-    return Update(segments_from_proto(response.results), verified, drafted)
+            is_unverified |= result.is_unverified
+    return Update(
+        segments_from_proto(response.results),
+        verified,
+        drafted,
+        speech=SPEECH_EVENTS.get(response.speech_event),
+        speech_at_s=seconds(response.speech_event_offset),
+        received_s=seconds(response.audio_received),
+        statistics=statistics_from_proto(response.statistics) if response.HasField("statistics") else None,
+        is_unverified=is_unverified,
+    )
 
 
 def model_from_proto(message: pb.ModelInfo) -> ModelInfo:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import Mode, Segment
+from specwhisper.types import Mode, Segment, VoiceEvent
 
 PathLike = str | os.PathLike[str]
 
@@ -52,12 +52,21 @@ class Update:
     verified_text : what the target has written behind them.
     draft_text : what the draft expects to follow; it may still change.
     duration_s : length of the recording, where it is known.
+    speech : that somebody begins or ends to speak in live audio, ``speech_at_s`` seconds into it.
+    received_s : audio that the server has received by now.
+    statistics : how the draft has done so far; ``None`` where nothing was told.
+    is_unverified : whether ``draft_text`` stands for lack of a target, which will verify it later.
     """
 
     segments: tuple[Segment, ...]
     verified_text: str
     draft_text: str
     duration_s: float | None = None
+    speech: VoiceEvent | None = None
+    speech_at_s: float = 0.0
+    received_s: float = 0.0
+    statistics: SpeculationStatistics | None = None
+    is_unverified: bool = False
 
 
 @dataclass(frozen=True, slots=True)

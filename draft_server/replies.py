@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
+from typing import Protocol
 
 from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
-from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
 from specwhisper.whisper.languages import language_name
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 VERIFIED_STABILITY = 0.9
 DRAFT_STABILITY = 0.1
 NS_PER_S = 1_000_000_000
+
+
+class Written(Protocol):
+    """What a session has written that is not final yet: a ``TranscriptBuilder``, or a ``LiveTranscript``."""
+
+    language: str
+    language_probs: Mapping[str, float]
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """Where that begins and ends, in seconds."""
+
+    @property
+    def verified_text(self) -> str:
+        """What the target has written."""
+
+    @property
+    def draft_text(self) -> str:
+        """What the draft expects to follow."""
 
 
 def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
@@ -46,23 +66,22 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
         start_offset=duration(segment.start_s),
         end_offset=duration(segment.end_s),
         language_code=language,
+        utterance=segment.utterance,
+        is_utterance_end=segment.is_utterance_end,
     )
 
 
-def interim_results(builder: TranscriptBuilder) -> list[pb.SpeechRecognitionResult]:
-    """Write what the open window says so far: verified text, then the draft's."""
-    if builder.window is None:
-        return []
-    start = duration(builder.window.start_sample / SAMPLE_RATE)
-    end = duration(builder.window.end_sample / SAMPLE_RATE)
-    texts = ((builder.verified_text, VERIFIED_STABILITY), (builder.draft_text, DRAFT_STABILITY))
+def interim_results(written: Written) -> list[pb.SpeechRecognitionResult]:
+    """Write what is not final yet: verified text, then the draft's."""
+    start, end = map(duration, written.span_s)
+    texts = ((written.verified_text, VERIFIED_STABILITY), (written.draft_text, DRAFT_STABILITY))
     return [
         pb.SpeechRecognitionResult(
             alternatives=[pb.SpeechRecognitionAlternative(transcript=text)],
             stability=stability,
             start_offset=start,
             end_offset=end,
-            language_code=builder.language,
+            language_code=written.language,
         )
         for text, stability in texts
         if text
@@ -87,12 +106,21 @@ def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStati
     return message
 
 
-def spoken_language(builder: TranscriptBuilder) -> pb.SpokenLanguage:
+def spoken_language(written: Written) -> pb.SpokenLanguage:
     """Write what is spoken."""
     return pb.SpokenLanguage(
-        code=builder.language,
-        name=language_name(builder.language),
-        probabilities=builder.language_probs,
+        code=written.language,
+        name=language_name(written.language),
+        probabilities=written.language_probs,
+    )
+
+
+def speech_event(mark: VoiceMark) -> pb.StreamingRecognizeResponse:
+    """Write that somebody begins or ends to speak."""
+    begins = mark.event is VoiceEvent.BEGIN
+    return pb.StreamingRecognizeResponse(
+        speech_event=pb.SPEECH_EVENT_BEGIN if begins else pb.SPEECH_EVENT_END,
+        speech_event_offset=duration(mark.sample / SAMPLE_RATE),
     )
 
 

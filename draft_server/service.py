@@ -10,7 +10,14 @@ from typing import Any
 
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
-from draft_server.replies import duration, final_result, interim_results, spoken_language, statistics_message
+from draft_server.replies import (
+    duration,
+    final_result,
+    interim_results,
+    speech_event,
+    spoken_language,
+    statistics_message,
+)
 from draft_server.session import Session, SessionRequest
 from specwhisper import __version__
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
@@ -18,6 +25,7 @@ from specwhisper.audio.decode import decode_bytes
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, MessageTooLarge, ServerFull, UnsupportedOption
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
@@ -89,6 +97,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Transcribe while audio arrives."""
         config = await _streaming_config(requests)
         wanted = self._session_request(config.config)
+        if wanted.options.live is not None:
+            wanted = replace(wanted, endpointing=codec.endpointing_from_proto(config.endpointing))
         if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
             raise InvalidRequest(
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
@@ -100,13 +110,20 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             yield pb.StreamingRecognizeResponse(
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
             )
+            interim: list[pb.SpeechRecognitionResult] = []
             async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
                 async for segments in updates:
-                    results = [final_result(segment, session.builder.language) for segment in segments]
+                    # Put together before anything is sent: what happens meanwhile is told the next time.
+                    events, session.speech_events = session.speech_events, []
+                    finals = [final_result(segment, session.builder.language) for segment in segments]
+                    before, interim = interim, []
                     if config.interim_results:
-                        results += interim_results(session.builder)
-                    if results:
-                        yield self._update(session, results)
+                        interim = interim_results(session.builder)
+                    update = self._update(session, [*finals, *interim])
+                    for event in events:
+                        yield speech_event(event)
+                    if finals or interim != before:
+                        yield update
             last = self._update(session, [])
             last.language.CopyFrom(spoken_language(session.builder))
             yield last
@@ -175,11 +192,15 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     def _update(
         session: Session, results: Iterable[pb.SpeechRecognitionResult]
     ) -> pb.StreamingRecognizeResponse:
-        return pb.StreamingRecognizeResponse(
+        builder = session.builder
+        update = pb.StreamingRecognizeResponse(
             results=results,
-            statistics=statistics_message(session.builder.statistics),
-            audio_received=duration(session.builder.num_samples / SAMPLE_RATE),
+            statistics=statistics_message(builder.statistics),
+            audio_received=duration(builder.num_samples / SAMPLE_RATE),
         )
+        if isinstance(builder, LiveTranscript):
+            update.position.CopyFrom(codec.live_position_to_proto(builder.position))
+        return update
 
 
 async def _streaming_config(

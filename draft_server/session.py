@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from draft_server.drafting import Drafting, DraftSession
+from draft_server.voice import Voice
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, TargetUnavailable
+from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.foresight import foresight
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.types import AudioChunk, Commit, Segment, WindowOpened
+from specwhisper.types import AudioChunk, Commit, Segment, VoiceEvent, VoiceMark, WindowOpened
 from specwhisper.whisper.drafter import Drafted
 
 logger = logging.getLogger(__name__)
@@ -26,10 +30,11 @@ PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait b
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What a client asks for."""
+    """What a client asks for; ``endpointing`` is for live audio, ``None`` takes everything for speech."""
 
     options: DecodingOptions
     length: DraftLength
+    endpointing: EndpointingOptions | None = None
 
 
 class Session:
@@ -38,6 +43,7 @@ class Session:
     Attributes
     ----------
     builder : the transcript so far, of the audio taken in so far.
+    speech_events : that somebody began or ended to speak, in live audio; whoever tells it clears it.
     """
 
     def __init__(
@@ -48,7 +54,16 @@ class Session:
         drafting: Drafting | None,
     ) -> None:
         self.id = secrets.token_hex(8)
-        self.builder = TranscriptBuilder(target.vocabulary)
+        live = request.options.live
+        self.builder: TranscriptBuilder | LiveTranscript
+        if live is None:
+            self.builder, self._voice = TranscriptBuilder(target.vocabulary), None
+        else:
+            self.builder = LiveTranscript(target.vocabulary, live)
+            self._voice = Voice(request.endpointing, live.start_sample)
+        self.speech_events: list[VoiceMark] = []
+        self._is_speech = False
+        self._foresight = foresight(target.vocabulary, request.options)
         self._request = request
         self._transcriber = transcriber
         self._target = target
@@ -58,8 +73,7 @@ class Session:
         self._has_all_audio = False  # whether the last piece is on its way
         self._fresh: list[Segment] = []
         self._changed = asyncio.Event()
-        self._window_start_sample = 0
-        self._window_opened = asyncio.Event()
+        self._has_moved_on = asyncio.Event()
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
         """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
@@ -116,6 +130,8 @@ class Session:
                 raise RuntimeError("A draft proposes nothing before the target has opened a window.")
             self._remote.propose(drafted.candidates)
             self.builder.observe(drafted.candidates)
+        if drafted.belief is not None and isinstance(self.builder, LiveTranscript):
+            self.builder.believe(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)
         self._changed.set()
 
@@ -136,9 +152,8 @@ class Session:
         """Take in what the target says, until the transcript is whole."""
         async for event in remote.events():
             self._tell_draft(event)
-            if isinstance(event, WindowOpened):
-                self._window_start_sample = event.window.start_sample
-                self._window_opened.set()
+            self._foresight.observe(event)
+            self._has_moved_on.set()
             self._fresh += self.builder.observe(event)
             self._changed.set()
 
@@ -152,12 +167,24 @@ class Session:
         await self._send_piece(remote, b"", is_last=True)
 
     async def _send_piece(self, remote: TranscriberSession, pcm: bytes, *, is_last: bool = False) -> None:
-        chunk = AudioChunk(self.builder.num_samples, pcm, is_last)
+        marks = () if self._voice is None else await self._voice.hear(pcm)
+        chunk = AudioChunk(self.builder.num_samples, pcm, is_last, marks)
         end_sample = self.builder.num_samples + len(pcm) // BYTES_PER_SAMPLE
-        while end_sample - self._window_start_sample > remote.limits.max_ahead_samples:
-            self._window_opened.clear()
-            await self._window_opened.wait()
+        while end_sample - self._foresight.needed_from > remote.limits.max_ahead_samples:
+            self._has_moved_on.clear()
+            await self._has_moved_on.wait()
+        self._foresight.hear(chunk, end_sample)
+        self._note_speech(marks)
         self.builder.num_samples = end_sample
         self._has_all_audio = is_last
         self._tell_draft(chunk)  # before the target, whose windows it must be able to hear
         await remote.send_audio(chunk)
+
+    def _note_speech(self, marks: Sequence[VoiceMark]) -> None:
+        """Tell of utterances that begin or end; pauses are nobody's news."""
+        for mark in marks:
+            begins, ends = mark.event is VoiceEvent.BEGIN, mark.event is VoiceEvent.END
+            if ends or (begins and not self._is_speech):
+                self._is_speech = begins
+                self.speech_events.append(mark)
+                self._changed.set()

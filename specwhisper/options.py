@@ -10,6 +10,7 @@ from numbers import Real
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.live import LiveOptions
 
 NO_BEAMS = (
     "Beam search is not offered: a beam reorders its past at every token, which no draft can foresee; "
@@ -81,6 +82,7 @@ class DecodingOptions:
     log_mel_max : largest log10 mel power of the whole recording by number of mel bins, when it is known
         beforehand (a file). Features are clamped relative to it, as transformers does; without it the
         loudest moment heard so far takes its place.
+    live : how live audio is decoded; ``None`` for recordings, whose windows follow Whisper's own rules.
     """
 
     language: str | None = None
@@ -104,6 +106,7 @@ class DecodingOptions:
     carry_initial_prompt: bool = False
     hotwords: str = ""
     log_mel_max: Mapping[int, float] = field(default_factory=dict)
+    live: LiveOptions | None = None
 
     def __post_init__(self) -> None:
         for option in fields(self):

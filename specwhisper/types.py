@@ -110,16 +110,34 @@ class Window:
         return (self.start_frame + self.num_frames) * HOP_SAMPLES
 
 
+class VoiceEvent(StrEnum):
+    """What was heard in live audio."""
+
+    BEGIN = "begin"  # somebody speaks, from a sample on; within an utterance: speaks on after a pause
+    PAUSE = "pause"  # nobody speaks behind a sample, for now
+    END = "end"  # the utterance has ended there
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceMark:
+    """A moment at which speech begins, pauses or ends, as a place in the stream."""
+
+    event: VoiceEvent
+    sample: int
+
+
 @dataclass(frozen=True, slots=True)
 class AudioChunk:
     """Canonical audio: s16le PCM, 16 kHz, mono, at a place in the stream.
 
     A chunk may repeat samples that were sent before; it may not leave a gap. ``is_last`` marks the end.
+    ``marks`` tell where speech lies in live audio; they are of this chunk or earlier ones, in order.
     """
 
     start_sample: int
     pcm: bytes
     is_last: bool = False
+    marks: tuple[VoiceMark, ...] = ()
 
 
 NUM_PROPOSED = 16  # tokens a draft draws from, all of which it sends
@@ -206,10 +224,36 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowOpened:
-    """The target has begun a window."""
+    """The target has begun a window.
+
+    Attributes
+    ----------
+    expected : what it will verify before any draft arrives, from an earlier decoding of the same audio.
+    num_final : how many text tokens of live audio that lies in the window are final already, the newest ones.
+    """
 
     window: Window
     log_mel_ceiling: float | None = None
+    expected: tuple[int, ...] = ()
+    num_final: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a complete window of live audio has settled.
+
+    Attributes
+    ----------
+    utterance : whose window it was; utterances are counted from 1.
+    final_start, final_end : positions between which its tokens have become final; further ones may still
+        change.
+    is_last : whether the utterance ends with them.
+    """
+
+    utterance: int
+    final_start: int
+    final_end: int
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +272,7 @@ class Commit:
     credit : position up to which (exclusive) candidates may be sent.
     is_final : the window is complete; ``outcome`` tells what becomes of it, ``words`` are its words where
         they were asked for.
+    step : what a complete window of live audio has settled; ``None`` for recordings.
     no_speech_prob : probability that nothing is spoken in the window; with the window's first tokens.
     language_probs : probability by language code; with the first tokens after a detection.
     """
@@ -247,6 +292,7 @@ class Commit:
     is_final: bool = False
     outcome: Outcome = Outcome.KEPT
     words: tuple[WordAlignment, ...] = ()
+    step: Step | None = None
     no_speech_prob: float | None = None
     language_probs: Mapping[str, float] = field(default_factory=dict)
     timing: Timing = Timing()
@@ -292,6 +338,8 @@ class Segment:
         openai/whisper reports them; the ratio is over the text.
     seek : first mel frame of that window.
     words : where they were asked for.
+    utterance : of live audio, the utterance it is a piece of, counted from 1; 0 of recordings.
+    is_utterance_end : whether that ends with it; its text may be empty then.
     """
 
     start_s: float
@@ -305,3 +353,5 @@ class Segment:
     no_speech_prob: float | None = None
     seek: int = 0
     words: tuple[Word, ...] = ()
+    utterance: int = 0
+    is_utterance_end: bool = False

@@ -129,6 +129,18 @@ class Recording:
         features[:, : log_mel.shape[1]] = normalise(log_mel, ceiling)
         return features
 
+    def clip(self, start_frame: int, num_frames: int) -> Recording:
+        """Give so many frames as a recording of their own, or as many as there are."""
+        begin, end = start_frame * HOP_SAMPLES, (start_frame + num_frames) * HOP_SAMPLES
+        with self._lock:
+            if begin < self._first_sample or begin >= self.received_samples:
+                raise InvalidAudio(f"There is no clip at frame {start_frame}: {self._extent()}.")
+            first = self._first_sample
+            pcm = self._pcm[(begin - first) * BYTES_PER_SAMPLE : (end - first) * BYTES_PER_SAMPLE]
+        clip = Recording()
+        clip.append(AudioChunk(0, bytes(pcm), is_last=True))
+        return clip
+
     def log_mel_ceiling(self, start_frame: int, num_mel_bins: int) -> float | None:
         """Tell what the window's features are clamped to; ``None`` before any were computed."""
         with self._lock:

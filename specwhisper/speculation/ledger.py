@@ -23,16 +23,28 @@ class Offer(Enum):
 class Ledger:
     """The target's side: committed tokens and the candidates that wait right behind them.
 
+    Parameters
+    ----------
+    expected : candidates of the target's own, from an earlier decoding of the same audio.
+
     Attributes
     ----------
     correction : position of the last committed token that contradicted a candidate; -1 without one.
     """
 
-    def __init__(self, committed: Sequence[int] = (), *, max_pending: int = 256) -> None:
+    def __init__(
+        self, committed: Sequence[int] = (), *, expected: Sequence[int] = (), max_pending: int = 256
+    ) -> None:
         self.committed = list(committed)
-        self.pending: list[int] = []
+        self.pending = list(expected[:max_pending])
+        self._recalled_end = self.held
         self._max_pending = max_pending
         self.correction = -1
+
+    @property
+    def num_recalled(self) -> int:
+        """Pending candidates that are the target's own; they come first."""
+        return max(0, min(self._recalled_end, self.held) - len(self.committed))
 
     @property
     def held(self) -> int:
@@ -57,6 +69,7 @@ class Ledger:
         behind = self.pending[start - end :]
         if list(fresh) != behind[: len(fresh)]:  # the draft changed its mind, or goes on
             self.pending[start - end :] = fresh
+            self._recalled_end = min(self._recalled_end, start)
             del self.pending[self._max_pending :]
         return Offer.FRESH if fresh else Offer.LATE
 
@@ -74,6 +87,10 @@ class Ledger:
 class Belief:
     """The draft's side: the committed prefix and, behind it, what the draft expects to follow.
 
+    Parameters
+    ----------
+    expected : what the target expects by itself; it need not be told.
+
     Attributes
     ----------
     tokens : the belief, committed tokens first.
@@ -84,12 +101,14 @@ class Belief:
     credit : position up to which (exclusive) candidates may be sent.
     """
 
-    def __init__(self, committed: Sequence[int] = (), *, credit: int, num_blocks: int = 0) -> None:
-        self.tokens = list(committed)
-        self.num_committed = self.num_sent = len(self.tokens)
+    def __init__(
+        self, committed: Sequence[int] = (), *, credit: int, num_blocks: int = 0, expected: Sequence[int] = ()
+    ) -> None:
+        self.tokens = [*committed, *expected]
+        self.num_committed, self.num_sent = len(committed), len(self.tokens)
         self.credit = credit
         self.num_blocks = self._blocks_answered = num_blocks
-        self.run_start = len(self.tokens)
+        self.run_start = self.num_committed
         self._ends: dict[int, int] = {}  # of this run's blocks, from the newest that is answered on
 
     @property

@@ -83,3 +83,9 @@ class TextModel:
     ) -> tuple[WordAlignment, ...]:
         """Refuse: nothing is spoken here."""
         raise UnsupportedOption("A text model has no word times.")
+
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[float, ...]:
+        """Refuse, likewise."""
+        raise UnsupportedOption("A text model looks at no audio.")

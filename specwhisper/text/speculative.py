@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.text.model import TextModel
-from specwhisper.transcription.windows import ClosedWindow
+from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
 from specwhisper.types import Outcome, Window
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.speculative import SpeculativeConfig, Stats
@@ -24,7 +24,7 @@ OPTION_NAMES = frozenset(
 NOTHING = bytes(2)  # one sample of silence: the engines want audio before they begin
 
 
-class PromptWindow:
+class PromptWindow(RecordingWindows):
     """The one window of a text: its prompt and what follows; see ``SequentialWindows``."""
 
     previous: tuple[int, ...] = ()
@@ -38,7 +38,6 @@ class PromptWindow:
         self._prompt = prompt
         self._options = options
         self._max_new_tokens = min(options.max_new_tokens or room, room)
-        self.next_frame = 0
         self.language: str | None = "en"
 
     def open(self, num_frames: int) -> Window:
@@ -56,6 +55,7 @@ class PromptWindow:
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
+        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Keep it; none follows."""
         self.next_frame = window.num_frames

@@ -85,6 +85,13 @@ class TranscriptBuilder:
         return self._window
 
     @property
+    def span_s(self) -> tuple[float, float]:
+        """Where the open window begins and ends, in seconds."""
+        if self._window is None:
+            return 0.0, 0.0
+        return self._window.start_sample / SAMPLE_RATE, self._window.end_sample / SAMPLE_RATE
+
+    @property
     def verified_text(self) -> str:
         """What the target has written in the open window so far."""
         return self._vocabulary.decode(self._tokens[: self._num_committed])

@@ -119,11 +119,21 @@ class Vocabulary:
         """Turn text tokens into text, special ones left out; broken UTF-8 is replaced."""
         return self.token_bytes(ids).decode("utf-8", errors="replace")
 
+    def may_begin_word(self, token: int, language: str | None = None) -> bool:
+        """Whether text can be cut in front of a text token: a word, or punctuation, begins with it."""
+        first = self.token_bytes((token,))[:1]
+        if language in UNSPACED:
+            return not first or first[0] & 0xC0 != 0x80  # but never within a character
+        return not first or (first[0] < 0x80 and not first.isalnum())
+
     def token_bytes(self, ids: Iterable[int]) -> bytes:
         """Join the bytes of the text tokens among ``ids``."""
         return b"".join(
             bytes(BYTE_OF_CHARACTER[c] for c in self.tokens[i]) for i in ids if i < self.end_of_text
         )
+
+
+UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages that put no spaces between words
 
 
 def _byte_of_character() -> dict[str, int]:

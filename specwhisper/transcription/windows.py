@@ -12,7 +12,7 @@ from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.segments import split_window
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, Outcome, Segment, Window
+from specwhisper.types import FRAMES_PER_TIMESTAMP, AudioChunk, Outcome, Segment, Step, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,23 +20,65 @@ class ClosedWindow:
     """What became of a window, and what may be expected of the next one.
 
     ``expected`` are tokens that the next window will likely begin with, from an earlier decoding of the same
-    audio: free candidates.
+    audio: free candidates. ``step`` is what a window of live audio has settled.
     """
 
     outcome: Outcome
     segments: tuple[Segment, ...]
     expected: tuple[int, ...]
+    step: Step | None = None
+
+
+class Extent(Protocol):
+    """How much of the audio there is; :class:`specwhisper.audio.recording.Recording` is one."""
+
+    @property
+    def received_samples(self) -> int:
+        """Position one past the newest sample."""
+
+    def window_is_ready(self, start_frame: int) -> bool:
+        """Whether all that a window needs has come."""
+
+    def window_frames(self, start_frame: int) -> int:
+        """Count the frames of a window; 0 behind the end."""
 
 
 class Windows(Protocol):
-    """Decides which windows a session has, one after the other; see :class:`SequentialWindows`."""
+    """Decides which windows a session has, one after the other; see :class:`SequentialWindows`.
+
+    Attributes
+    ----------
+    next_frame : first mel frame of the next window.
+    language : of the speech; ``None`` until it is detected.
+    is_live : whether each window is heard as a recording of its own, of just its frames.
+    attends : whether closing a window takes where the decoder looked.
+    num_final : text tokens of live audio that lies in the next window that are final already.
+    """
 
     next_frame: int
     language: str | None
 
     @property
+    def num_final(self) -> int:
+        """See above."""
+
+    @property
+    def is_live(self) -> bool:
+        """See above."""
+
+    @property
+    def attends(self) -> bool:
+        """See above."""
+
+    @property
     def previous(self) -> Sequence[int]:
         """The text before the next window."""
+
+    def hear(self, chunk: AudioChunk, end_sample: int) -> None:
+        """Follow what is marked in a chunk; audio reaches to a sample."""
+
+    def ready_frames(self, audio: Extent) -> int | None:
+        """Give the frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
 
     def open(self, num_frames: int) -> Window:
         """Open the next window."""
@@ -50,18 +92,38 @@ class Windows(Protocol):
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
+        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
-        """Judge a complete window and move on."""
+        """Judge a complete window and move on.
+
+        Parameters
+        ----------
+        attended_ms : where in the window the decoder looked for each text token.
+        """
 
 
-class SequentialWindows:
-    """Whisper's sequential decoding: each window starts where the last one's text ended.
+class RecordingWindows:
+    """What windows of a recording have in common: where they begin depends on the text alone."""
 
-    Attributes
-    ----------
-    next_frame : first mel frame of the next window.
-    language : of the speech; ``None`` until it is detected.
-    """
+    is_live = False
+    attends = False
+    next_frame = 0
+
+    @property
+    def num_final(self) -> int:
+        """Text that is written stays, and none of it lies in the next window."""
+        return 0
+
+    def hear(self, chunk: AudioChunk, end_sample: int) -> None:
+        """Heed no marks."""
+
+    def ready_frames(self, audio: Extent) -> int | None:
+        """Give the frames of the next window once all of it has come, 0 at the end."""
+        return audio.window_frames(self.next_frame) if audio.window_is_ready(self.next_frame) else None
+
+
+class SequentialWindows(RecordingWindows):
+    """Whisper's sequential decoding: each window starts where the last one's text ended."""
 
     def __init__(
         self,
@@ -123,6 +185,7 @@ class SequentialWindows:
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
+        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Judge a complete window; try it again, or cut it into segments and move on behind it."""
         outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
@@ -156,5 +219,11 @@ class SequentialWindows:
         """Say in the next window's times what was thrown away at the end of this one."""
         if not discarded:
             return ()
-        begin, moved = self._vocabulary.timestamp_begin, advance_frames // FRAMES_PER_TIMESTAMP
-        return (begin, *(max(begin, t - moved) if t >= begin else t for t in discarded))
+        moved = in_later_times(discarded, advance_frames, self._vocabulary)
+        return (self._vocabulary.timestamp_begin, *moved)
+
+
+def in_later_times(tokens: Sequence[int], advance_frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """Say tokens in the times of a window that begins so much later."""
+    begin, moved = vocabulary.timestamp_begin, advance_frames // FRAMES_PER_TIMESTAMP
+    return tuple(max(begin, token - moved) if token >= begin else token for token in tokens)

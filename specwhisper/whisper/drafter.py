@@ -6,7 +6,7 @@ in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from math import exp
@@ -18,24 +18,25 @@ from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.segments import split_window
+from specwhisper.transcription.foresight import Foresight, foresight
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
 from specwhisper.whisper.slots import Slots
-from specwhisper.whisper.window_draft import WindowDraft
+from specwhisper.whisper.window_draft import Believed, WindowDraft
 
 NOTHING = DraftReport()
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """A block to send, if there is one, and what the draft has to report."""
+    """A block to send, if there is one, and what the draft has to report, and its belief about the window."""
 
     candidates: Candidates | None
     report: DraftReport = NOTHING
+    belief: Believed | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +52,7 @@ class _Session:
     controller: Controller
     options: DecodingOptions
     recording: Recording
+    foresight: Foresight
     current: WindowDraft
     ahead: WindowDraft | None = None
     report: DraftReport = NOTHING  # what was not told yet
@@ -134,7 +136,14 @@ class Drafter:
         if not self._slots.num_free:
             self._free_one_ahead()
         current = WindowDraft(self._slots.take(), max_ahead_tokens)
-        self._sessions[session_id] = _Session(length, Controller(length), options, recording, current)
+        self._sessions[session_id] = _Session(
+            length,
+            Controller(length),
+            options,
+            recording,
+            foresight(self._model.vocabulary, options),
+            current,
+        )
 
     def _free_one_ahead(self) -> None:
         """Take the slot of a window that is only expected; its next owner encodes behind it."""
@@ -169,10 +178,14 @@ class Drafter:
             match message:
                 case AudioChunk():
                     session.recording.append(message)
-                case WindowOpened(window=window):
-                    self._begin(session, window)
+                    session.foresight.hear(message, session.recording.received_samples)
+                case WindowOpened():
+                    session.foresight.observe(message)
+                    self._begin(session, message)
                 case Commit():
                     self._follow(session, message)
+                    session.foresight.observe(message)
+            session.recording.discard_before(session.foresight.needed_from)
             self._look_ahead(session)
         except Exception as error:
             self._fail(session_id, error)
@@ -195,7 +208,7 @@ class Drafter:
                 if self._block_is_due(session, draft):
                     block = draft.take_block(session.controller.choice.gamma, self._clock())
                     session.num_blocks[block.window_id] = block.number
-                    drafted.append((session_id, Drafted(block, session.take_report())))
+                    drafted.append((session_id, Drafted(block, session.take_report(), draft.believed)))
             if session.has_paused:
                 drafted.append((session_id, Drafted(None, session.take_report())))
         failures, self._failures = self._failures, []
@@ -232,67 +245,77 @@ class Drafter:
         self._failures.append((session_id, Failed(error)))
         self.close(session_id)
 
-    def _begin(self, session: _Session, window: Window) -> None:
+    def _begin(self, session: _Session, opened: WindowOpened) -> None:
         """Turn to a window that the target has opened; what was foreseen of it stands."""
-        session.recording.discard_before(window.start_sample)
+        window = opened.window
         session.num_blocks = {
             number: sent for number, sent in session.num_blocks.items() if number >= window.id
         }
         ahead = session.ahead
         if ahead is not None and ahead.foresaw(window):
             session.current, session.ahead = ahead, session.current
-            session.current.window, session.current.is_expected = window, False
+            ahead.window, ahead.is_expected = window, False
+            if tuple(ahead.belief.tokens[: len(opened.expected)]) != opened.expected:
+                self._hear(session, ahead, window, opened.expected)
         else:
-            self._hear(session, session.current, window, is_expected=False)
+            self._hear(session, session.current, window, opened.expected)
         if session.ahead is not None:
             session.ahead.window = None
 
     def _look_ahead(self, session: _Session) -> None:
-        """Expect a window behind the open one, once the draft believes that one complete.
-
-        It begins where the belief's last times say. With the text before as its prompt it could be known only
-        when the target is through.
-        """
-        window, tokens = session.current.window, session.current.belief.tokens
-        if not self._runs_ahead or window is None or session.options.condition_on_previous_text:
+        """Expect the window that will follow, in a slot of its own."""
+        if not self._runs_ahead:
             return
-        if not tokens or tokens[-1] not in self._model.vocabulary.ends:
+        foreseen = session.foresight.following(session.current.belief.tokens, session.recording)
+        if foreseen is None:
             return
-        start_frame = window.start_frame + split_window(window, tokens, self._model.vocabulary).advance_frames
+        following, expected = foreseen
         ahead = session.ahead
-        if ahead is not None and ahead.window is not None and ahead.window.start_frame == start_frame:
-            return
-        recording = session.recording
-        num_frames = recording.window_frames(start_frame) if recording.window_is_ready(start_frame) else 0
-        if ahead is None and num_frames and self._slots.num_free:
+        if ahead is not None and ahead.window is not None:
+            if (ahead.window.start_frame, ahead.window.num_frames) == (
+                following.start_frame,
+                following.num_frames,
+            ):
+                return
+            if session.options.live is not None and not ahead.is_ready:
+                return  # what it hears is a little old already, but else it would never hear anything
+        if ahead is None and following.num_frames and self._slots.num_free:
             ahead = session.ahead = WindowDraft(self._slots.take(), session.current.initial_credit)
         if ahead is None:
             return
         ahead.window = None
-        if num_frames:
-            following = replace(
-                window,
-                id=window.id + 1,
-                start_frame=start_frame,
-                num_frames=num_frames,
-                temperature=session.options.temperatures[0],
-                attempt=0,
-            )
-            self._hear(session, ahead, following, is_expected=True)
+        if following.num_frames:
+            self._hear(session, ahead, following, expected, is_expected=True)
 
-    def _hear(self, session: _Session, draft: WindowDraft, window: Window, *, is_expected: bool) -> None:
+    def _hear(
+        self,
+        session: _Session,
+        draft: WindowDraft,
+        window: Window,
+        expected: Sequence[int],
+        *,
+        is_expected: bool = False,
+    ) -> None:
         """Begin with a window; its audio may be in the slot already."""
-        draft.begin(window, is_expected=is_expected, num_blocks=session.num_blocks.get(window.id, 0))
-        if draft.encoded_frame == window.start_frame:  # it is tried again
+        draft.begin(
+            window,
+            is_expected=is_expected,
+            expected=expected,
+            num_blocks=session.num_blocks.get(window.id, 0),
+        )
+        extent = (window.start_frame, window.num_frames)
+        if draft.encoded == extent:  # it is tried again
             if draft.is_ready:
                 self._model.rollback(draft.slot, 0)
             return
         if draft.encoding is not None:
             draft.encoding.cancel()
-        draft.encoded_frame = window.start_frame
-        draft.encoding = self._executor.submit(
-            self._model.encode, draft.slot, session.recording, window.start_frame
-        )
+        draft.encoded = extent
+        if session.options.live is None:
+            audio, start_frame = session.recording, window.start_frame
+        else:
+            audio, start_frame = session.recording.clip(*extent), 0
+        draft.encoding = self._executor.submit(self._model.encode, draft.slot, audio, start_frame)
         draft.encoding.add_done_callback(lambda _: self._wake())
 
     def _follow(self, session: _Session, commit: Commit) -> None:
@@ -313,11 +336,12 @@ class Drafter:
         if draft.is_ready:  # until then the encoder's thread owns the slot, and nothing is in it
             self._model.rollback(draft.slot, len(draft.window.prompt) + agreed)
         draft.gave_way = False
-        judged = range(known, min(agreed + 1, drafted, belief.num_committed))
+        end = min(agreed + 1, drafted, belief.num_committed)
+        judged = [position for position in range(known, end) if position in draft.distances]
         session.controller.observe_tokens(
             [draft.distances[position] for position in judged],
             [exp(draft.log_probs[position]) for position in judged],
-            num_right=min(agreed, belief.num_committed) - known,
+            num_right=sum(position < agreed for position in judged),
             num_committed=belief.num_committed - known,
         )
         if commit.is_final:

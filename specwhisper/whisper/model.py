@@ -24,7 +24,7 @@ from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
 from specwhisper.whisper.sharing import SharedEncoder
-from specwhisper.whisper.words import align_words
+from specwhisper.whisper.words import align_words, most_attended_ms
 
 EMBEDDING = "model.decoder.embed_tokens.weight"
 MAX_WINDOWS = 8  # that a GPU encodes at once; more of them keep it no busier
@@ -65,6 +65,11 @@ class Model(Protocol):
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> tuple[WordAlignment, ...]:
         """Find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
+
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[float, ...]:
+        """Tell where in the window the decoder looked most for each text token."""
 
 
 class WhisperModel:
@@ -244,10 +249,8 @@ class WhisperModel:
         """Find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
         if not self.has_word_times or self._tokenizer is None:
             raise UnsupportedOption("This model names no alignment heads: it has no word times.")
-        fed = [*window.prompt, *tokens[:-1]]
-        weights = self._decoder.cross_attention(slot, fed, self._alignment_heads)
         return align_words(
-            weights[:, len(window.prompt) :],
+            self._attention(slot, window, tokens),
             window,
             tokens,
             self._tokenizer,
@@ -255,6 +258,35 @@ class WhisperModel:
             num_frames=num_frames,
             median_width=self._median_width,
         )
+
+    @torch.inference_mode()
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> tuple[float, ...]:
+        """Tell where in the window the decoder looked most for each text token, in milliseconds."""
+        if not self.has_word_times:
+            raise UnsupportedOption("This model names no alignment heads: choose another policy.")
+        weights = self._attention(slot, window, tokens, from_prompt=True)
+        looked_ms = most_attended_ms(weights, num_frames=num_frames, median_width=self._median_width)
+        end_of_text = self.vocabulary.end_of_text
+        return tuple(at for token, at in zip(tokens, looked_ms, strict=False) if token < end_of_text)
+
+    def _attention(
+        self, slot: int, window: Window, tokens: Sequence[int], *, from_prompt: bool = False
+    ) -> Tensor:
+        """Look where the alignment heads do: behind each token but the last, or before each but the first.
+
+        Parameters
+        ----------
+        from_prompt : whether to begin behind the prompt's last token, where the first one is chosen.
+
+        Returns
+        -------
+        heads x tokens x positions.
+        """
+        fed = [*window.prompt, *tokens[:-1]]
+        weights = self._decoder.cross_attention(slot, fed, self._alignment_heads)
+        return weights[:, len(window.prompt) - from_prompt :]
 
     def rollback(self, slot: int, length: int) -> None:
         """Forget all but the first ``length`` tokens of a slot."""

@@ -15,10 +15,11 @@ from time import perf_counter_ns
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.acceptance import accept
+from specwhisper.speculation.acceptance import Verdict, accept
 from specwhisper.speculation.admission import AnswerTime
 from specwhisper.speculation.patience import Patience
 from specwhisper.speculation.scheduling import next_pass
+from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
 from specwhisper.types import (
@@ -64,7 +65,7 @@ class Verifier:
     max_width : most candidates one session may put into one pass.
     max_pass_tokens : tokens that one pass feeds (:func:`specwhisper.speculation.scheduling.next_pass`).
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
-    plan : decides which windows a session has; by default Whisper's.
+    plan : decides which windows a session has; by default Whisper's, or those of live audio.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Verifier:
         self._patience = Patience()
         self._last_pass_ns = 0  # when it ended
         self._max_new_tokens = max_new_tokens
-        self._plan = plan or self._sequential_windows
+        self._plan = plan or self._windows
         self._slots = Slots(model.num_slots, "The target")
         self._encodings: dict[int, Future[int]] = {}  # the last one of each slot
         self._sessions: dict[str, VerifierSession] = {}
@@ -149,9 +150,11 @@ class Verifier:
         if session_id in self._sessions:
             raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         options = replace(options, language=language_code(options.language))
+        windows, recording = self._plan(options), Recording(options.log_mel_max)
         if options.word_timestamps and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
-        windows, recording = self._plan(options), Recording(options.log_mel_max)
+        if windows.attends and not self._model.has_word_times:
+            raise UnsupportedOption("This model names no alignment heads: align-att is not for it.")
         self._sessions[session_id] = VerifierSession(
             id=session_id,
             slot=self._slots.take(),  # last: what fails before it takes none
@@ -174,13 +177,14 @@ class Verifier:
             )
         return self._slots.num_free
 
-    def _sequential_windows(self, options: DecodingOptions) -> SequentialWindows:
+    def _windows(self, options: DecodingOptions) -> Windows:
         words = PromptText(
             initial=self._model.tokenize(options.initial_prompt),
             hotwords=self._model.tokenize(options.hotwords),
             is_carried=options.carry_initial_prompt,
         )
-        return SequentialWindows(self._model.vocabulary, options, words, max_new_tokens=self._max_new_tokens)
+        kind = SequentialWindows if options.live is None else LiveWindows
+        return kind(self._model.vocabulary, options, words, max_new_tokens=self._max_new_tokens)
 
     def close(self, session_id: str) -> None:
         """End a session and free its slot; of no effect when it is gone already."""
@@ -290,20 +294,38 @@ class Verifier:
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
         commit = session.append(
-            verdict, scores, timing, num_verified=row.num_candidates, now_ns=self._clock()
+            verdict,
+            scores,
+            timing,
+            num_verified=row.num_candidates,
+            now_ns=self._clock(),
+            attended_ms=self._attended_ms(session, verdict),
         )
         if commit.is_final and commit.outcome is Outcome.KEPT and session.options.word_timestamps:
             commit = replace(commit, words=self._align(session, window))
         self._reply(session, commit)
 
+    def _attended_ms(self, session: VerifierSession, verdict: Verdict) -> tuple[float, ...]:
+        """Tell where the decoder looked for each text token of a window that ends, where that matters."""
+        if not (verdict.is_final and session.windows.attends):
+            return ()
+        window = session.open_window
+        tokens = [*session.ledger.committed, *verdict.tokens]
+        return self._model.attended_ms(session.slot, window, tokens, window.num_frames)
+
     def _align(self, session: VerifierSession, window: Window) -> tuple[WordAlignment, ...]:
-        """Find the words of the window that was just closed, but for those that were thrown away."""
+        """Find the words of the window that was just closed that are of the transcript."""
         if session.closed is None:
             return ()
-        num_kept = sum(len(segment.tokens) for segment in session.closed.segments)
+        step = session.closed.step
+        start, end = 0, sum(len(segment.tokens) for segment in session.closed.segments)
+        if step is not None:
+            start, end = step.final_start, step.final_end
+        if start == end:
+            return ()
         num_frames = min(window.num_frames, session.recording.audio_frames - window.start_frame)
         words = self._model.align(session.slot, window, session.ledger.committed, num_frames)
-        return tuple(word for word in words if word.base < num_kept)
+        return tuple(word for word in words if start <= word.base < end)
 
     def _advance(self, session: VerifierSession) -> None:
         """Note a finished encoding, open the next window, or finish."""
@@ -314,28 +336,30 @@ class Verifier:
             session.encoding = None
             session.ready_ns = self._clock()
             return
-        start_frame = session.windows.next_frame
-        num_frames = session.recording.window_frames(start_frame)
-        if num_frames == 0:
+        start_frame, num_frames = session.windows.next_frame, session.ready_frames
+        if not num_frames:
             session.is_finished = True
             self._reply(session, Finished())
             return
         if session.windows.language is None:
-            self._encode(session, start_frame)
+            self._encode(session, start_frame, num_frames)
             return
         window = session.begin_window(num_frames)
         # What was heard before this window is all that another replica cannot know of its ceiling.
         ceiling = session.recording.log_mel_ceiling(window.start_frame, self._model.num_mel_bins)
-        if session.encoded_frame == start_frame:  # heard already: for its language, or a try that failed
+        # It may be heard already: for its language, by a try that failed, or in a pause that was the end.
+        if session.encoded == (start_frame, num_frames):
             self._model.rollback(session.slot, 0)
             session.ready_ns = self._clock()
         else:
-            self._encode(session, start_frame)
-        self._reply(session, WindowOpened(window, ceiling))
+            self._encode(session, start_frame, num_frames)
+        self._reply(
+            session, WindowOpened(window, ceiling, tuple(session.ledger.pending), session.windows.num_final)
+        )
         for answer in session.take_early(self._clock()):
             self._reply(session, answer)
 
-    def _encode(self, session: VerifierSession, start_frame: int) -> None:
+    def _encode(self, session: VerifierSession, start_frame: int, num_frames: int) -> None:
         """Have a window encoded into the session's slot, on the executor."""
         before = self._encodings.get(session.slot)
 
@@ -345,10 +369,13 @@ class Verifier:
             if self._sessions.get(session.id) is not session:
                 return 0
             started_ns = self._clock()
-            self._model.encode(session.slot, session.recording, start_frame)
+            if session.windows.is_live:
+                self._model.encode(session.slot, session.recording.clip(start_frame, num_frames), 0)
+            else:
+                self._model.encode(session.slot, session.recording, start_frame)
             return self._clock() - started_ns
 
-        session.encoded_frame = start_frame
+        session.encoded = (start_frame, num_frames)
         session.encoding = self._encodings[session.slot] = self._executor.submit(encode)
         session.encoding.add_done_callback(lambda _: self._wake())
 

@@ -50,10 +50,9 @@ class VerifierSession:
     heard: Heard | None = None  # how the open window begins
     language_probs: Mapping[str, float] = field(default_factory=dict)  # until they are told
     proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
-    expected: tuple[int, ...] = ()  # how the open window likely goes: free candidates
     closed: ClosedWindow | None = None  # the last window
     encoding: Future[int] | None = None
-    encoded_frame: int | None = None  # where the audio in the slot begins
+    encoded: tuple[int, int] | None = None  # first frame and frames of the audio in the slot
     encode_ns: int = 0
     candidates_received: int = 0  # number of the newest
     block_received_ns: int = 0  # when it came
@@ -91,7 +90,7 @@ class VerifierSession:
     @property
     def has_candidates(self) -> bool:
         """Whether a pass would verify something now."""
-        return self.window is not None and bool(self.ledger.pending or self.recalled)
+        return self.window is not None and bool(self.ledger.pending)
 
     @property
     def next_candidates(self) -> Arrival | None:
@@ -106,18 +105,14 @@ class VerifierSession:
         return (
             self.window is None
             and self.windows.language is None
-            and self.encoded_frame == self.windows.next_frame
+            and self.encoded is not None
+            and self.encoded == (self.windows.next_frame, self.ready_frames)
         )
 
     @property
-    def recalled(self) -> Sequence[int]:
-        """What the target expects next by itself, for as long as it was right."""
-        end = len(self.ledger.committed)
-        if len(self.expected) <= end or not self.mode.drafts:
-            return ()
-        if tuple(self.ledger.committed) != self.expected[:end]:
-            return ()
-        return self.expected[end:]
+    def ready_frames(self) -> int | None:
+        """Frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
+        return self.windows.ready_frames(self.recording)
 
     @property
     def can_advance(self) -> bool:
@@ -126,12 +121,12 @@ class VerifierSession:
             return self.encoding.done()
         if self.window is not None or self.is_finished or self.detects_language:
             return False
-        return self.recording.window_is_ready(self.windows.next_frame)
+        return self.ready_frames is not None
 
     def hear(self, chunk: AudioChunk) -> None:
         """Take in audio: no more than a session may have in memory, and none that begins too late."""
         window_start = self.windows.next_frame * HOP_SAMPLES
-        needed_from = max(0, window_start - CONTEXT_SAMPLES)
+        needed_from = window_start if self.windows.is_live else max(0, window_start - CONTEXT_SAMPLES)
         is_first = not self.recording.received_samples
         if is_first and chunk.start_sample > needed_from:
             raise InvalidAudio(
@@ -146,6 +141,9 @@ class VerifierSession:
                 f"the window at {start}: wait for the next window."
             )
         self.recording.append(chunk)
+        self.windows.hear(chunk, self.recording.received_samples)
+        if self.windows.is_live:  # silence is not kept for a window that may never come
+            self.recording.discard_before(self.windows.next_frame * HOP_SAMPLES)
 
     def offer(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
         """Queue candidates for the next pass; give the answer at once if they are of no use."""
@@ -227,13 +225,16 @@ class VerifierSession:
         resumed, self.resumed = self.resumed, None
         self.window = resumed.window if resumed else self.windows.open(num_frames)
         self.next_window_id = self.window.id + 1
-        self.ledger = Ledger(resumed.committed if resumed else (), max_pending=self.limits.max_ahead_tokens)
+        self.ledger = Ledger(
+            resumed.committed if resumed else (),
+            expected=self.closed.expected if self.closed and self.mode.drafts else (),
+            max_pending=self.limits.max_ahead_tokens,
+        )
         self.log_probs = list(resumed.log_probs) if resumed else []
         self.heard = None
         self.arrivals.open()
         self.commits_ns = [0] * len(self.ledger.committed)
         self.proposals = {}
-        self.expected = self.closed.expected if self.closed else ()
         self.candidates_received = 0
         self.recording.discard_before(self.window.start_sample)
         return self.window
@@ -244,9 +245,11 @@ class VerifierSession:
             return Request(1, 0, self.num_missed)
         window, ledger = self.window, self.ledger
         room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
+        # One pass verifies the target's own candidates or the draft's, so that they can be counted apart.
+        num_candidates = ledger.num_recalled or len(ledger.pending)
         return Request(
             num_needed=len(window.prompt) + len(ledger.committed) - num_held,
-            num_candidates=min(len(ledger.pending or self.recalled), max_width, room),
+            num_candidates=min(num_candidates, max_width, room),
             num_missed=self.num_missed,
         )
 
@@ -255,7 +258,7 @@ class VerifierSession:
         if self.window is None:
             return Row(self.slot, [vocabulary.start_of_transcript], 0, (), timestamps=False, probe=0)
         window, ledger = self.window, self.ledger
-        candidates = list((ledger.pending or self.recalled)[:num_candidates])
+        candidates = ledger.pending[:num_candidates]
         start = vocabulary.start_of_transcript
         begins = num_held == 0 and start in window.prompt
         return Row(
@@ -269,16 +272,23 @@ class VerifierSession:
             acceptance=self.options.acceptance,
             acceptance_threshold=self.options.acceptance_threshold,
             # What the target remembers was drawn from nothing, whatever was proposed for its place.
-            proposals=self.proposals if ledger.pending else {},
+            proposals={} if ledger.num_recalled else self.proposals,
             probe=window.prompt.index(start) if begins else None,
         )
 
     def append(
-        self, verdict: Verdict, scores: Scores, timing: Timing, *, num_verified: int, now_ns: int
+        self,
+        verdict: Verdict,
+        scores: Scores,
+        timing: Timing,
+        *,
+        num_verified: int,
+        now_ns: int,
+        attended_ms: Sequence[float] = (),
     ) -> Commit:
         """Commit what a pass has decided; a window that ends is closed."""
         window, base, num_tokens = self.open_window, len(self.ledger.committed), len(verdict.tokens)
-        is_recalled = num_verified > 0 and not self.ledger.pending
+        is_recalled = num_verified > 0 and self.ledger.num_recalled > 0
         correction = self.ledger.correction
         self.ledger.append(verdict.tokens)
         self.commits_ns += [now_ns] * num_tokens
@@ -309,8 +319,10 @@ class VerifierSession:
             self.language_probs = {}
         if verdict.is_final:
             no_speech_prob = self.heard.no_speech_prob if self.heard else None
-            self.closed = self.windows.close(window, self.ledger.committed, self.log_probs, no_speech_prob)
-            commit = replace(commit, outcome=self.closed.outcome)
+            self.closed = self.windows.close(
+                window, self.ledger.committed, self.log_probs, no_speech_prob, attended_ms
+            )
+            commit = replace(commit, outcome=self.closed.outcome, step=self.closed.step)
             self.window = None
         return commit
 

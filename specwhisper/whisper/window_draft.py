@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import exp
@@ -10,6 +11,14 @@ from math import exp
 from specwhisper.speculation.ledger import Belief
 from specwhisper.types import Candidates, Commit, Proposal, Window
 from specwhisper.whisper.choosing import Scores
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """All tokens that a draft believes of a window, open or expected."""
+
+    window: Window
+    tokens: tuple[int, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +30,7 @@ class WindowDraft:
     window : ``None`` while there is none.
     is_expected : whether the target has not opened it yet.
     encoding : of this window, or of the last one in the slot.
-    encoded_frame : where the audio in the slot begins.
+    encoded : first frame and frames of the audio in the slot.
     proposals : what tokens were drawn from, by position.
     distances : how far behind the known end, or the begin of its run, tokens were drafted, by position.
     log_probs : of drafted tokens, by position.
@@ -35,7 +44,7 @@ class WindowDraft:
     window: Window | None = None
     is_expected: bool = False
     encoding: Future[None] | None = None
-    encoded_frame: int | None = None
+    encoded: tuple[int, int] | None = None
     proposals: dict[int, Proposal] = field(default_factory=dict)
     distances: dict[int, int] = field(default_factory=dict)
     log_probs: dict[int, float] = field(default_factory=dict)
@@ -57,15 +66,22 @@ class WindowDraft:
         return len(self.belief.tokens) - self.belief.num_sent
 
     @property
+    def believed(self) -> Believed | None:
+        """All that is believed of the window."""
+        return None if self.window is None else Believed(self.window, tuple(self.belief.tokens))
+
+    @property
     def confidence(self) -> float:
         """How likely all is right that is believed behind the committed end, by the draft itself."""
         drafted = range(self.belief.num_committed, len(self.belief.tokens))
-        return exp(sum(self.log_probs[position] for position in drafted))
+        return exp(sum(self.log_probs.get(position, 0.0) for position in drafted))
 
-    def begin(self, window: Window, *, is_expected: bool, num_blocks: int = 0) -> None:
-        """Believe nothing yet of a window; so many blocks about it were sent before, which do not count."""
+    def begin(
+        self, window: Window, *, is_expected: bool, expected: Sequence[int] = (), num_blocks: int = 0
+    ) -> None:
+        """Believe of a window what the target expects; of blocks sent before, so many, none counts."""
         self.window, self.is_expected = window, is_expected
-        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks)
+        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, expected=expected)
         self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.gave_way = False
         self.sent_ns.clear()
@@ -77,6 +93,7 @@ class WindowDraft:
         return expected is not None and (
             (expected.id, expected.start_frame, expected.prompt, expected.temperature, expected.attempt)
             == (window.id, window.start_frame, window.prompt, window.temperature, window.attempt)
+            and expected.num_frames == window.num_frames
         )
 
     def extend(self, score: Scores, *, distance_from: int) -> None:

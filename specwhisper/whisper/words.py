@@ -11,7 +11,7 @@ from transformers.models.whisper.tokenization_whisper import LANGUAGES, _combine
 
 from specwhisper.transcription.alignment import token_positions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, Window, WordAlignment
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Window, WordAlignment
 
 SAMPLES_PER_POSITION = FRAMES_PER_TIMESTAMP * HOP_SAMPLES
 
@@ -52,6 +52,19 @@ def align_words(
             words.append(WordAlignment(start, len(group), sample(start - 1), sample(start + len(group) - 1)))
             start += len(group)
     return tuple(words)
+
+
+def most_attended_ms(weights: Tensor, *, num_frames: int, median_width: int) -> list[float]:
+    """Tell where the heads look most from each row, in milliseconds of the window.
+
+    Parameters
+    ----------
+    weights : heads x rows x positions.
+    num_frames : mel frames of the window that hold audio.
+    """
+    heard = weights[:, :, : max(1, num_frames // FRAMES_PER_TIMESTAMP)]
+    ms_per_position = SAMPLES_PER_POSITION * 1000 / SAMPLE_RATE
+    return [position * ms_per_position for position in _fit(heard, median_width).argmax(dim=-1).tolist()]
 
 
 def _fit(weights: Tensor, median_width: int) -> Tensor:

@@ -7,7 +7,6 @@ import pytest
 import soundfile
 
 from client.api import TranscriptionClient
-from client.transcript import Update
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import (
@@ -48,10 +47,10 @@ async def test_updates_then_the_transcript(noise):
         transcription = client.stream_file(noise)
         updates = [update async for update in transcription]
         transcript = transcription.transcript
-    assert updates == [
-        Update((), " Hello", " their bye", 2.5),
-        Update(SEGMENTS[:1], " Bye", ".", 2.5),
-        Update(SEGMENTS[1:], "", "", 2.5),
+    assert [(u.segments, u.verified_text, u.draft_text, u.duration_s) for u in updates] == [
+        ((), " Hello", " their bye", 2.5),
+        (SEGMENTS[:1], " Bye", ".", 2.5),
+        (SEGMENTS[1:], "", "", 2.5),
     ]
     assert transcript.segments == SEGMENTS
     assert transcript.text == "Hello there. Bye."

@@ -13,7 +13,7 @@ TORCH = {"torch", "transformers", "accelerate", "safetensors"}
 GRPC = {"grpc", "grpc_health", "grpc_reflection", "google"}
 RAY = {"ray"}
 
-CORE = {"specwhisper", "specwhisper.errors", "specwhisper.options", "specwhisper.types"}
+CORE = {"specwhisper", "specwhisper.errors", "specwhisper.live", "specwhisper.options", "specwhisper.types"}
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
 BOTH = {"specwhisper.whisper", "specwhisper.wire"}
 
@@ -21,7 +21,8 @@ BOTH = {"specwhisper.whisper", "specwhisper.wire"}
 LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
-    "specwhisper.options": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.live": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.options": ({"specwhisper.errors", "specwhisper.live"}, TORCH | GRPC | RAY),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
     "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),

@@ -15,6 +15,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     UnsupportedOption,
 )
+from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -28,7 +29,10 @@ from specwhisper.types import (
     Outcome,
     Proposal,
     Resume,
+    Step,
     Timing,
+    VoiceEvent,
+    VoiceMark,
     Window,
     WindowOpened,
     WordAlignment,
@@ -47,6 +51,28 @@ text = st.text(max_size=8)
 ids = st.lists(uint32, max_size=8).map(tuple)
 maybe = st.none().__or__
 
+positions = st.builds(
+    LiveOptions, start_sample=st.integers(0, 2**62), utterance=st.integers(0, 2**31), final_tokens=ids
+)
+live_options = st.builds(
+    LiveOptions,
+    step_ms=st.integers(100, 10_000),
+    policy=st.sampled_from(StabilityPolicy),
+    margin_ms=st.integers(0, 5_000),
+    trim_ms=st.integers(1_000, 28_000),
+    recalls=st.booleans(),
+    start_sample=st.integers(0, 2**62),
+    utterance=st.integers(0, 2**31),
+    final_tokens=ids,
+)
+endpointing = st.builds(
+    EndpointingOptions,
+    threshold=st.floats(0.0625, 0.9375, width=32),
+    prefix_padding_ms=st.integers(0, 2_000),
+    pause_ms=st.integers(32, 300),
+    silence_duration_ms=st.integers(300, 10_000),
+    min_speech_ms=st.integers(0, 2_000),
+)
 above_0 = st.floats(1e-9, 1e9)
 options = st.builds(
     DecodingOptions,
@@ -71,6 +97,7 @@ options = st.builds(
     carry_initial_prompt=st.booleans(),
     hotwords=text,
     log_mel_max=st.dictionaries(uint32, finite, max_size=2),
+    live=maybe(live_options),
 )
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
 windows = st.builds(
@@ -88,6 +115,10 @@ chunks = st.builds(
     start_sample=uint64,
     pcm=st.binary(max_size=200).filter(lambda pcm: len(pcm) % 2 == 0),
     is_last=st.booleans(),
+    marks=st.lists(st.builds(VoiceMark, st.sampled_from(VoiceEvent), uint64), max_size=3).map(tuple),
+)
+steps = st.tuples(uint32, uint32, uint32, st.booleans()).map(
+    lambda drawn: Step(drawn[0], min(drawn[1:3]), max(drawn[1:3]), drawn[3])
 )
 
 
@@ -121,6 +152,7 @@ def commits(draw: st.DrawFn) -> Commit:
         is_recalled=draw(st.booleans()),
         outcome=draw(st.sampled_from(Outcome)),
         words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),
+        step=draw(maybe(steps)),
         no_speech_prob=draw(maybe(probability)),
         language_probs=draw(st.dictionaries(text, probability, max_size=2)),
         timing=Timing(draw(uint64), draw(uint64), draw(uint64), draw(uint32)),
@@ -150,10 +182,13 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
 
 
 resumes = st.builds(Resume, windows, ids, maybe(finite), st.lists(single, max_size=4).map(tuple), ids)
-openings = st.builds(WindowOpened, windows, maybe(finite))
+openings = st.builds(WindowOpened, windows, maybe(finite), ids, uint32)
 
 ROUND_TRIPS = {
     "decoding_options": options,
+    "live_options": live_options,
+    "live_position": positions,
+    "endpointing": maybe(endpointing),
     "limits": limits,
     "window": windows,
     "audio_chunk": chunks,

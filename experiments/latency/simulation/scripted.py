@@ -11,7 +11,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.transcription.windows import ClosedWindow
+from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
 from specwhisper.types import Outcome, Window, WordAlignment
 from specwhisper.whisper.choosing import Row, Scores
 
@@ -37,7 +37,7 @@ def prompt_of(index: int) -> tuple[int, ...]:
     return tuple(index // RADIX**power % RADIX for power in reversed(range(PROMPT_TOKENS)))
 
 
-class ScriptedWindows:
+class ScriptedWindows(RecordingWindows):
     """Windows whose text is known; see :class:`specwhisper.transcription.windows.Windows`."""
 
     previous: tuple[int, ...] = ()
@@ -45,7 +45,6 @@ class ScriptedWindows:
     def __init__(self, decodings: Sequence[Decoding], script: Sequence[int]) -> None:
         self._decodings = decodings
         self._script = script
-        self.next_frame = 0
         self.language: str | None = "en"
 
     def open(self, num_frames: int) -> Window:
@@ -63,6 +62,7 @@ class ScriptedWindows:
         tokens: Sequence[int],
         log_probs: Sequence[float] = (),
         no_speech_prob: float | None = None,
+        attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
         """Keep it; behind the last one the recording is over."""
         is_last = window.start_frame + 1 == len(self._script)

@@ -12,6 +12,14 @@ from specwhisper.wire.codec.decoding import (
     task_from_proto,
     task_to_proto,
 )
+from specwhisper.wire.codec.live import (
+    endpointing_from_proto,
+    endpointing_to_proto,
+    live_options_from_proto,
+    live_options_to_proto,
+    live_position_from_proto,
+    live_position_to_proto,
+)
 from specwhisper.wire.codec.messages import (
     audio_chunk_from_proto,
     audio_chunk_to_proto,
@@ -42,8 +50,14 @@ __all__ = [
     "commit_to_proto",
     "decoding_options_from_proto",
     "decoding_options_to_proto",
+    "endpointing_from_proto",
+    "endpointing_to_proto",
     "limits_from_proto",
     "limits_to_proto",
+    "live_options_from_proto",
+    "live_options_to_proto",
+    "live_position_from_proto",
+    "live_position_to_proto",
     "mode_from_proto",
     "mode_to_proto",
     "resume_from_proto",

@@ -8,6 +8,7 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
 from specwhisper.types import Mode
 from specwhisper.wire.codec.checks import check_finite
+from specwhisper.wire.codec.live import live_options_from_proto, live_options_to_proto
 from specwhisper.wire.v1 import decoding_pb2 as pb
 
 MODES = {
@@ -93,6 +94,7 @@ def decoding_options_to_proto(options: DecodingOptions) -> pb.DecodingOptions:
         carry_initial_prompt=options.carry_initial_prompt,
         hotwords=options.hotwords,
         log_mel_max=options.log_mel_max,
+        live=None if options.live is None else live_options_to_proto(options.live),
     )
 
 
@@ -120,4 +122,5 @@ def decoding_options_from_proto(message: pb.DecodingOptions) -> DecodingOptions:
         hotwords=message.hotwords,
         **optional,
         log_mel_max=dict(message.log_mel_max),
+        live=live_options_from_proto(message.live) if message.HasField("live") else None,
     )

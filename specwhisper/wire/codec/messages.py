@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
 from specwhisper.types import (
@@ -15,7 +16,10 @@ from specwhisper.types import (
     Outcome,
     Proposal,
     Resume,
+    Step,
     Timing,
+    VoiceEvent,
+    VoiceMark,
     Window,
     WindowOpened,
     WordAlignment,
@@ -31,6 +35,12 @@ OUTCOMES = {
     Outcome.RETRIED: pb.OUTCOME_RETRIED,
     Outcome.SKIPPED: pb.OUTCOME_SKIPPED,
 }
+VOICE_EVENTS = {
+    VoiceEvent.BEGIN: pb.VOICE_EVENT_BEGIN,
+    VoiceEvent.PAUSE: pb.VOICE_EVENT_PAUSE,
+    VoiceEvent.END: pb.VOICE_EVENT_END,
+}
+VOICE_EVENT_OF_NUMBER = {int(number): event for event, number in VOICE_EVENTS.items()}
 OUTCOME_OF_NUMBER = {int(number): outcome for outcome, number in OUTCOMES.items()}
 
 
@@ -42,6 +52,7 @@ def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Aud
         codec=pb.AUDIO_CODEC_FLAC if as_flac else pb.AUDIO_CODEC_PCM_S16LE,
         data=flac.encode(chunk.pcm) if as_flac else chunk.pcm,
         is_last=chunk.is_last,
+        marks=[pb.VoiceMark(event=VOICE_EVENTS[mark.event], sample=mark.sample) for mark in chunk.marks],
     )
 
 
@@ -57,7 +68,10 @@ def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPL
         raise InvalidAudio(f"The audio message has {len(pcm)} bytes; 16-bit samples need an even number.")
     if len(pcm) > max_samples * BYTES_PER_SAMPLE:
         raise InvalidAudio(f"The audio message holds more than {max_samples} samples; send smaller pieces.")
-    return AudioChunk(message.start_sample, pcm, message.is_last)
+    if any(mark.event not in VOICE_EVENT_OF_NUMBER for mark in message.marks):
+        raise InvalidAudio("A mark in the audio has an event that is unset or unknown.")
+    marks = tuple(VoiceMark(VOICE_EVENT_OF_NUMBER[mark.event], mark.sample) for mark in message.marks)
+    return AudioChunk(message.start_sample, pcm, message.is_last, marks)
 
 
 def candidates_to_proto(candidates: Candidates) -> pb.Candidates:
@@ -180,14 +194,24 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     """Encode the news of a window."""
-    return pb.WindowOpened(window=window_to_proto(opened.window), log_mel_ceiling=opened.log_mel_ceiling)
+    return pb.WindowOpened(
+        window=window_to_proto(opened.window),
+        log_mel_ceiling=opened.log_mel_ceiling,
+        expected=opened.expected,
+        num_final=opened.num_final,
+    )
 
 
 def window_opened_from_proto(message: pb.WindowOpened) -> WindowOpened:
     """Decode the news of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
-    return WindowOpened(window_from_proto(message.window), _log_mel_ceiling(message))
+    return WindowOpened(
+        window_from_proto(message.window),
+        _log_mel_ceiling(message),
+        tuple(message.expected),
+        message.num_final,
+    )
 
 
 def commit_to_proto(commit: Commit) -> pb.Commit:
@@ -207,6 +231,7 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         is_final=commit.is_final,
         outcome=OUTCOMES[commit.outcome],
         is_recalled=commit.is_recalled,
+        step=None if commit.step is None else pb.Step(**asdict(commit.step)),
         words=[
             pb.WordAlignment(
                 base=word.base,
@@ -253,6 +278,7 @@ def commit_from_proto(message: pb.Commit) -> Commit:
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
             for word in message.words
         ),
+        step=_step(message.step) if message.HasField("step") else None,
         no_speech_prob=message.no_speech_prob if message.HasField("no_speech_prob") else None,
         language_probs=dict(message.language_probs),
         timing=Timing(
@@ -263,6 +289,14 @@ def commit_from_proto(message: pb.Commit) -> Commit:
             message.block_age_ns,
         ),
     )
+
+
+def _step(message: pb.Step) -> Step:
+    if message.final_start > message.final_end:
+        raise InvalidRequest(
+            f"A step's final tokens end at {message.final_end}, before they begin at {message.final_start}."
+        )
+    return Step(message.utterance, message.final_start, message.final_end, message.is_last)
 
 
 def _log_mel_ceiling(message: pb.Resume | pb.WindowOpened) -> float | None:

@@ -21,6 +21,12 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_TRANSCRIBE: _ClassVar[Task]
     TASK_TRANSLATE: _ClassVar[Task]
 
+class StabilityPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STABILITY_POLICY_UNSPECIFIED: _ClassVar[StabilityPolicy]
+    STABILITY_POLICY_LOCAL_AGREEMENT: _ClassVar[StabilityPolicy]
+    STABILITY_POLICY_ALIGN_ATT: _ClassVar[StabilityPolicy]
+
 class Acceptance(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ACCEPTANCE_UNSPECIFIED: _ClassVar[Acceptance]
@@ -40,6 +46,9 @@ MODE_FULL: Mode
 TASK_UNSPECIFIED: Task
 TASK_TRANSCRIBE: Task
 TASK_TRANSLATE: Task
+STABILITY_POLICY_UNSPECIFIED: StabilityPolicy
+STABILITY_POLICY_LOCAL_AGREEMENT: StabilityPolicy
+STABILITY_POLICY_ALIGN_ATT: StabilityPolicy
 ACCEPTANCE_UNSPECIFIED: Acceptance
 ACCEPTANCE_EXACT: Acceptance
 ACCEPTANCE_CLASSICAL: Acceptance
@@ -48,7 +57,7 @@ COMPRESSION_RATIO_TOKENS: CompressionRatio
 COMPRESSION_RATIO_TEXT: CompressionRatio
 
 class DecodingOptions(_message.Message):
-    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords")
+    __slots__ = ("language", "task", "without_timestamps", "max_new_tokens", "log_mel_max", "word_timestamps", "max_initial_timestamp_s", "temperatures", "top_k", "top_p", "seed", "acceptance", "acceptance_threshold", "compression_ratio_threshold", "compression_ratio_of", "logprob_threshold", "no_speech_threshold", "condition_on_previous_text", "initial_prompt", "carry_initial_prompt", "hotwords", "live")
     class LogMelMaxEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +86,7 @@ class DecodingOptions(_message.Message):
     INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
     CARRY_INITIAL_PROMPT_FIELD_NUMBER: _ClassVar[int]
     HOTWORDS_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
     language: str
     task: Task
     without_timestamps: bool
@@ -98,4 +108,31 @@ class DecodingOptions(_message.Message):
     initial_prompt: str
     carry_initial_prompt: bool
     hotwords: str
-    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ...) -> None: ...
+    live: LiveOptions
+    def __init__(self, language: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., without_timestamps: bool = ..., max_new_tokens: _Optional[int] = ..., log_mel_max: _Optional[_Mapping[int, float]] = ..., word_timestamps: bool = ..., max_initial_timestamp_s: _Optional[float] = ..., temperatures: _Optional[_Iterable[float]] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., seed: _Optional[int] = ..., acceptance: _Optional[_Union[Acceptance, str]] = ..., acceptance_threshold: _Optional[float] = ..., compression_ratio_threshold: _Optional[float] = ..., compression_ratio_of: _Optional[_Union[CompressionRatio, str]] = ..., logprob_threshold: _Optional[float] = ..., no_speech_threshold: _Optional[float] = ..., condition_on_previous_text: bool = ..., initial_prompt: _Optional[str] = ..., carry_initial_prompt: bool = ..., hotwords: _Optional[str] = ..., live: _Optional[_Union[LiveOptions, _Mapping]] = ...) -> None: ...
+
+class LiveOptions(_message.Message):
+    __slots__ = ("step_ms", "policy", "margin_ms", "trim_ms", "without_recall", "position")
+    STEP_MS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    MARGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    TRIM_MS_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_RECALL_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    step_ms: int
+    policy: StabilityPolicy
+    margin_ms: int
+    trim_ms: int
+    without_recall: bool
+    position: LivePosition
+    def __init__(self, step_ms: _Optional[int] = ..., policy: _Optional[_Union[StabilityPolicy, str]] = ..., margin_ms: _Optional[int] = ..., trim_ms: _Optional[int] = ..., without_recall: bool = ..., position: _Optional[_Union[LivePosition, _Mapping]] = ...) -> None: ...
+
+class LivePosition(_message.Message):
+    __slots__ = ("start_sample", "num_utterances", "final_tokens")
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    NUM_UTTERANCES_FIELD_NUMBER: _ClassVar[int]
+    FINAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    start_sample: int
+    num_utterances: int
+    final_tokens: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, start_sample: _Optional[int] = ..., num_utterances: _Optional[int] = ..., final_tokens: _Optional[_Iterable[int]] = ...) -> None: ...

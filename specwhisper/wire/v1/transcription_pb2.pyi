@@ -15,8 +15,17 @@ class AudioEncoding(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     AUDIO_ENCODING_UNSPECIFIED: _ClassVar[AudioEncoding]
     AUDIO_ENCODING_LINEAR16: _ClassVar[AudioEncoding]
+
+class SpeechEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SPEECH_EVENT_UNSPECIFIED: _ClassVar[SpeechEvent]
+    SPEECH_EVENT_BEGIN: _ClassVar[SpeechEvent]
+    SPEECH_EVENT_END: _ClassVar[SpeechEvent]
 AUDIO_ENCODING_UNSPECIFIED: AudioEncoding
 AUDIO_ENCODING_LINEAR16: AudioEncoding
+SPEECH_EVENT_UNSPECIFIED: SpeechEvent
+SPEECH_EVENT_BEGIN: SpeechEvent
+SPEECH_EVENT_END: SpeechEvent
 
 class RecognitionConfig(_message.Message):
     __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding")
@@ -69,26 +78,52 @@ class StreamingRecognizeRequest(_message.Message):
     def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
+    CONTINUE_UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
     config: RecognitionConfig
     interim_results: bool
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ...) -> None: ...
+    endpointing: Endpointing
+    continue_unverified: bool
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ...) -> None: ...
+
+class Endpointing(_message.Message):
+    __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled")
+    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_PADDING_MS_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_SPEECH_MS_FIELD_NUMBER: _ClassVar[int]
+    DISABLED_FIELD_NUMBER: _ClassVar[int]
+    threshold: float
+    prefix_padding_ms: int
+    pause_ms: int
+    silence_duration_ms: int
+    min_speech_ms: int
+    disabled: bool
+    def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
     AUDIO_RECEIVED_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    SPEECH_EVENT_FIELD_NUMBER: _ClassVar[int]
+    SPEECH_EVENT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
     audio_received: _duration_pb2.Duration
     language: SpokenLanguage
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ...) -> None: ...
+    speech_event: SpeechEvent
+    speech_event_offset: _duration_pb2.Duration
+    position: _decoding_pb2.LivePosition
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ...) -> None: ...
 
 class SpokenLanguage(_message.Message):
     __slots__ = ("code", "name", "probabilities")
@@ -108,7 +143,7 @@ class SpokenLanguage(_message.Message):
     def __init__(self, code: _Optional[str] = ..., name: _Optional[str] = ..., probabilities: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class SpeechRecognitionResult(_message.Message):
-    __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "channel_tag", "language_code")
+    __slots__ = ("alternatives", "is_final", "stability", "start_offset", "end_offset", "channel_tag", "language_code", "utterance", "is_utterance_end", "is_unverified")
     ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
     IS_FINAL_FIELD_NUMBER: _ClassVar[int]
     STABILITY_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +151,9 @@ class SpeechRecognitionResult(_message.Message):
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_TAG_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_CODE_FIELD_NUMBER: _ClassVar[int]
+    UTTERANCE_FIELD_NUMBER: _ClassVar[int]
+    IS_UTTERANCE_END_FIELD_NUMBER: _ClassVar[int]
+    IS_UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
     alternatives: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionAlternative]
     is_final: bool
     stability: float
@@ -123,7 +161,10 @@ class SpeechRecognitionResult(_message.Message):
     end_offset: _duration_pb2.Duration
     channel_tag: int
     language_code: str
-    def __init__(self, alternatives: _Optional[_Iterable[_Union[SpeechRecognitionAlternative, _Mapping]]] = ..., is_final: bool = ..., stability: _Optional[float] = ..., start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., channel_tag: _Optional[int] = ..., language_code: _Optional[str] = ...) -> None: ...
+    utterance: int
+    is_utterance_end: bool
+    is_unverified: bool
+    def __init__(self, alternatives: _Optional[_Iterable[_Union[SpeechRecognitionAlternative, _Mapping]]] = ..., is_final: bool = ..., stability: _Optional[float] = ..., start_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., end_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., channel_tag: _Optional[int] = ..., language_code: _Optional[str] = ..., utterance: _Optional[int] = ..., is_utterance_end: bool = ..., is_unverified: bool = ...) -> None: ...
 
 class SpeechRecognitionAlternative(_message.Message):
     __slots__ = ("transcript", "confidence", "words", "tokens", "avg_logprob", "compression_ratio", "temperature", "no_speech_prob", "seek")

@@ -14,6 +14,13 @@ class AudioCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AUDIO_CODEC_PCM_S16LE: _ClassVar[AudioCodec]
     AUDIO_CODEC_FLAC: _ClassVar[AudioCodec]
 
+class VoiceEvent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VOICE_EVENT_UNSPECIFIED: _ClassVar[VoiceEvent]
+    VOICE_EVENT_BEGIN: _ClassVar[VoiceEvent]
+    VOICE_EVENT_PAUSE: _ClassVar[VoiceEvent]
+    VOICE_EVENT_END: _ClassVar[VoiceEvent]
+
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
@@ -23,6 +30,10 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 AUDIO_CODEC_UNSPECIFIED: AudioCodec
 AUDIO_CODEC_PCM_S16LE: AudioCodec
 AUDIO_CODEC_FLAC: AudioCodec
+VOICE_EVENT_UNSPECIFIED: VoiceEvent
+VOICE_EVENT_BEGIN: VoiceEvent
+VOICE_EVENT_PAUSE: VoiceEvent
+VOICE_EVENT_END: VoiceEvent
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_KEPT: Outcome
 OUTCOME_RETRIED: Outcome
@@ -171,16 +182,26 @@ class Hello(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., draft_model: _Optional[str] = ..., vocabulary_digest: _Optional[str] = ..., weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., max_ahead_tokens: _Optional[int] = ..., options: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., lease: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class Audio(_message.Message):
-    __slots__ = ("start_sample", "codec", "data", "is_last")
+    __slots__ = ("start_sample", "codec", "data", "is_last", "marks")
     START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    MARKS_FIELD_NUMBER: _ClassVar[int]
     start_sample: int
     codec: AudioCodec
     data: bytes
     is_last: bool
-    def __init__(self, start_sample: _Optional[int] = ..., codec: _Optional[_Union[AudioCodec, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ...) -> None: ...
+    marks: _containers.RepeatedCompositeFieldContainer[VoiceMark]
+    def __init__(self, start_sample: _Optional[int] = ..., codec: _Optional[_Union[AudioCodec, str]] = ..., data: _Optional[bytes] = ..., is_last: bool = ..., marks: _Optional[_Iterable[_Union[VoiceMark, _Mapping]]] = ...) -> None: ...
+
+class VoiceMark(_message.Message):
+    __slots__ = ("event", "sample")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    event: VoiceEvent
+    sample: int
+    def __init__(self, event: _Optional[_Union[VoiceEvent, str]] = ..., sample: _Optional[int] = ...) -> None: ...
 
 class Candidates(_message.Message):
     __slots__ = ("window_id", "base", "known_committed", "tokens", "number", "proposals", "start_frame")
@@ -277,15 +298,19 @@ class Window(_message.Message):
     def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class WindowOpened(_message.Message):
-    __slots__ = ("window", "log_mel_ceiling")
+    __slots__ = ("window", "log_mel_ceiling", "expected", "num_final")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    NUM_FINAL_FIELD_NUMBER: _ClassVar[int]
     window: Window
     log_mel_ceiling: float
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ...) -> None: ...
+    expected: _containers.RepeatedScalarFieldContainer[int]
+    num_final: int
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ..., expected: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "is_recalled")
+    __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "is_recalled", "step")
     class LanguageProbsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +340,7 @@ class Commit(_message.Message):
     BLOCK_AGE_NS_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     IS_RECALLED_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     window_id: int
     base: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
@@ -337,7 +363,20 @@ class Commit(_message.Message):
     block_age_ns: int
     outcome: Outcome
     is_recalled: bool
-    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., is_recalled: bool = ...) -> None: ...
+    step: Step
+    def __init__(self, window_id: _Optional[int] = ..., base: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., log_probs: _Optional[_Iterable[float]] = ..., margins: _Optional[_Iterable[float]] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., candidates_received: _Optional[int] = ..., credit: _Optional[int] = ..., is_final: bool = ..., no_speech_prob: _Optional[float] = ..., language_probs: _Optional[_Mapping[str, float]] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., batch_size: _Optional[int] = ..., words: _Optional[_Iterable[_Union[WordAlignment, _Mapping]]] = ..., held: _Optional[int] = ..., block_age_ns: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., is_recalled: bool = ..., step: _Optional[_Union[Step, _Mapping]] = ...) -> None: ...
+
+class Step(_message.Message):
+    __slots__ = ("utterance", "final_start", "final_end", "is_last")
+    UTTERANCE_FIELD_NUMBER: _ClassVar[int]
+    FINAL_START_FIELD_NUMBER: _ClassVar[int]
+    FINAL_END_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    utterance: int
+    final_start: int
+    final_end: int
+    is_last: bool
+    def __init__(self, utterance: _Optional[int] = ..., final_start: _Optional[int] = ..., final_end: _Optional[int] = ..., is_last: bool = ...) -> None: ...
 
 class WordAlignment(_message.Message):
     __slots__ = ("base", "num_tokens", "start_sample", "end_sample")

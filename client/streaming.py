@@ -1,0 +1,231 @@
+"""Live transcription: audio goes up as it is spoken, text comes down as it is written.
+
+async with StreamingClient("127.0.0.1:50051") as stream:
+    ...                                   # in one task: await stream.send(pcm), then await stream.finish()
+    async for update in stream:           # in another
+        print(*(segment.text for segment in update.segments), update.verified_text, update.draft_text)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from time import monotonic
+from typing import Self
+
+import grpc.aio
+
+from client.exchange import exchange
+from client.messages import config_to_proto, model_from_proto, update_from_proto
+from client.transcript import ModelInfo, Update
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream, Samples
+from specwhisper.errors import InvalidRequest, ServerDraining, SpecWhisperError, TargetUnavailable
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.options import CompressionRatio, DecodingOptions
+from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.wire import codec
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES = 3_200  # a tenth of a second
+RETRY_EVERY_S = 0.5
+MAX_UNSENT_SAMPLES = 30 * SAMPLE_RATE
+# openai/whisper's own thresholds: live audio has more noise in it than recordings that somebody chose.
+LIVE_DECODING = DecodingOptions(
+    compression_ratio_threshold=2.4,
+    compression_ratio_of=CompressionRatio.TEXT,
+    logprob_threshold=-1.0,
+    no_speech_threshold=0.6,
+)
+LOST = (TargetUnavailable, ServerDraining)  # what another try may mend
+
+
+class StreamingClient:
+    """One live transcription on a draft server; a context manager around it.
+
+    It keeps the audio that is not final yet. Where the connection is lost, it opens another one, goes on from
+    the last final word and neither loses nor repeats one.
+
+    Parameters
+    ----------
+    server : ``HOST:PORT`` of a draft server.
+    options : what is asked of the target; by default openai/whisper's thresholds against noise.
+    live : how live audio is decoded.
+    endpointing : when utterances begin and end; ``None`` takes everything for one.
+    mode, gamma : how draft and target work together; by default as the server is set.
+    sample_rate, num_channels : of what is sent.
+    interim_results : whether to tell text that may still change.
+    reconnect_s : for how long to try again where the connection is lost, in seconds.
+
+    Attributes
+    ----------
+    model : the pair that writes the text, once the server has named it.
+    num_reconnects : how often the connection was lost.
+    """
+
+    def __init__(
+        self,
+        server: str = "127.0.0.1:50051",
+        options: DecodingOptions | None = None,
+        *,
+        live: LiveOptions | None = None,
+        endpointing: EndpointingOptions | None = EndpointingOptions(),  # noqa: B008 (it is frozen)
+        mode: Mode | None = None,
+        gamma: int | None = None,
+        sample_rate: int = SAMPLE_RATE,
+        num_channels: int = 1,
+        interim_results: bool = True,
+        continue_unverified: bool = False,
+        reconnect_s: float = 30.0,
+    ) -> None:
+        self._server = server
+        self._options = replace(options or LIVE_DECODING, live=live or LiveOptions())
+        self._endpointing = endpointing
+        self._mode = mode
+        self._gamma = gamma
+        self._canonical = CanonicalStream(sample_rate, num_channels)
+        self._interim_results = interim_results
+        self._continue_unverified = continue_unverified
+        self._reconnect_s = reconnect_s
+        self._channel = open_channel(server)
+        self._audio = _Audio(self._options.live.start_sample if self._options.live else 0)
+        self._is_iterated = False
+        self.model: ModelInfo | None = None
+        self.num_reconnects = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._audio.finish()
+        await self._channel.close()
+
+    async def send(self, samples: bytes | Samples) -> None:
+        """Send the next samples: s16le bytes, or float32 or int16 arrays, channels interleaved.
+
+        It returns at once while the server keeps up, and waits while it does not.
+        """
+        await self._audio.put(self._canonical.push(samples))
+
+    async def finish(self) -> None:
+        """Say that no audio follows; what is said so far becomes final."""
+        await self._audio.put(self._canonical.finish())
+        self._audio.finish()
+
+    async def __aiter__(self) -> AsyncGenerator[Update]:
+        """Give what is new until all is final."""
+        if self._is_iterated:
+            raise InvalidRequest("A stream is listened to once: open another one.")
+        self._is_iterated = True
+        lost_s = None
+        while True:
+            try:
+                async with aclosing(self._updates()) as updates:
+                    async for update in updates:
+                        lost_s = None
+                        yield update
+                return
+            except LOST as error:
+                lost_s = lost_s or monotonic()
+                if monotonic() - lost_s + RETRY_EVERY_S > self._reconnect_s:
+                    raise
+                logger.info("connection lost", extra={"server": self._server, "error": str(error)})
+                self.num_reconnects += 1
+                await asyncio.sleep(RETRY_EVERY_S)
+
+    async def _updates(self) -> AsyncGenerator[Update]:
+        """Run one call, from where the last one ended."""
+        config = pb.StreamingRecognitionConfig(
+            config=config_to_proto(self._options, self._mode, self._gamma, is_container=False),
+            interim_results=self._interim_results,
+            endpointing=codec.endpointing_to_proto(self._endpointing),
+            continue_unverified=self._continue_unverified,
+        )
+        start_sample = self._options.live.start_sample if self._options.live else 0
+        call = TranscriptionStub(self._channel).StreamingRecognize()
+        try:
+            async with aclosing(exchange(call, config, self._audio.pieces(start_sample))) as responses:
+                async for response in responses:
+                    if response.HasField("model"):
+                        self.model = model_from_proto(response.model)
+                        continue
+                    if response.HasField("position"):
+                        self._move_to(response.position)
+                    yield update_from_proto(response)
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, self._server) from error
+
+    def _move_to(self, message: decoding_pb2.LivePosition) -> None:
+        """Note where another call would go on."""
+        if self._options.live is None:
+            raise SpecWhisperError(f"The server at {self._server} answers live audio that was not sent.")
+        position = codec.live_position_from_proto(message)
+        live = replace(
+            self._options.live,
+            start_sample=position.start_sample,
+            utterance=position.utterance,
+            final_tokens=position.final_tokens,
+        )
+        self._options = replace(self._options, live=live)
+        self._audio.forget_before(position.start_sample)
+
+
+class _Audio:
+    """Canonical PCM from some sample on, kept until it is final; read again where a call is lost."""
+
+    def __init__(self, start_sample: int) -> None:
+        self._pcm = bytearray()
+        self._start_sample = start_sample
+        self._sent_sample = start_sample
+        self._is_complete = False
+        self._has_changed = asyncio.Event()
+        self._is_sent = asyncio.Event()
+
+    @property
+    def _end_sample(self) -> int:
+        return self._start_sample + len(self._pcm) // BYTES_PER_SAMPLE
+
+    async def put(self, pcm: bytes) -> None:
+        """Add audio, and wait while much of it has not been sent."""
+        self._pcm += pcm
+        self._has_changed.set()
+        while self._end_sample - self._sent_sample > MAX_UNSENT_SAMPLES and not self._is_complete:
+            self._is_sent.clear()
+            await self._is_sent.wait()
+
+    def finish(self) -> None:
+        """End the audio."""
+        self._is_complete = True
+        self._has_changed.set()
+        self._is_sent.set()
+
+    def forget_before(self, sample: int) -> None:
+        """Drop what is final."""
+        num_bytes = max(0, sample - self._start_sample) * BYTES_PER_SAMPLE
+        num_bytes = min(num_bytes, len(self._pcm))
+        del self._pcm[:num_bytes]
+        self._start_sample += num_bytes // BYTES_PER_SAMPLE
+
+    async def pieces(self, sample: int) -> AsyncIterator[bytes]:
+        """Give what there is from a sample on, and then what comes."""
+        while True:
+            begin = max(0, sample - self._start_sample) * BYTES_PER_SAMPLE
+            piece = bytes(self._pcm[begin : begin + PIECE_BYTES])
+            if not piece and self._is_complete:
+                return
+            if not piece:
+                self._has_changed.clear()
+                await self._has_changed.wait()
+                continue
+            yield piece
+            sample += len(piece) // BYTES_PER_SAMPLE
+            self._sent_sample = max(self._sent_sample, sample)
+            self._is_sent.set()

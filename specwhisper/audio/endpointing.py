@@ -1,0 +1,69 @@
+"""When somebody begins to speak, pauses and has ended: marks from the probability of speech, frame by frame.
+
+Like silero-vad's own ``VADIterator``, with what live decoding asks for beyond it: pauses, which are told
+before it is sure that they are ends, and a shortest utterance.
+"""
+
+from __future__ import annotations
+
+from specwhisper.live import EndpointingOptions
+from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
+
+FRAME_SAMPLES = 512  # what silero-vad hears at once: 32 ms
+HYSTERESIS = 0.15  # silero-vad's: between this much below the threshold and the threshold nothing changes
+SAMPLES_PER_MS = SAMPLE_RATE // 1000
+
+
+class Endpointer:
+    """Turns probabilities into marks; ``start_sample`` is the place of the first frame."""
+
+    def __init__(self, options: EndpointingOptions, start_sample: int = 0) -> None:
+        self._options = options
+        self._end_sample = start_sample  # of what was heard
+        self._speech_start: int | None = None  # of an utterance, or of a noise that may become one
+        self._silence_start: int | None = None
+        self._is_speech = False
+        self._has_paused = False
+
+    def hear(self, speech_prob: float) -> list[VoiceMark]:
+        """Take in the next frame and give what it makes known."""
+        frame_start, self._end_sample = self._end_sample, self._end_sample + FRAME_SAMPLES
+        if speech_prob >= self._options.threshold:
+            return self._hear_speech(frame_start)
+        if speech_prob < self._options.threshold - HYSTERESIS:
+            return self._hear_silence(frame_start)
+        return []
+
+    def _hear_speech(self, frame_start: int) -> list[VoiceMark]:
+        self._silence_start = None
+        if self._speech_start is None:
+            self._speech_start = frame_start
+        if self._is_speech:
+            if self._has_paused:
+                self._has_paused = False
+                return [VoiceMark(VoiceEvent.BEGIN, frame_start)]
+            return []
+        if self._end_sample - self._speech_start < self._options.min_speech_ms * SAMPLES_PER_MS:
+            return []
+        self._is_speech = True
+        padding = self._options.prefix_padding_ms * SAMPLES_PER_MS
+        return [VoiceMark(VoiceEvent.BEGIN, max(0, self._speech_start - padding))]
+
+    def _hear_silence(self, frame_start: int) -> list[VoiceMark]:
+        if not self._is_speech:
+            self._speech_start = None
+            return []
+        if self._silence_start is None:
+            self._silence_start = frame_start
+        silence = self._end_sample - self._silence_start
+        # What is decoded reaches a little into the silence: last sounds are soft.
+        end_sample = self._silence_start + self._options.pause_ms * SAMPLES_PER_MS
+        marks = []
+        if not self._has_paused and silence >= self._options.pause_ms * SAMPLES_PER_MS:
+            self._has_paused = True
+            marks.append(VoiceMark(VoiceEvent.PAUSE, end_sample))
+        if silence >= self._options.silence_duration_ms * SAMPLES_PER_MS:
+            self._is_speech = self._has_paused = False
+            self._speech_start = self._silence_start = None
+            marks.append(VoiceMark(VoiceEvent.END, end_sample))
+        return marks

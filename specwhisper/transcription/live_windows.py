@@ -1,0 +1,197 @@
+"""Live decoding: each step decodes the open utterance anew, and what is stable of its text becomes final."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.fallback import judge
+from specwhisper.transcription.prompting import PromptText
+from specwhisper.transcription.stability import agreed, attended, continuation
+from specwhisper.transcription.utterances import Utterances
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.transcription.windows import ClosedWindow, Extent, SequentialWindows, in_later_times
+from specwhisper.types import (
+    FRAMES_PER_TIMESTAMP,
+    HOP_SAMPLES,
+    SAMPLE_RATE,
+    WINDOW_FRAMES,
+    AudioChunk,
+    Outcome,
+    Step,
+    Window,
+)
+
+# No speech is faster: what writes more than this repeats itself.
+MAX_TOKENS = 32
+MAX_TOKENS_PER_S = 25
+FRAMES_PER_S = SAMPLE_RATE // HOP_SAMPLES
+MS_PER_FRAME = 1000 // FRAMES_PER_S
+
+
+class LiveWindows(SequentialWindows):
+    """Decides what is decoded while somebody speaks; silence is never decoded.
+
+    A window reaches from where the utterance begins, or was cut, to the newest step, and is decoded as if it
+    were a recording of its own. What follows from marks and samples follows from nothing else: the same steps
+    give the same text, whoever proposed candidates.
+    """
+
+    is_live = True
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        options: DecodingOptions,
+        words: PromptText | None = None,
+        *,
+        max_new_tokens: int | None = None,
+    ) -> None:
+        super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens)
+        self._live = options.live or LiveOptions()
+        self._step_samples = self._live.step_ms * SAMPLE_RATE // 1000
+        self._utterances = Utterances(self._live.start_sample, self._live.utterance)
+        if max(self._live.final_tokens, default=0) >= vocabulary.end_of_text:
+            raise InvalidRequest("The final tokens of a position are text: one of them is not.")
+        self._known_language = self.language  # of all utterances; ``None`` if each may have another
+        self._final = self._live.final_tokens  # text of the open window that is final
+        self._hypothesis: tuple[int, ...] = ()  # text behind it, by the last step
+        self._decoded_to = 0  # frame; 0 before the first step of an utterance
+        self._announced: int | None = None
+        self.next_frame = self._live.start_sample // HOP_SAMPLES
+        self.attends = self._live.policy is StabilityPolicy.ALIGN_ATT
+
+    @property
+    def num_final(self) -> int:
+        """Text tokens that lie in the next window and are final already."""
+        return len(self._final)
+
+    def hear(self, chunk: AudioChunk, end_sample: int) -> None:
+        """Follow the marks; in silence, what was heard is of no more use."""
+        self._utterances.hear(end_sample, chunk.marks, is_last=chunk.is_last)
+        self._wait_for_speech()
+
+    def ready_frames(self, audio: Extent) -> int | None:
+        """Give the frames of the next step; ``None`` while there is none, 0 at the end."""
+        utterance = self._utterances.current
+        if utterance is None:
+            return 0 if self._utterances.is_complete else None
+        if self._retry is not None:
+            return self._retry.num_frames
+        if self._announced is None:
+            end_frame = utterance.step_end(audio.received_samples, self._step_samples) // HOP_SAMPLES
+            num_frames = min(end_frame - self.next_frame, WINDOW_FRAMES)
+            if utterance.end_sample is not None:
+                num_frames = max(num_frames, 1)
+            elif num_frames <= 0 or end_frame <= self._decoded_to:
+                return None
+            if self.language is not None:
+                return num_frames
+            self._announced = num_frames  # what is heard for its language is what is decoded then
+        return self._announced
+
+    def open(self, num_frames: int) -> Window:
+        """Open a step's window."""
+        self._announced = None
+        window = super().open(num_frames)
+        most = MAX_TOKENS + num_frames * MAX_TOKENS_PER_S // FRAMES_PER_S
+        return replace(window, max_new_tokens=min(window.max_new_tokens, most))
+
+    def close(
+        self,
+        window: Window,
+        tokens: Sequence[int],
+        log_probs: Sequence[float] = (),
+        no_speech_prob: float | None = None,
+        attended_ms: Sequence[float] = (),
+    ) -> ClosedWindow:
+        """Settle what is stable; where the utterance has ended, everything is."""
+        utterance = self._utterances.current
+        if utterance is None:
+            raise RuntimeError(f"Window {window.id} was closed without an utterance.")
+        self._decoded_to = window.start_frame + window.num_frames
+        end_sample = utterance.end_sample
+        is_last = end_sample is not None and self._decoded_to >= end_sample // HOP_SAMPLES
+        outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
+        if outcome is Outcome.RETRIED and is_last:
+            if window.attempt + 1 < len(self._options.temperatures):
+                self._retry = window
+                return ClosedWindow(outcome, (), tuple(tokens))
+            outcome = Outcome.KEPT  # the last temperature has the last word
+        # What failed while somebody speaks is decoded anew soon anyway.
+        believed = tokens if outcome is Outcome.KEPT else ()
+        positions = [i for i, token in enumerate(believed) if token < self._vocabulary.end_of_text]
+        text = tuple(believed[i] for i in positions)
+        start = min(continuation(self._final, text, self._may_begin), len(text))
+        rest = text[start:]
+        if is_last or window.num_frames == WINDOW_FRAMES:
+            count = len(rest)
+        else:
+            count = self._num_stable(rest, attended_ms[start:], window)
+        self._final += rest[:count]
+        self._hypothesis = rest[count:]
+        final_start, final_end = (positions[start], positions[start + count - 1] + 1) if count else (0, 0)
+        expected: tuple[int, ...] = ()
+        if is_last:
+            self._finish(window)
+        else:
+            expected = self._cut(window, believed, final_end)
+        if self._known_language is None and not self._final:
+            self.language = None  # too little was heard to know: listen again
+        step = Step(utterance.number, final_start, final_end, is_last)
+        kept = Outcome.KEPT if outcome is Outcome.KEPT else Outcome.SKIPPED
+        return ClosedWindow(kept, (), expected if self._live.recalls else (), step)
+
+    def _num_stable(self, rest: Sequence[int], attended_ms: Sequence[float], window: Window) -> int:
+        if self.attends:
+            end_ms = window.num_frames * 1000 / FRAMES_PER_S - self._live.margin_ms
+            return attended(attended_ms, end_ms, rest, self._may_begin)
+        return agreed(self._hypothesis, rest, self._may_begin)
+
+    def _may_begin(self, token: int) -> bool:
+        return self._vocabulary.may_begin_word(token, self.language)
+
+    def _finish(self, window: Window) -> None:
+        """Be done with the utterance."""
+        self._previous.append([self._final], window.temperature)
+        self._utterances.finish_current()
+        self._final = self._hypothesis = ()
+        self._decoded_to = 0
+        self.language = self._known_language
+        self._wait_for_speech()
+
+    def _wait_for_speech(self) -> None:
+        """Begin the next window where speech does; within an utterance it stays where it was."""
+        if self._final and self._utterances.has_fallen_silent:
+            self._final = ()  # of an utterance that had ended where the session went on
+        if not (self._decoded_to or self._final):
+            self.next_frame = max(self.next_frame, self._utterances.needed_from // HOP_SAMPLES)
+
+    def _cut(self, window: Window, tokens: Sequence[int], final_end: int) -> tuple[int, ...]:
+        """Cut a window that has become long, and say what the next one will likely begin with.
+
+        It is cut behind the last sentence that is final, and a full one behind everything.
+        """
+        vocabulary, advance_frames, cut = self._vocabulary, 0, 0
+        if window.num_frames == WINDOW_FRAMES:
+            advance_frames, cut = WINDOW_FRAMES, len(tokens)
+        elif window.num_frames * MS_PER_FRAME > self._live.trim_ms:
+            is_time = [vocabulary.is_timestamp(token) for token in tokens[:final_end]]
+            pairs = (i for i in range(final_end - 1, 0, -1) if is_time[i - 1] and is_time[i])
+            cut = next(pairs, 0)
+            advance_frames = (tokens[cut] - vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP if cut else 0
+        if 0 < advance_frames <= window.num_frames:
+            num_left = sum(token < vocabulary.end_of_text for token in tokens[cut:final_end])
+            num_cut = len(self._final) - num_left
+            self._previous.append([self._final[:num_cut]], window.temperature)
+            self._final = self._final[num_cut:]
+            self.next_frame = window.start_frame + advance_frames
+        else:
+            advance_frames = cut = 0
+        end = len(tokens)
+        while end > cut and tokens[end - 1] >= vocabulary.end_of_text:
+            end -= 1  # how it ended will change
+        return in_later_times(tokens[cut:end], advance_frames, vocabulary)

@@ -1,0 +1,90 @@
+"""What is asked of live audio."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.wire.v1 import decoding_pb2, transcription_pb2
+
+POLICIES = {
+    StabilityPolicy.LOCAL_AGREEMENT: decoding_pb2.STABILITY_POLICY_LOCAL_AGREEMENT,
+    StabilityPolicy.ALIGN_ATT: decoding_pb2.STABILITY_POLICY_ALIGN_ATT,
+}
+POLICY_OF_NUMBER = {int(number): policy for policy, number in POLICIES.items()}
+POLICY_OF_NUMBER[decoding_pb2.STABILITY_POLICY_UNSPECIFIED] = StabilityPolicy.LOCAL_AGREEMENT
+DEFAULT = LiveOptions()
+MAX_FINAL_TOKENS = 1024  # more than any window holds
+
+
+def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
+    """Encode how live audio is decoded."""
+    return decoding_pb2.LiveOptions(
+        step_ms=options.step_ms,
+        policy=POLICIES[options.policy],
+        margin_ms=options.margin_ms,
+        trim_ms=options.trim_ms,
+        without_recall=not options.recalls,
+        position=live_position_to_proto(options),
+    )
+
+
+def live_position_to_proto(options: LiveOptions) -> decoding_pb2.LivePosition:
+    """Encode where a live session goes on."""
+    return decoding_pb2.LivePosition(
+        start_sample=options.start_sample,
+        num_utterances=options.utterance,
+        final_tokens=options.final_tokens,
+    )
+
+
+def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
+    """Decode how live audio is decoded."""
+    if message.policy not in POLICY_OF_NUMBER:
+        raise InvalidRequest(f"Stability policy {message.policy} is unknown.")
+    position = live_position_from_proto(message.position)
+    return LiveOptions(
+        step_ms=message.step_ms or DEFAULT.step_ms,
+        policy=POLICY_OF_NUMBER[message.policy],
+        margin_ms=message.margin_ms if message.HasField("margin_ms") else DEFAULT.margin_ms,
+        trim_ms=message.trim_ms or DEFAULT.trim_ms,
+        recalls=not message.without_recall,
+        start_sample=position.start_sample,
+        utterance=position.utterance,
+        final_tokens=position.final_tokens,
+    )
+
+
+def live_position_from_proto(message: decoding_pb2.LivePosition) -> LiveOptions:
+    """Decode where a live session goes on: the fields of that name."""
+    if len(message.final_tokens) > MAX_FINAL_TOKENS:
+        raise InvalidRequest(
+            f"A position has {len(message.final_tokens)} final tokens: at most {MAX_FINAL_TOKENS} fit."
+        )
+    return LiveOptions(
+        start_sample=message.start_sample,
+        utterance=message.num_utterances,
+        final_tokens=tuple(message.final_tokens),
+    )
+
+
+def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb2.Endpointing:
+    """Encode how speech is told from silence; ``None`` takes everything for speech."""
+    if options is None:
+        return transcription_pb2.Endpointing(disabled=True)
+    return transcription_pb2.Endpointing(
+        threshold=options.threshold,
+        prefix_padding_ms=options.prefix_padding_ms,
+        pause_ms=options.pause_ms,
+        silence_duration_ms=options.silence_duration_ms,
+        min_speech_ms=options.min_speech_ms,
+    )
+
+
+def endpointing_from_proto(message: transcription_pb2.Endpointing) -> EndpointingOptions | None:
+    """Decode how speech is told from silence; ``None`` takes everything for speech."""
+    if message.disabled:
+        return None
+    names = [field.name for field in fields(EndpointingOptions)]
+    return EndpointingOptions(**{name: getattr(message, name) for name in names if message.HasField(name)})
