@@ -44,7 +44,7 @@ class GatewayConfig:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
         if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
             raise InvalidRequest(
-                "--api-key must be ASCII without spaces, as headers carry it; without one everybody is let in."
+                "--api-key must be ASCII without spaces, as headers carry it; without one all are let in."
             )
         if not self.drain_timeout_s >= 0:
             raise InvalidRequest(f"--drain-timeout is {self.drain_timeout_s}: it must be 0 or more.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,25 @@ def test_a_taken_port_is_an_error(gateway):
     status, _, err = run("client.gateway", "--port", gateway.port)
     assert status == 1
     assert "is the port taken?" in err
+
+
+def test_what_is_too_large_takes_no_memory(gateway):
+    def body() -> Iterator[bytes]:
+        yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        yield from (b"0" * 65_536 for _ in range(500_000_000 // 65_536))
+
+    before_bytes = peak_bytes(gateway)
+    with openai.DefaultHttpxClient(base_url=f"http://{gateway.address}") as http:
+        headers = {"Content-Type": "multipart/form-data; boundary=x"}
+        reply = http.post("/v1/audio/transcriptions", content=body(), headers=headers)
+    assert reply.status_code == 413
+    assert peak_bytes(gateway) - before_bytes < 16_000_000
+
+
+def peak_bytes(server: Server) -> int:
+    """Most memory that a process has had."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
 
 
 def test_the_log_has_a_line_for_each_request(gateway, api):
