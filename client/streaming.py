@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
-from typing import Self
+from typing import Any, Self
 
 import grpc.aio
 
@@ -62,7 +62,9 @@ class StreamingClient:
     endpointing : when utterances begin and end; ``None`` takes everything for one.
     mode, gamma : how draft and target work together; by default as the server is set.
     sample_rate, num_channels : of what is sent.
+    added_latency_ms : added to the round trip between draft and target server, to show what distance does.
     interim_results : whether to tell text that may still change.
+    continue_unverified : whether the draft goes on alone while its target cannot be reached.
     reconnect_s : for how long to try again where the connection is lost, in seconds.
 
     Attributes
@@ -82,6 +84,7 @@ class StreamingClient:
         gamma: int | None = None,
         sample_rate: int = SAMPLE_RATE,
         num_channels: int = 1,
+        added_latency_ms: int = 0,
         interim_results: bool = True,
         continue_unverified: bool = False,
         reconnect_s: float = 30.0,
@@ -92,12 +95,15 @@ class StreamingClient:
         self._mode = mode
         self._gamma = gamma
         self._canonical = CanonicalStream(sample_rate, num_channels)
+        self._added_latency_ms = added_latency_ms
         self._interim_results = interim_results
         self._continue_unverified = continue_unverified
         self._reconnect_s = reconnect_s
         self._channel = open_channel(server)
         self._audio = _Audio(self._options.live.start_sample if self._options.live else 0)
         self._is_iterated = False
+        self._call: Any = None
+        self._has_changed = False  # how to go on: the call that was under way is given up
         self.model: ModelInfo | None = None
         self.num_reconnects = 0
 
@@ -114,6 +120,15 @@ class StreamingClient:
         It returns at once while the server keeps up, and waits while it does not.
         """
         await self._audio.put(self._canonical.push(samples))
+
+    def change(
+        self, *, mode: Mode | None = None, gamma: int | None = None, added_latency_ms: int = 0
+    ) -> None:
+        """Go on in another way, from the last final word; it takes another call."""
+        self._mode, self._gamma, self._added_latency_ms = mode, gamma, added_latency_ms
+        if self._call is not None:
+            self._has_changed = True
+            self._call.cancel()
 
     async def finish(self) -> None:
         """Say that no audio follows; what is said so far becomes final."""
@@ -132,7 +147,9 @@ class StreamingClient:
                     async for update in updates:
                         lost_s = None
                         yield update
-                return
+                if not self._has_changed:
+                    return
+                self._has_changed = False
             except LOST as error:
                 lost_s = lost_s or monotonic()
                 if monotonic() - lost_s + RETRY_EVERY_S > self._reconnect_s:
@@ -148,11 +165,12 @@ class StreamingClient:
             interim_results=self._interim_results,
             endpointing=codec.endpointing_to_proto(self._endpointing),
             continue_unverified=self._continue_unverified,
+            added_latency_ms=self._added_latency_ms,
         )
         start_sample = self._options.live.start_sample if self._options.live else 0
-        call = TranscriptionStub(self._channel).StreamingRecognize()
+        self._call = TranscriptionStub(self._channel).StreamingRecognize()
         try:
-            async with aclosing(exchange(call, config, self._audio.pieces(start_sample))) as responses:
+            async with aclosing(exchange(self._call, config, self._audio.pieces(start_sample))) as responses:
                 async for response in responses:
                     if response.HasField("model"):
                         self.model = model_from_proto(response.model)
@@ -162,6 +180,9 @@ class StreamingClient:
                     yield update_from_proto(response)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, self._server) from error
+        except asyncio.CancelledError:
+            if not self._has_changed:
+                raise
 
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note where another call would go on."""

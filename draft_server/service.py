@@ -24,6 +24,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, MessageTooLarge, ServerFull, UnsupportedOption
+from specwhisper.live import check_between
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
@@ -34,6 +35,7 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 
 # Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
 MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
+MAX_ADDED_LATENCY_MS = 2_000
 MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, it must not take long
 
 
@@ -99,6 +101,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         wanted = self._session_request(config.config)
         if wanted.options.live is not None:
             wanted = replace(wanted, endpointing=codec.endpointing_from_proto(config.endpointing))
+        check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
+        wanted = replace(wanted, added_latency_ms=config.added_latency_ms)
         if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
             raise InvalidRequest(
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+from draft_server.distance import DistantSession
 from draft_server.drafting import Drafting, DraftSession
 from draft_server.voice import Voice
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -30,11 +31,18 @@ PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait b
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What a client asks for; ``endpointing`` is for live audio, ``None`` takes everything for speech."""
+    """What a client asks for.
+
+    Attributes
+    ----------
+    endpointing : of live audio; ``None`` takes everything for speech.
+    added_latency_ms : to the round trip between here and the target.
+    """
 
     options: DecodingOptions
     length: DraftLength
     endpointing: EndpointingOptions | None = None
+    added_latency_ms: int = 0
 
 
 class Session:
@@ -82,20 +90,21 @@ class Session:
         draft_model = self._drafting.name if self._drafting else ""
         async with (
             self._open_draft() as self._draft,
-            self._transcriber.open(
-                self.id, self._target, mode, options, draft_model=draft_model
-            ) as self._remote,
+            self._transcriber.open(self.id, self._target, mode, options, draft_model=draft_model) as remote,
         ):
+            if self._request.added_latency_ms:
+                remote = DistantSession(remote, self._request.added_latency_ms)
+            self._remote = remote
             logger.info("session opened", extra=log)
-            follow = asyncio.create_task(self._follow(self._remote))
-            send_audio = asyncio.create_task(self._send_audio(self._remote, audio))
+            follow = asyncio.create_task(self._follow(remote))
+            send_audio = asyncio.create_task(self._send_audio(remote, audio))
             for task in (follow, send_audio):
                 task.add_done_callback(lambda _: self._changed.set())
             try:
                 while not follow.done():
                     if send_audio.done():
                         await send_audio
-                    yield await self._next_change(self._remote)
+                    yield await self._next_change(remote)
                 await follow
                 if self._draft is not None:
                     self.builder.statistics.observe(await self._draft.last_report())
@@ -104,7 +113,7 @@ class Session:
                         f"Target {self._transcriber.address} ended the session before its audio."
                     )
                 if self._fresh:
-                    yield await self._next_change(self._remote)
+                    yield await self._next_change(remote)
             finally:
                 follow.cancel()
                 send_audio.cancel()

@@ -121,6 +121,9 @@ class LiveTranscript:
         self._committed += fresh
         if tuple(self._committed) != self._expected[: len(self._committed)]:
             self._expected = ()
+        if self._believed is not None and self._believed[0].id == window.id:
+            if tuple(self._committed) != self._believed[1][: len(self._committed)]:
+                self._believed = None  # the draft will say what it believes now
         self._log_probs += commit.log_probs[len(commit.log_probs) - len(fresh) :] if fresh else ()
         self._no_speech_prob = commit.no_speech_prob if start == 0 else self._no_speech_prob
         self.language_probs = commit.language_probs or self.language_probs

@@ -28,16 +28,15 @@ class TargetDescription:
 
 
 class TranscriberSession(Protocol):
-    """One transcription: send audio and candidates, iterate over windows and commits.
+    """One transcription: send audio and candidates, iterate over windows and commits."""
 
-    Attributes
-    ----------
-    limits : what this session may send.
-    min_round_trip_ns : smallest round trip measured so far; 0 before the first, or where there is none.
-    """
+    @property
+    def limits(self) -> Limits:
+        """What this session may send."""
 
-    limits: Limits
-    min_round_trip_ns: int
+    @property
+    def min_round_trip_ns(self) -> int:
+        """Smallest round trip measured so far; 0 before the first, or where there is none."""
 
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""

@@ -78,16 +78,18 @@ class StreamingRecognizeRequest(_message.Message):
     def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
+    ADDED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
     config: RecognitionConfig
     interim_results: bool
     endpointing: Endpointing
     continue_unverified: bool
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ...) -> None: ...
+    added_latency_ms: int
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled")
