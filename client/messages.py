@@ -11,7 +11,7 @@ from client.transcript import ModelInfo, ServerInfo, Update
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, Word
+from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -85,6 +85,9 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
         speech_at_s=seconds(response.speech_event_offset),
         received_s=seconds(response.audio_received),
         statistics=statistics_from_proto(response.statistics) if response.HasField("statistics") else None,
+        steps=tuple(
+            DecodedStep(step.start_sample, step.end_sample, step.num_passes) for step in response.steps
+        ),
         is_unverified=is_unverified,
     )
 

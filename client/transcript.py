@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import Mode, Segment, VoiceEvent
+from specwhisper.types import DecodedStep, Mode, Segment, VoiceEvent
 
 PathLike = str | os.PathLike[str]
 
@@ -55,6 +55,7 @@ class Update:
     speech : that somebody begins or ends to speak in live audio, ``speech_at_s`` seconds into it.
     received_s : audio that the server has received by now.
     statistics : how the draft has done so far; ``None`` where nothing was told.
+    steps : decodings of live audio that were completed since the last update.
     is_unverified : whether ``draft_text`` stands for lack of a target, which will verify it later.
     """
 
@@ -66,6 +67,7 @@ class Update:
     speech_at_s: float = 0.0
     received_s: float = 0.0
     statistics: SpeculationStatistics | None = None
+    steps: tuple[DecodedStep, ...] = ()
     is_unverified: bool = False
 
 

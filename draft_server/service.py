@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -126,7 +126,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     update = self._update(session, [*finals, *interim])
                     for event in events:
                         yield speech_event(event)
-                    if finals or interim != before:
+                    if finals or interim != before or update.steps:
                         yield update
             last = self._update(session, [])
             last.language.CopyFrom(spoken_language(session.builder))
@@ -203,6 +203,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             audio_received=duration(builder.num_samples / SAMPLE_RATE),
         )
         if isinstance(builder, LiveTranscript):
+            steps, builder.steps = builder.steps, []
+            update.steps.extend(pb.DecodedStep(**asdict(step)) for step in steps)
             update.position.CopyFrom(codec.live_position_to_proto(builder.position))
         return update
 

@@ -299,6 +299,15 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedStep:
+    """A decoding of live audio: from which sample to which, and in how many passes of the target."""
+
+    start_sample: int
+    end_sample: int
+    num_passes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """Every window is complete and the audio has ended: the transcript is whole."""
 

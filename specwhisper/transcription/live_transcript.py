@@ -17,6 +17,7 @@ from specwhisper.types import (
     SAMPLE_RATE,
     Candidates,
     Commit,
+    DecodedStep,
     Segment,
     Step,
     Window,
@@ -35,6 +36,7 @@ class LiveTranscript:
     num_samples : audio so far; whoever feeds it says so.
     language, language_probs : of the open utterance, or the last one.
     statistics : how the draft has done so far.
+    steps : decodings that are complete; whoever tells them clears them.
     """
 
     def __init__(self, vocabulary: Vocabulary, live: LiveOptions) -> None:
@@ -55,6 +57,8 @@ class LiveTranscript:
         self.language = "en"
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
+        self.steps: list[DecodedStep] = []
+        self._num_passes = 0  # of all steps that are complete
 
     @property
     def position(self) -> LiveOptions:
@@ -130,6 +134,9 @@ class LiveTranscript:
         if not commit.is_final:
             return []
         self._is_open = False
+        num_passes = self.statistics.num_passes - self._num_passes
+        self._num_passes = self.statistics.num_passes
+        self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_passes))
         step = commit.step
         if step is None:  # it failed and is tried again
             return []

@@ -111,7 +111,7 @@ class Verifier:
     def has_work(self) -> bool:
         """Whether :meth:`step` would do anything now."""
         sessions = self._sessions.values()
-        if self._outbox or any(session.can_advance for session in sessions):
+        if self._outbox or any(self._can_advance(session) for session in sessions):
             return True
         if any(session.is_runnable for session in sessions) and not self._puts_off_ns:
             return True
@@ -222,7 +222,8 @@ class Verifier:
         Answers that need no pass do not wait for one: they are given first, but never twice in a row, so that
         nobody who sends without end keeps the others from their pass.
         """
-        for session in list(self._sessions.values()):
+        # Who has waited longest since its last window is encoded first.
+        for session in sorted(self._sessions.values(), key=lambda session: session.opened_ns):
             try:
                 self._advance(session)
             except Exception as error:
@@ -327,9 +328,19 @@ class Verifier:
         words = self._model.align(session.slot, window, session.ledger.committed, num_frames)
         return tuple(word for word in words if start <= word.base < end)
 
+    def _can_advance(self, session: VerifierSession) -> bool:
+        """Tell whether a session goes on without a pass.
+
+        A window of live audio is opened only when it can be encoded: by then it reaches further.
+        """
+        if not session.can_advance or session.encoding is not None or not session.windows.is_live:
+            return session.can_advance
+        encodings = [each.encoding for each in self._sessions.values() if each.encoding is not None]
+        return sum(not encoding.done() for encoding in encodings) < self._model.max_windows
+
     def _advance(self, session: VerifierSession) -> None:
         """Note a finished encoding, open the next window, or finish."""
-        if not session.can_advance:
+        if not self._can_advance(session):
             return
         if session.encoding is not None:
             session.encode_ns = session.encoding.result()
@@ -345,6 +356,7 @@ class Verifier:
             self._encode(session, start_frame, num_frames)
             return
         window = session.begin_window(num_frames)
+        session.opened_ns = self._clock()
         # What was heard before this window is all that another replica cannot know of its ceiling.
         ceiling = session.recording.log_mel_ceiling(window.start_frame, self._model.num_mel_bins)
         # It may be heard already: for its language, by a try that failed, or in a pause that was the end.

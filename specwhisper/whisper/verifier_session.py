@@ -61,6 +61,7 @@ class VerifierSession:
     next_window_id: int = 0
     may_go_alone: bool = False
     ready_ns: int = 0
+    opened_ns: int = 0  # when the last window was
     arrivals: Arrivals = field(default_factory=Arrivals)
     commits_ns: list[int] = field(default_factory=list)  # when each committed token was told
     num_missed: int = 0  # passes it had something for and took no part in, since its last one
