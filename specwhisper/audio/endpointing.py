@@ -11,6 +11,7 @@ from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 
 FRAME_SAMPLES = 512  # what silero-vad hears at once: 32 ms
 HYSTERESIS = 0.15  # silero-vad's: between this much below the threshold and the threshold nothing changes
+SURE_SILENCE = 0.01  # silero-vad's: below it nobody speaks, however low the threshold
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
 
 
@@ -30,7 +31,7 @@ class Endpointer:
         frame_start, self._end_sample = self._end_sample, self._end_sample + FRAME_SAMPLES
         if speech_prob >= self._options.threshold:
             return self._hear_speech(frame_start)
-        if speech_prob < self._options.threshold - HYSTERESIS:
+        if speech_prob < max(self._options.threshold - HYSTERESIS, SURE_SILENCE):
             return self._hear_silence(frame_start)
         return []
 
