@@ -126,6 +126,14 @@ def serve_draft(
             help="Seconds a session waits for a target that is not there.",
         ),
     ] = 5.0,
+    riva: Annotated[
+        bool | None,
+        typer.Option(
+            "--riva/--no-riva",
+            rich_help_panel=SERVING_PANEL,
+            help="Offer NVIDIA Riva's service too; by default where nvidia-riva-client is installed.",
+        ),
+    ] = None,
     host: flags.Host = "127.0.0.1",
     port: flags.Port = DEFAULT_PORT,
     insecure: flags.Insecure = False,
@@ -174,6 +182,7 @@ def serve_draft(
             compress_audio=compress_audio,
             connect_timeout_s=connect_timeout,
             max_sessions=max_sessions,
+            riva=riva,
             serving=ServingOptions(
                 host=host,
                 port=port,

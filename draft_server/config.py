@@ -30,6 +30,7 @@ class DraftConfig:
     drafts_next_window : before the target opens it, in a second slot for each session.
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
+    riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
     """
 
@@ -52,6 +53,7 @@ class DraftConfig:
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
     max_sessions: int = 8
+    riva: bool | None = None
     max_audio_s: float = 4 * 3600.0
     serving: ServingOptions = field(
         default_factory=lambda: ServingOptions(port=DEFAULT_PORT, max_message_bytes=MAX_MESSAGE_BYTES)

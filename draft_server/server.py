@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
+from draft_server.riva import riva_services
 from draft_server.service import TranscriptionService
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
@@ -17,7 +18,7 @@ from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import check_device, prepare_process
 from specwhisper.whisper.sharing import share_encoder
-from specwhisper.wire.serving import serve
+from specwhisper.wire.serving import AddServicer, serve
 from specwhisper.wire.v1 import transcription_pb2_grpc
 
 SERVICE_NAME = "specwhisper.wire.v1.Transcription"
@@ -84,6 +85,12 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
     return LocalTranscriber(target, engine)
 
 
+def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
+    """Name what one service is offered as."""
+    add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
+    return {SERVICE_NAME: add, **riva_services(service, config.riva)}
+
+
 async def run(config: DraftConfig) -> None:
     """Load the draft model, unless nothing is ever drafted, and serve until a signal stops the process."""
     prepare_process(config.device, config.threads, config.cores)
@@ -98,5 +105,4 @@ async def run(config: DraftConfig) -> None:
             device=config.device,
         )
     async with running_service(config, checkpoint) as service:
-        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config.serving)
+        await serve(services_of(service, config), config.serving)

@@ -14,7 +14,7 @@ import grpc.aio
 from specwhisper.errors import ServerDraining
 from specwhisper.wire.status import errors_to_status
 
-OUR_SERVICES = "/specwhisper."
+GRPCS_OWN_SERVICES = "/grpc."  # health and reflection
 
 HANDLER_FACTORIES = {
     (False, False): grpc.unary_unary_rpc_method_handler,
@@ -53,7 +53,7 @@ class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no ty
         """Put the handler of one of our methods behind the door."""
         handler = await continuation(handler_call_details)
         method: str = handler_call_details.method
-        if handler is None or not method.startswith(OUR_SERVICES):
+        if handler is None or method.startswith(GRPCS_OWN_SERVICES):
             return handler
         shape = (handler.request_streaming, handler.response_streaming)
         behaviors = (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream)

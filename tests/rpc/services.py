@@ -16,8 +16,8 @@ import torch
 from transformers import WhisperConfig
 
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
-from draft_server.server import SERVICE_NAME as TRANSCRIPTION
 from draft_server.server import running_service as running_draft
+from draft_server.server import services_of
 from draft_server.service import TranscriptionService
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -146,8 +146,7 @@ async def draft_server(
     }
     config = DraftConfig(**(defaults | settings))
     async with running_draft(config, checkpoint, place) as service:
-        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
-        server = await start_server({TRANSCRIPTION: add}, config.serving)
+        server = await start_server(services_of(service, config), config.serving)
         try:
             async with open_channel(server.address) as channel:
                 yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))

@@ -1,0 +1,181 @@
+"""Audio as Riva's clients stream it: bare samples, companded ones, or a WAV file from its header on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from struct import Struct
+
+import soundfile
+from riva.client.proto import riva_asr_pb2, riva_audio_pb2
+
+from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.audio.decode import OPEN_ENDED_BYTES
+from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.live import check_between
+
+LINEAR_PCM, MULAW, ALAW = riva_audio_pb2.LINEAR_PCM, riva_audio_pb2.MULAW, riva_audio_pb2.ALAW
+G711 = {MULAW: "ULAW", ALAW: "ALAW"}  # libsndfile's names
+
+RIFF, WAVE = b"RIFF", b"WAVE"
+CHUNK = Struct("<4sI")
+FMT = Struct("<HHIIHH")  # format, channels, samples per second, bytes per second, bytes per frame, bits
+RIFF_BYTES = 12  # "RIFF", size, "WAVE"
+MAX_HEADER_BYTES = 64 * 1024
+EXTENSIBLE = 0xFFFE  # the format proper stands behind the fields that all formats have
+EXTENSIBLE_FORMAT_OFFSET = 24
+ENCODING_OF_FORMAT = {(1, 16): LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WAV's number and bits per sample
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """How bare samples are written: Riva's number of an encoding, samples per second, channels."""
+
+    encoding: int
+    sample_rate: int
+    num_channels: int
+
+    def __post_init__(self) -> None:
+        check_between("sample_rate_hertz", self.sample_rate, MIN_SAMPLE_RATE, MAX_SAMPLE_RATE)
+        check_between("audio_channel_count", self.num_channels, 1, MAX_CHANNELS)
+
+    @classmethod
+    def of(cls, config: riva_asr_pb2.RecognitionConfig) -> Samples:
+        """Read what a client says of samples without a header."""
+        return cls(config.encoding, config.sample_rate_hertz, config.audio_channel_count or 1)
+
+
+class StreamedAudio:
+    """Turns the bytes of a stream, cut anywhere, into 16-bit samples.
+
+    A WAV file is known by its first bytes, whatever the client says: Riva's own clients send the header along
+    and name no encoding.
+
+    Attributes
+    ----------
+    samples : how the samples are written; ``None`` until enough has been heard to know.
+    """
+
+    def __init__(self, config: riva_asr_pb2.RecognitionConfig) -> None:
+        self.samples: Samples | None = None
+        self._config = config
+        self._head = b""
+        self._num_left: int | None = None  # bytes of samples; behind them a file may hold something else
+
+    def push(self, data: bytes) -> bytes:
+        """Take the next bytes and give the samples that are ready."""
+        if self.samples is None:
+            self._head += data
+            start = self._begin()
+            if start is None:
+                return b""
+            data, self._head = self._head[start:], b""
+        return self._decode(data)
+
+    def finish(self) -> bytes:
+        """Say that no bytes follow, and give the last samples."""
+        if self.samples is not None:
+            return b""
+        if not self._head:
+            raise InvalidAudio("The stream holds no audio.")
+        if is_wav(self._head):
+            raise InvalidAudio("The audio ends within the header of a WAV file.")
+        self.samples = self._bare()
+        return self._decode(self._head)
+
+    def _begin(self) -> int | None:
+        """Find out what the audio is and where its samples begin; ``None`` until more is heard."""
+        if not is_wav(self._head):
+            if may_become_wav(self._head):
+                return None
+            self.samples = self._bare()
+            return 0
+        header = parse_wav_header(self._head)
+        if header is None:
+            return None
+        self.samples, start, self._num_left = header
+        return start
+
+    def _bare(self) -> Samples:
+        if self._config.encoding not in (LINEAR_PCM, *G711):
+            raise InvalidRequest(
+                f"Streamed audio of encoding {encoding_name(self._config.encoding)} must be a WAV file: set "
+                "LINEAR_PCM, MULAW or ALAW for bare samples, or send other files to Recognize."
+            )
+        return Samples.of(self._config)
+
+    def _decode(self, data: bytes) -> bytes:
+        if self._num_left is not None:
+            data = data[: self._num_left]
+            self._num_left -= len(data)
+        return data if self.samples is None else linear_16(data, self.samples.encoding)
+
+
+def may_become_wav(head: bytes) -> bool:
+    """Tell whether the first few bytes may be those of a WAV file."""
+    return len(head) < RIFF_BYTES and head[:4] == RIFF[: len(head)]
+
+
+def is_wav(head: bytes) -> bool:
+    """Tell whether a WAV file begins so."""
+    return head[:4] == RIFF and head[8:RIFF_BYTES] == WAVE
+
+
+def parse_wav_header(head: bytes) -> tuple[Samples, int, int | None] | None:
+    """Read a WAV file's chunks up to its samples.
+
+    Returns
+    -------
+    How the samples are written, where they begin and how many bytes they are, where that is known; ``None``
+    where more must be heard first.
+    """
+    samples, start = None, RIFF_BYTES
+    while start <= MAX_HEADER_BYTES:
+        if len(head) < start + CHUNK.size:
+            return None
+        name, size = CHUNK.unpack_from(head, start)
+        start += CHUNK.size
+        if name == b"data":
+            if samples is None:
+                raise InvalidAudio("A WAV file does not say how its samples are written: it has no format.")
+            # Recorders that cannot seek back leave the size open, or at 0.
+            return samples, start, size if 0 < size < OPEN_ENDED_BYTES else None
+        if name == b"fmt ":
+            if len(head) < start + size and start + size <= MAX_HEADER_BYTES:
+                return None
+            samples = _parse_format(head[start : start + size])
+        start += size + size % 2
+    raise InvalidAudio(f"A WAV file has no samples in its first {MAX_HEADER_BYTES} bytes.")
+
+
+def _parse_format(chunk: bytes) -> Samples:
+    if len(chunk) < FMT.size:
+        raise InvalidAudio(f"The format of a WAV file has {len(chunk)} bytes: it must have {FMT.size}.")
+    number, num_channels, sample_rate, _, _, num_bits = FMT.unpack_from(chunk)
+    if number == EXTENSIBLE and len(chunk) >= EXTENSIBLE_FORMAT_OFFSET + 2:
+        number = int.from_bytes(chunk[EXTENSIBLE_FORMAT_OFFSET : EXTENSIBLE_FORMAT_OFFSET + 2], "little")
+    encoding = ENCODING_OF_FORMAT.get((number, num_bits))
+    if encoding is None:
+        raise InvalidAudio(
+            f"A streamed WAV file has {num_bits}-bit samples of format {number}: send 16-bit PCM, mu-law or "
+            "A-law, or the file to Recognize."
+        )
+    return Samples(encoding, sample_rate, num_channels)
+
+
+def linear_16(data: bytes, encoding: int) -> bytes:
+    """Decode bare samples to s16le; no byte depends on another."""
+    if encoding == LINEAR_PCM or not data:
+        return data
+    file = BytesIO(data)
+    samples, _ = soundfile.read(
+        file, dtype="int16", format="RAW", subtype=G711[encoding], samplerate=MIN_SAMPLE_RATE, channels=1
+    )
+    decoded: bytes = samples.astype("<i2", copy=False).tobytes()
+    return decoded
+
+
+def encoding_name(number: int) -> str:
+    """Name one of Riva's encodings."""
+    known = riva_audio_pb2.AudioEncoding.values()
+    return riva_audio_pb2.AudioEncoding.Name(number) if number in known else str(number)

@@ -1,0 +1,156 @@
+"""What our service answers, as Riva's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google.protobuf.duration_pb2 import Duration
+from riva.client.proto import riva_asr_pb2
+
+from draft_server.replies import DRAFT_STABILITY, VERIFIED_STABILITY
+from specwhisper.types import SAMPLE_RATE
+from specwhisper.wire.v1 import transcription_pb2 as pb
+
+CHANNEL = 1  # Riva counts from 1; channels are mixed
+MODEL_TYPES = {"online": "True", "offline": "False"}  # Riva's names for what streams and what does not
+
+
+def alternative(results: Sequence[pb.SpeechRecognitionResult]) -> riva_asr_pb2.SpeechRecognitionAlternative:
+    """Put final results together that follow each other."""
+    pieces = [result.alternatives[0] for result in results]
+    num_tokens = sum(len(piece.tokens) for piece in pieces)
+    confidence = sum(piece.confidence * len(piece.tokens) for piece in pieces)
+    return riva_asr_pb2.SpeechRecognitionAlternative(
+        transcript=with_space_behind("".join(piece.transcript for piece in pieces)),
+        confidence=confidence / num_tokens if num_tokens else 0.0,
+        words=[
+            riva_asr_pb2.WordInfo(
+                start_time=milliseconds(word.start_offset),
+                end_time=milliseconds(word.end_offset),
+                word=word.word.strip(),
+                confidence=word.confidence,
+            )
+            for piece in pieces
+            for word in piece.words
+        ],
+        language_code=sorted({result.language_code for result in results if result.language_code}),
+    )
+
+
+def with_space_behind(text: str) -> str:
+    """Move the space before a text, which is Whisper's, behind it, which is Riva's."""
+    return f"{text.strip()} " if text.startswith(" ") and text.strip() else text.strip()
+
+
+def recognize_response(response: pb.RecognizeResponse) -> riva_asr_pb2.RecognizeResponse:
+    """Write a whole transcript: one result, as Riva's own, and none where nothing is said."""
+    whole = alternative(response.results)
+    if not whole.transcript:
+        return riva_asr_pb2.RecognizeResponse()
+    result = riva_asr_pb2.SpeechRecognitionResult(
+        alternatives=[whole], channel_tag=CHANNEL, audio_processed=seconds(response.audio_duration)
+    )
+    return riva_asr_pb2.RecognizeResponse(results=[result])
+
+
+def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
+    """Name the target, as a model that streams and as one that does not: Riva's are one or the other."""
+    return riva_asr_pb2.RivaSpeechRecognitionConfigResponse(
+        model_config=[
+            riva_asr_pb2.RivaSpeechRecognitionConfigResponse.Config(
+                model_name=model.model.target_model,
+                parameters={
+                    "type": kind,
+                    "streaming": streams,
+                    "language_code": ",".join(model.language_codes),
+                    "sample_rate": str(SAMPLE_RATE),
+                    "draft_model": model.model.draft_model,
+                },
+            )
+            for kind, streams in MODEL_TYPES.items()
+        ]
+    )
+
+
+class LiveReplies:
+    """Turns our responses to live audio into Riva's, whose finals are whole utterances."""
+
+    def __init__(self, *, tells_interim: bool) -> None:
+        self._tells_interim = tells_interim
+        self._pieces: list[pb.SpeechRecognitionResult] = []  # of the open utterance, final
+        self._told = ("", "")  # of it, to the client
+        self._has_told = False
+
+    def take(self, response: pb.StreamingRecognizeResponse) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
+        """Take in a response and give what it has to tell: each has at most one final result."""
+        if not response.HasField("audio_received"):
+            return []  # it names the model, or tells that somebody begins or ends to speak
+        audio_s = seconds(response.audio_received)
+        replies = []
+        for result in response.results:
+            if not result.is_final:
+                continue
+            self._pieces.append(result)
+            if result.is_utterance_end:
+                whole = alternative(self._pieces)
+                # Of a noise without a word nothing has to be told, unless there seemed to be one.
+                if whole.transcript or self._has_told:
+                    replies.append(_final(whole, audio_s))
+                self._pieces, self._told, self._has_told = [], ("", ""), False
+        if self._tells_interim:
+            replies += self._interim(response, audio_s)
+        return replies
+
+    def _interim(
+        self, response: pb.StreamingRecognizeResponse, audio_s: float
+    ) -> list[riva_asr_pb2.StreamingRecognizeResponse]:
+        """Write the open utterance: side by side, the texts are all of it."""
+        verified = "".join(piece.alternatives[0].transcript for piece in self._pieces)
+        draft = ""
+        for result in response.results:
+            if not result.is_final and result.stability > DRAFT_STABILITY * 2:
+                verified += result.alternatives[0].transcript
+            elif not result.is_final:
+                draft += result.alternatives[0].transcript
+        verified, draft = verified.lstrip(), draft if verified.strip() else draft.lstrip()
+        if (verified, draft) == self._told:
+            return []
+        self._told = (verified, draft)
+        results = [
+            _interim_result(text, stability, audio_s)
+            for text, stability in ((verified, VERIFIED_STABILITY), (draft, DRAFT_STABILITY))
+            if text
+        ]
+        self._has_told = self._has_told or bool(results)
+        return [riva_asr_pb2.StreamingRecognizeResponse(results=results)] if results else []
+
+
+def _final(
+    whole: riva_asr_pb2.SpeechRecognitionAlternative, audio_s: float
+) -> riva_asr_pb2.StreamingRecognizeResponse:
+    return riva_asr_pb2.StreamingRecognizeResponse(
+        results=[
+            riva_asr_pb2.StreamingRecognitionResult(
+                alternatives=[whole], is_final=True, channel_tag=CHANNEL, audio_processed=audio_s
+            )
+        ]
+    )
+
+
+def _interim_result(text: str, stability: float, audio_s: float) -> riva_asr_pb2.StreamingRecognitionResult:
+    return riva_asr_pb2.StreamingRecognitionResult(
+        alternatives=[riva_asr_pb2.SpeechRecognitionAlternative(transcript=text)],
+        stability=stability,
+        channel_tag=CHANNEL,
+        audio_processed=audio_s,
+    )
+
+
+def seconds(duration: Duration) -> float:
+    """Read seconds."""
+    return float(duration.ToNanoseconds() / 1e9)
+
+
+def milliseconds(duration: Duration) -> int:
+    """Read milliseconds, to the nearest one."""
+    return round(duration.ToNanoseconds() / 1e6)
