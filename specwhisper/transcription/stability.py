@@ -14,14 +14,18 @@ MayBegin = Callable[[int], bool]  # whether a token may be the first one behind 
 def continuation(final: Sequence[int], text: Sequence[int], may_begin: MayBegin) -> int:
     """Give where ``text`` goes on behind what is ``final``: its prefix with the fewest edits is left out.
 
-    Of prefixes that match equally well, the one is taken whose length is nearest: a word that changed stands
-    for the one it was. Nothing begins within a word.
+    Of prefixes that match equally well, one that ends as the final text does goes first: what was inserted
+    before it repeats nothing. Then the one is taken whose length is nearest: a word that changed stands for
+    the one it was. Nothing begins within a word.
     """
     if list(text[: len(final)]) == list(final):
         start = len(final)
     else:
         edits = _prefix_edits(final, text)
-        start = min(range(len(edits)), key=lambda i: (edits[i], abs(i - len(final)), -i))
+        start = min(
+            range(len(edits)),
+            key=lambda i: (edits[i], i == 0 or text[i - 1] != final[-1], abs(i - len(final)), -i),
+        )
     while 0 < start < len(text) and not may_begin(text[start]):
         start += 1
     return start
@@ -34,13 +38,14 @@ def agreed(before: Sequence[int], now: Sequence[int], may_begin: MayBegin) -> in
         if one != other:
             break
         count += 1
-    return whole_words(now, count, may_begin)
+    # A word that one of them goes on with is not the same word.
+    return whole_words(now, whole_words(before, count, may_begin), may_begin)
 
 
 def attended(attended_ms: Sequence[float], end_ms: float, text: Sequence[int], may_begin: MayBegin) -> int:
     """AlignAtt: count the whole words before the first one for which the decoder looks behind ``end_ms``."""
     count = next((i for i, at_ms in enumerate(attended_ms) if at_ms > end_ms), len(text))
-    return whole_words(text, count, may_begin)
+    return whole_words(text, min(count, len(text)), may_begin)
 
 
 def whole_words(text: Sequence[int], count: int, may_begin: MayBegin) -> int:
