@@ -101,4 +101,8 @@ class Utterances:
             case VoiceEvent.PAUSE if last is not None and speaks:
                 last.pause_sample = max(sample, last.start_sample)
             case VoiceEvent.END if last is not None and speaks:
-                last.end_sample = max(sample, last.start_sample)
+                if self.received_samples - last.start_sample < HOP_SAMPLES:
+                    self._open.pop()  # nothing of it was heard
+                    self._number -= 1
+                else:
+                    last.end_sample = max(sample, last.start_sample + HOP_SAMPLES)
