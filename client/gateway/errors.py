@@ -38,3 +38,26 @@ class WrongApiKey(SpecWhisperError):
 
 class ClientGone(SpecWhisperError):
     """The client has closed its connection before it was answered."""
+
+
+class InvalidEvent(InvalidField):
+    """An event on a WebSocket cannot be honoured.
+
+    Parameters
+    ----------
+    event_id : the name that the client gave it, if it did.
+    """
+
+    def __init__(
+        self, message: str, param: str = "", code: str = "invalid_value", event_id: str | None = None
+    ) -> None:
+        super().__init__(message, param, code)
+        self.event_id = event_id
+
+
+class ForeignPage(SpecWhisperError):
+    """A page of another site tries to use this gateway with its reader's connection."""
+
+
+class IdleSession(SpecWhisperError):
+    """A session's client has said nothing for too long."""

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 
 from client.gateway.errors import ClientGone
 from client.gateway.observing import note_error
@@ -23,7 +23,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.exception_handler(Exception)(_failed)
 
 
-async def _refused(request: Request, error: SpecWhisperError) -> JSONResponse:
+async def _refused(request: HTTPConnection, error: SpecWhisperError) -> JSONResponse:
     """Answer what was raised on purpose."""
     note_error(request.scope, error)
     return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from client.transcript import Transcript
+from specwhisper.speculation.statistics import SpeculationStatistics
 
 PREFIX = "specwhisper_gateway"
 # From a list of models to a long recording.
@@ -36,7 +37,7 @@ class Metrics:
 
         self._requests = counter("requests", "Requests answered.", "route", "status")
         self._errors = counter("errors", "Requests that ended with an error.", "kind")
-        self._audio_s = counter("audio_seconds", "Audio transcribed to its end.")
+        self._audio_s = counter("audio_seconds", "Audio of transcriptions that have ended.")
         self._drafted = counter("drafted_tokens", "Tokens sent to the target as candidates.")
         self._verified = counter("verified_tokens", "Candidates that the target put through a pass.")
         self._accepted = counter("accepted_tokens", "Candidates that it kept.")
@@ -44,6 +45,10 @@ class Metrics:
         self._passes = counter("target_passes", "Forward passes of the target.")
         self._active = Gauge(
             f"{PREFIX}_active_requests", "Requests being answered, this one too.", registry=self._registry
+        )
+        self._sessions = counter("sessions", "WebSocket sessions that have ended.", "route", "code")
+        self._active_sessions = Gauge(
+            f"{PREFIX}_active_sessions", "WebSocket sessions that are open.", registry=self._registry
         )
         self._latency_s = Histogram(
             f"{PREFIX}_request_seconds",
@@ -63,14 +68,26 @@ class Metrics:
         self._requests.labels(route, str(status)).inc()
         self._latency_s.labels(route).observe(elapsed_s)
 
+    def begin_session(self) -> None:
+        """Count a WebSocket in."""
+        self._active_sessions.inc()
+
+    def end_session(self, route: str, code: int) -> None:
+        """Count it out, by its close code, or by the HTTP status that it was refused with."""
+        self._active_sessions.dec()
+        self._sessions.labels(route, str(code)).inc()
+
     def count_error(self, error: BaseException) -> None:
         """Count an error by its class."""
         self._errors.labels(type(error).__name__).inc()
 
     def count_transcript(self, transcript: Transcript) -> None:
         """Count a finished transcription, and how its draft did."""
-        statistics = transcript.statistics
-        self._audio_s.inc(transcript.duration_s)
+        self.count(transcript.statistics, transcript.duration_s)
+
+    def count(self, statistics: SpeculationStatistics, audio_s: float) -> None:
+        """Count so much audio, and how the draft did over it."""
+        self._audio_s.inc(audio_s)
         self._drafted.inc(statistics.num_drafted)
         self._verified.inc(statistics.num_verified)
         self._accepted.inc(statistics.num_accepted)

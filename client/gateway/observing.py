@@ -6,6 +6,7 @@ import logging
 import time
 import uuid
 from http import HTTPStatus
+from typing import Any
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 UNKNOWN_ROUTE = "unknown"  # one label for all that does not exist: a caller cannot fill the registry
 QUIET_ROUTES = ("/health", "/metrics")  # asked every few seconds: only for those who debug
 ERROR = "error"
+NORMAL, GONE = 1000, 1006  # close codes: as it should be, and without a word
 
 
 def note_error(scope: Scope, error: BaseException) -> None:
@@ -34,10 +36,13 @@ class Observing:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
+        scope.setdefault("state", {})
+        if scope["type"] == "websocket":
+            await self._observe_session(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})
         name, status, started_s = uuid.uuid4().hex, CLIENT_GONE, time.perf_counter()
 
         async def send_named(message: Message) -> None:
@@ -57,11 +62,48 @@ class Observing:
         finally:
             self._end(scope, name, status, time.perf_counter() - started_s)
 
+    async def _observe_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Follow a WebSocket to its end; whoever says first how it ends is believed."""
+        name, code, started_s = uuid.uuid4().hex, 0, time.perf_counter()
+
+        async def receive_watched() -> Message:
+            nonlocal code
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                code = code or int(message.get("code", GONE))
+            return message
+
+        async def send_watched(message: Message) -> None:
+            nonlocal code
+            if message["type"] == "websocket.close":
+                code = code or int(message.get("code", NORMAL))
+            if message["type"] == "websocket.http.response.start":
+                code = int(message["status"])
+            await send(message)
+
+        self._metrics.begin_session()
+        try:
+            await self._app(scope, receive_watched, send_watched)
+        finally:
+            route = _route_of(scope)
+            self._metrics.end_session(route, code or GONE)
+            elapsed_s = time.perf_counter() - started_s
+            self._log(
+                "session ended", scope, {"request": name, "route": route, "code": code or GONE}, elapsed_s
+            )
+
     def _end(self, scope: Scope, name: str, status: int, elapsed_s: float) -> None:
-        route = str(getattr(scope.get("route"), "path", UNKNOWN_ROUTE))  # known once it was looked up
+        route = _route_of(scope)
         self._metrics.end(route, status, elapsed_s)
-        facts = {"request": name, "route": route, "status": status, "elapsed_s": round(elapsed_s, 3)}
+        self._log("answered", scope, {"request": name, "route": route, "status": status}, elapsed_s)
+
+    def _log(self, message: str, scope: Scope, facts: dict[str, Any], elapsed_s: float) -> None:
+        facts["elapsed_s"] = round(elapsed_s, 3)
         if (error := scope["state"].get(ERROR)) is not None:
             self._metrics.count_error(error)
             facts["error"] = type(error).__name__
-        logger.log(logging.DEBUG if route in QUIET_ROUTES else logging.INFO, "answered", extra=facts)
+        logger.log(logging.DEBUG if facts["route"] in QUIET_ROUTES else logging.INFO, message, extra=facts)
+
+
+def _route_of(scope: Scope) -> str:
+    return str(getattr(scope.get("route"), "path", UNKNOWN_ROUTE))  # known once it was looked up

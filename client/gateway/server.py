@@ -14,11 +14,13 @@ import uvicorn
 
 from client.gateway.app import create_app
 from client.gateway.config import GatewayConfig
+from client.gateway.sockets import MAX_FRAME_BYTES
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.addresses import join_address
 
 logger = logging.getLogger(__name__)
 
+KEEPALIVE_S = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -43,6 +45,11 @@ class GatewayServer(uvicorn.Server):
                 access_log=False,  # the middleware's lines say more
                 server_header=False,
                 proxy_headers=False,
+                ws="websockets-sansio",
+                ws_max_size=MAX_FRAME_BYTES,
+                ws_per_message_deflate=False,  # audio does not shrink
+                # A pong waits behind the audio that a client sends faster than it is transcribed.
+                ws_ping_interval=None,
                 timeout_graceful_shutdown=math.ceil(config.drain_timeout_s),
             )
         )
@@ -80,9 +87,15 @@ class GatewayServer(uvicorn.Server):
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family)
+        listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise InvalidRequest(f"Cannot listen on {join_address(host, port)}; is the port taken?") from error
+    # Inherited by each connection: a machine that has vanished is noticed without a word of ours to it.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in KEEPALIVE_S.items():
+        if hasattr(socket, name):  # not on every system
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    return listening
 
 
 async def run(config: GatewayConfig) -> None:

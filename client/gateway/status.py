@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from client.gateway.errors import ClientGone, InvalidUpload, ModelNotFound, WrongApiKey
+from client.gateway.errors import (
+    ClientGone,
+    ForeignPage,
+    IdleSession,
+    InvalidUpload,
+    ModelNotFound,
+    WrongApiKey,
+)
 from specwhisper.errors import (
     CheckpointError,
     InvalidRequest,
@@ -41,6 +48,8 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     InvalidUpload: Answer(HTTPStatus.BAD_REQUEST, INVALID, "invalid_file"),
     ModelNotFound: Answer(HTTPStatus.NOT_FOUND, INVALID, "model_not_found"),
     WrongApiKey: Answer(HTTPStatus.UNAUTHORIZED, INVALID, "invalid_api_key"),
+    ForeignPage: Answer(HTTPStatus.FORBIDDEN, INVALID, "foreign_page"),
+    IdleSession: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle"),
     MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
     ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
     ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),

@@ -1,0 +1,143 @@
+"""WebSockets: who may open one, what ends one with which code, and sending to clients that may not listen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from client.gateway.auth import check_key
+from client.gateway.errors import ClientGone, ForeignPage, IdleSession
+from client.gateway.observing import note_error
+from client.gateway.state import gateway_of
+from client.gateway.status import answer_to
+from specwhisper.errors import (
+    InvalidRequest,
+    MessageTooLarge,
+    ServerDraining,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+)
+
+logger = logging.getLogger(__name__)
+
+KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
+MAX_FRAME_BYTES = 20 * 1024 * 1024 + 64 * 1024  # OpenAI's 15 MiB of audio in base64, and the event around it
+SEND_TIMEOUT_S = 30.0  # for a client that has stopped to listen
+IDLE_TIMEOUT_S = 600.0  # for one that has stopped to speak: it holds a place on the draft server
+
+# RFC 6455's codes and the one that IANA has added for servers that are full.
+INVALID_DATA, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
+CODE_OF_ERROR: dict[type[Exception], int] = {
+    InvalidRequest: INVALID_DATA,
+    IdleSession: INVALID_DATA,
+    MessageTooLarge: TOO_BIG,
+    ServerFull: TRY_AGAIN_LATER,
+    ServerDraining: TRY_AGAIN_LATER,
+    TargetUnavailable: TRY_AGAIN_LATER,
+}
+
+
+def close_code(error: BaseException) -> int:
+    """Look up the code that a WebSocket is closed with; what is not in the table is ours to mend."""
+    return next((CODE_OF_ERROR[kind] for kind in type(error).__mro__ if kind in CODE_OF_ERROR), FAILED)
+
+
+def check_socket_key(socket: WebSocket) -> str | None:
+    """Refuse a client without the gateway's key; give the subprotocol that it is to be accepted with."""
+    offered: list[str] = socket.scope["subprotocols"]
+    scheme, _, given = socket.headers.get("authorization", "").partition(" ")
+    keys = [name.removeprefix(KEY_SUBPROTOCOL) for name in offered if name.startswith(KEY_SUBPROTOCOL)]
+    if scheme.lower() == "bearer":
+        keys.insert(0, given)
+    check_key(gateway_of(socket).config.api_key, keys[0] if keys else None)
+    # A browser gives up unless one of those it named is chosen; the key is not to be said again.
+    return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOL)), None)
+
+
+def check_origin(socket: WebSocket) -> None:
+    """Refuse the pages of others: a browser lets any of them connect to what only its user can reach."""
+    origin = socket.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != socket.headers.get("host"):
+        raise ForeignPage(f"A page of {origin} may not use this gateway: it has a page of its own.")
+
+
+@asynccontextmanager
+async def ended_by_errors(
+    socket: WebSocket, peer: Peer, tell: Callable[[BaseException], Awaitable[None]]
+) -> AsyncGenerator[None]:
+    """Tell an accepted client what has ended its session, if it is still there, and close with the code."""
+    try:
+        yield
+    except Exception as error:
+        note_error(socket.scope, error)
+        if not isinstance(error, SpecWhisperError):
+            logger.exception("session failed")
+        if not isinstance(error, ClientGone):
+            try:
+                await tell(error)
+            except ClientGone:
+                pass
+        await peer.close(error)
+
+
+class Peer:
+    """The other end of an accepted WebSocket.
+
+    Parameters
+    ----------
+    send_timeout_s : how long it may leave unread what it is told, in seconds.
+    idle_timeout_s : how long it may say nothing, in seconds.
+    """
+
+    def __init__(
+        self,
+        socket: WebSocket,
+        *,
+        send_timeout_s: float = SEND_TIMEOUT_S,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+    ) -> None:
+        self._socket = socket
+        self._send_timeout_s = send_timeout_s
+        self._idle_timeout_s = idle_timeout_s
+        self._sending = asyncio.Lock()  # events keep their order, whichever task tells them
+
+    async def send(self, *events: dict[str, Any]) -> None:
+        """Tell events; :class:`ClientGone` where nobody listens any more."""
+        try:
+            async with self._sending, asyncio.timeout(self._send_timeout_s):
+                for event in events:
+                    await self._socket.send_json(event)
+        except (WebSocketDisconnect, TimeoutError) as error:
+            raise ClientGone("The client does not listen any more.") from error
+
+    async def frames(self) -> AsyncGenerator[str | bytes]:
+        """Give what it says until it leaves."""
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_timeout_s):
+                    message = await self._socket.receive()
+            except TimeoutError as error:
+                raise IdleSession(
+                    f"Nothing was sent for {self._idle_timeout_s:g} s: connect again to go on."
+                ) from error
+            if message["type"] == "websocket.disconnect":
+                return
+            frame: str | bytes | None = message.get("text")
+            yield message["bytes"] if frame is None else frame
+
+    async def close(self, error: BaseException | None = None) -> None:
+        """End the connection, with the error's code; the reason is its kind."""
+        code = 1000 if error is None else close_code(error)
+        reason = "" if error is None else answer_to(error).code or answer_to(error).type
+        try:
+            async with asyncio.timeout(self._send_timeout_s):
+                await self._socket.close(code, reason)
+        except (WebSocketDisconnect, RuntimeError, TimeoutError):
+            pass  # it has left by itself
