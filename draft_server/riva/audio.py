@@ -22,6 +22,7 @@ CHUNK = Struct("<4sI")
 FMT = Struct("<HHIIHH")  # format, channels, samples per second, bytes per second, bytes per frame, bits
 RIFF_BYTES = 12  # "RIFF", size, "WAVE"
 MAX_HEADER_BYTES = 64 * 1024
+MAX_FMT_BYTES = 40
 EXTENSIBLE = 0xFFFE  # the format proper stands behind the fields that all formats have
 EXTENSIBLE_FORMAT_OFFSET = 24
 ENCODING_OF_FORMAT = {(1, 16): LINEAR_PCM, (6, 8): ALAW, (7, 8): MULAW}  # by WAV's number and bits per sample
@@ -141,9 +142,10 @@ def parse_wav_header(head: bytes) -> tuple[Samples, int, int | None] | None:
             # Recorders that cannot seek back leave the size open, or at 0.
             return samples, start, size if 0 < size < OPEN_ENDED_BYTES else None
         if name == b"fmt ":
-            if len(head) < start + size and start + size <= MAX_HEADER_BYTES:
+            end = start + min(size, MAX_FMT_BYTES)
+            if len(head) < end:
                 return None
-            samples = _parse_format(head[start : start + size])
+            samples = _parse_format(head[start:end])
         start += size + size % 2
     raise InvalidAudio(f"A WAV file has no samples in its first {MAX_HEADER_BYTES} bytes.")
 

@@ -1,0 +1,286 @@
+"""Riva's service on the draft server's port, asked by Riva's own client."""
+
+import io
+import json
+import threading
+from contextlib import asynccontextmanager
+
+import jiwer
+import pytest
+import riva.client
+import soundfile
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from riva.client.proto import riva_asr_pb2 as riva_pb
+from riva.client.proto import riva_audio_pb2
+
+from client.streaming import LIVE_DECODING
+from draft_server.riva import SERVICE_NAME
+from draft_server.service import MAX_PIECE_BYTES
+from experiments.demo_pair.phonemes import words
+from specwhisper.audio.decode import decode_file
+from specwhisper.whisper.checkpoint import DEMO_FOLDER, load_checkpoint
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, riva_client, transcript
+from tests.rpc.services import (
+    RATE,
+    all_free,
+    audio_requests,
+    draft_server,
+    eventually,
+    finals,
+    recording,
+    running_pair,
+    target_server,
+)
+
+SAMPLES = DEMO_FOLDER / "samples"
+TEXTS = {
+    sample["file_name"]: sample["text"]
+    for sample in map(json.loads, (SAMPLES / "metadata.jsonl").read_text(encoding="utf-8").splitlines())
+}
+PHONE_CALL = "01_phone_call.flac"
+CODECS = {
+    "wav": ("WAV", "PCM_16", riva_audio_pb2.ENCODING_UNSPECIFIED),
+    "wav that is called PCM": ("WAV", "PCM_16", riva_audio_pb2.LINEAR_PCM),
+    "wav of 24 bits": ("WAV", "PCM_24", riva_audio_pb2.ENCODING_UNSPECIFIED),
+    "flac": ("FLAC", "PCM_16", riva_audio_pb2.FLAC),
+    "opus": ("OGG", "OPUS", riva_audio_pb2.OGGOPUS),
+    "pcm": ("RAW", "PCM_16", riva_audio_pb2.LINEAR_PCM),
+    "mu-law": ("RAW", "ULAW", riva_audio_pb2.MULAW),
+    "a-law": ("RAW", "ALAW", riva_audio_pb2.ALAW),
+}
+
+
+@asynccontextmanager
+async def demo_pair():
+    """The bundled pair, on two servers of this process."""
+    tiny = load_checkpoint("demo-draft-tiny")
+    async with (
+        target_server(checkpoint=load_checkpoint("demo-target")) as target,
+        draft_server(target.address, checkpoint=tiny, drafts_next_window=False) as draft,  # a slot a session
+    ):
+        yield target, draft
+
+
+def demo_pcm(name: str) -> bytes:
+    return b"".join(decode_file(SAMPLES / name))
+
+
+def written(pcm: bytes, container: str, subtype: str) -> bytes:
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", RATE, 1, subtype, format=container) as sound:
+        sound.buffer_write(pcm, "int16")
+    return file.getvalue()
+
+
+def read(data: bytes, container: str, subtype: str) -> bytes:
+    raw = {"format": "RAW", "samplerate": RATE, "channels": 1, "subtype": subtype}
+    with soundfile.SoundFile(io.BytesIO(data), **(raw if container == "RAW" else {})) as sound:
+        return bytes(sound.buffer_read(dtype="int16"))
+
+
+async def our_text(draft, pcm: bytes, **config) -> str:
+    """What our own service writes of a recording, asked for what Riva's clients get."""
+    config = {"encoding": "AUDIO_ENCODING_LINEAR16", "sample_rate_hertz": RATE, **config}
+    config["decoding"] = codec.decoding_options_to_proto(LIVE_DECODING)
+    config["decoding"].hotwords = config.pop("hotwords", "")
+    request = pb.RecognizeRequest(config=pb.RecognitionConfig(**config), audio=pcm)
+    return "".join(text for *_, text in finals([await draft.stub.Recognize(request)]))
+
+
+def word_errors(name: str, text: str) -> float:
+    return jiwer.wer(" ".join(words(TEXTS[name])), " ".join(words(text)))
+
+
+@pytest.mark.parametrize("kind", CODECS)
+async def test_a_recording_in_whatever_way_it_is_written(kind):
+    container, subtype, encoding = CODECS[kind]
+    data = written(recording(3.0), container, subtype)
+    config = riva_pb.RecognitionConfig(encoding=encoding, language_code="en-US")
+    if container == "RAW":
+        config.sample_rate_hertz = RATE
+    async with running_pair() as (target, draft), riva_client(draft) as client:
+        response = await client.recognize(data, config)
+        heard = read(data, container, subtype)
+        if kind != "opus":  # which decoder pads its ends how is not to be decided here
+            assert transcript(response.results) == await our_text(draft, heard)
+        assert len(response.results) == 1
+        assert response.results[0].channel_tag == 1
+        assert response.results[0].audio_processed == pytest.approx(3.0, abs=0.01)
+        await all_free(target, draft)
+
+
+async def test_words_and_times_of_a_recording():
+    data = (SAMPLES / PHONE_CALL).read_bytes()
+    config = riva_pb.RecognitionConfig(
+        language_code="en-US",
+        max_alternatives=3,
+        enable_automatic_punctuation=True,
+        enable_word_time_offsets=True,
+        model="demo-target",
+    )
+    async with demo_pair() as (target, draft), riva_client(draft) as client:
+        response = await client.recognize(data, config)
+        (result,) = response.results
+        (whole,) = result.alternatives
+        assert word_errors(PHONE_CALL, whole.transcript) < 0.1
+        assert [word.word for word in whole.words] == whole.transcript.split()
+        times = [time for word in whole.words for time in (word.start_time, word.end_time)]
+        assert times == sorted(times)
+        assert 0 <= times[0] < times[-1] <= 13_339
+        assert all(0 < word.confidence <= 1 for word in whole.words)
+        assert 0.5 < whole.confidence <= 1
+        assert list(whole.language_code) == ["en"]
+        plain = await client.recognize(data, riva_pb.RecognitionConfig())
+        assert not plain.results[0].alternatives[0].words
+        await all_free(target, draft)
+
+
+async def test_boosted_words_stand_in_front_of_every_prompt():
+    config = pcm_config(language_code="en")
+    riva.client.add_word_boosting_to_config(config, ["Klara", "Dawid"], 20.0)
+    async with demo_pair() as (_, draft), riva_client(draft) as client:
+        pcm = demo_pcm(PHONE_CALL)
+        response = await client.recognize(pcm, config)
+        ours = await our_text(draft, pcm, language_code="en", hotwords="Klara, Dawid")
+        assert transcript(response.results) == f"{ours.strip()} "
+
+
+@pytest.mark.parametrize("name", [PHONE_CALL, "07_a_letter.flac"])
+async def test_live_audio_becomes_utterances(name):
+    pcm = demo_pcm(name)
+    config = live_config(language_code="en-US", enable_word_time_offsets=True)
+    async with demo_pair() as (target, draft), riva_client(draft) as client:
+        responses = await client.stream(pieces(pcm), config)
+        await all_free(target, draft)
+    for response in responses:
+        assert response.results
+        assert [result.is_final for result in response.results[1:]] == [False] * (len(response.results) - 1)
+        assert all(len(result.alternatives) == 1 for result in response.results)
+        stabilities = [result.stability for result in response.results]
+        assert stabilities == sorted(stabilities, reverse=True)
+    final = [result for response in responses for result in response.results if result.is_final]
+    assert len(final) > 1
+    assert len(responses) > len(final)
+    assert word_errors(name, transcript(final)) < 0.15
+    spoken = [word for result in final for word in result.alternatives[0].words]
+    assert " ".join(word.word for word in spoken) == transcript(final).strip()
+    starts = [word.start_time for word in spoken]
+    assert starts == sorted(starts)
+    assert final[-1].audio_processed == pytest.approx(len(pcm) / 2 / RATE, abs=0.01)
+
+
+async def test_what_the_clients_show_on_a_terminal():
+    shown = io.StringIO()
+    async with demo_pair() as (_, draft), riva_client(draft) as client:
+        responses = await client.stream(pieces(demo_pcm(PHONE_CALL)), live_config(language_code="en"))
+        riva.client.print_streaming(iter(responses), output_file=shown, show_intermediate=True)
+    lines = shown.getvalue().replace("\r", "\n").splitlines()
+    assert any(line.startswith(">> Hello") for line in lines)
+    final = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert word_errors(PHONE_CALL, " ".join(final)) < 0.15
+
+
+async def test_a_file_as_rivas_own_scripts_stream_it(tmp_path):
+    """They send it with its header and say nothing of encoding, rate and channels."""
+    path = tmp_path / "phone_call.wav"
+    path.write_bytes(written(demo_pcm(PHONE_CALL), "WAV", "PCM_16"))
+    config = riva_pb.StreamingRecognitionConfig(config=riva_pb.RecognitionConfig(language_code="en-US"))
+    async with demo_pair() as (_, draft), riva_client(draft) as client:
+        with riva.client.AudioChunkFileIterator(path, 1_600) as chunks:
+            responses = await client.stream(chunks, config)
+    results = [result for response in responses for result in response.results]
+    assert all(result.is_final for result in results), "interim results were not asked for"
+    assert word_errors(PHONE_CALL, transcript(results)) < 0.15
+
+
+async def test_pieces_that_are_larger_than_ours():
+    pcm = recording(6.0)
+    assert len(pcm) > 2 * MAX_PIECE_BYTES
+    async with running_pair() as (target, draft), riva_client(draft) as client:
+        await client.stream([pcm], live_config(language_code="en"))
+        await all_free(target, draft)
+
+
+async def test_silence_says_nothing():
+    async with demo_pair() as (_, draft), riva_client(draft) as client:
+        assert await client.stream(pieces(bytes(2 * 3 * RATE)), live_config(language_code="en")) == []
+        assert not (await client.recognize(bytes(2 * 3 * RATE), pcm_config(language_code="en"))).results
+
+
+async def test_the_id_of_a_request_comes_back():
+    wanted = riva.client.proto.riva_common_pb2.RequestId(value="call-7")
+    async with demo_pair() as (_, draft), riva_client(draft) as client:
+        stub, pcm = client.service.stub, demo_pcm(PHONE_CALL)
+        whole = riva_pb.RecognizeRequest(config=pcm_config(), audio=pcm, id=wanted)
+        assert (await in_thread(lambda: stub.Recognize(whole))).id == wanted
+        requests = [
+            riva_pb.StreamingRecognizeRequest(streaming_config=live_config(), id=wanted),
+            riva_pb.StreamingRecognizeRequest(runtime_config={"unknown": "ignored"}),
+            *(riva_pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces(pcm)),
+        ]
+        responses = await in_thread(lambda: list(stub.StreamingRecognize(iter(requests))))
+        assert responses
+        assert all(response.id == wanted for response in responses)
+        assert not (await client.recognize(pcm, pcm_config())).HasField("id")
+
+
+async def test_the_models_that_the_clients_list():
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        models = await client.models()
+        assert {model.parameters["type"]: model.model_name for model in models} == {
+            "online": "scripted",
+            "offline": "scripted",
+        }
+        assert all("en" in model.parameters["language_code"].split(",") for model in models)
+        assert await client.models("scripted") == models
+
+
+async def test_leaving_in_the_middle_leaves_no_session():
+    may_end = threading.Event()
+
+    def endless():
+        yield from pieces(demo_pcm(PHONE_CALL))
+        may_end.wait()
+
+    def listen_and_leave(client):
+        responses = client.service.streaming_response_generator(endless(), live_config(language_code="en"))
+        assert next(responses).results
+        responses.close()
+
+    async with demo_pair() as (target, draft):
+        try:
+            async with riva_client(draft) as client:
+                await in_thread(lambda: listen_and_leave(client))
+                await all_free(target, draft)
+                await eventually(lambda: draft.server.calls.num_open == 0)
+        finally:
+            may_end.set()
+
+
+async def test_health_and_reflection_name_it():
+    async with running_pair() as (_, draft):
+        stub = health_pb2_grpc.HealthStub(draft.channel)
+        reply = await stub.Check(health_pb2.HealthCheckRequest(service=SERVICE_NAME))
+        assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        stream = reflection_pb2_grpc.ServerReflectionStub(draft.channel).ServerReflectionInfo()
+        await stream.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=SERVICE_NAME))
+        reply = await stream.read()
+        await stream.done_writing()
+        assert reply.file_descriptor_response.file_descriptor_proto
+
+
+async def test_our_own_clients_are_served_beside_it():
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        pcm = recording(3.0)
+        config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
+        requests = [
+            pb.StreamingRecognizeRequest(streaming_config=pb.StreamingRecognitionConfig(config=config)),
+            *audio_requests(pcm),
+        ]
+        ours = draft.stub.StreamingRecognize(iter(requests))
+        theirs = await client.recognize(pcm, pcm_config())
+        text = "".join(text for *_, text in finals([response async for response in ours]))
+        assert transcript(theirs.results) == text

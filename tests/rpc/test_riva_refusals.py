@@ -1,0 +1,140 @@
+"""What Riva's service does not do, or not any more, and how it says so."""
+
+import sys
+
+import grpc
+import pytest
+import riva.client
+from riva.client.proto import riva_asr_pb2 as riva_pb
+from riva.client.proto import riva_audio_pb2
+
+from draft_server.riva import riva_services
+from specwhisper.errors import UnsupportedOption
+from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, refusal, riva_client
+from tests.rpc.services import all_free, is_one_sentence, recording, running_pair
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)
+REFUSED = {
+    "a model that is not here": ({"model": "parakeet"}, "ask for 'scripted'"),
+    "who speaks": ({"diarization_config": SPEAKERS}, "diarization is not offered"),
+    "channels by themselves": ({"enable_separate_recognition_per_channel": True}, "mixed to one"),
+    "a language that is unknown": ({"language_code": "tlh-KX"}, "English-only"),
+    "no rate": ({"sample_rate_hertz": 0}, "sample_rate_hertz is 0"),
+    "a rate below zero": ({"sample_rate_hertz": -1}, "sample_rate_hertz is -1"),
+    "channels below zero": ({"audio_channel_count": -1}, "audio_channel_count is -1"),
+    "an encoding that is unknown": ({"encoding": 7}, "ncoding 7"),
+    "a mode that is unknown": ({"custom_configuration": {"mode": "fast"}}, "mode is 'fast'"),
+    "a gamma that is no number": ({"custom_configuration": {"gamma": "many"}}, "gamma is 'many'"),
+    "a gamma that is too large": ({"custom_configuration": {"gamma": "1e9"}}, "gamma is 1e+09"),
+    "a task that is unknown": ({"custom_configuration": {"task": "sing"}}, "task is 'sing'"),
+}
+HELD_LIVE = {
+    "a share above one": ({"stop_history": 500, "stop_threshold": 1.5}, "stop_threshold is 1.5"),
+    "a window of hours": ({"stop_history": 10_000_000}, "stop_history is 1e+07"),
+}
+
+
+def check(status: grpc.StatusCode, details: str, words: str) -> None:
+    assert status is INVALID
+    assert words in details
+    assert is_one_sentence(details)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_cannot_be_done_is_refused_in_one_sentence(name):
+    settings, words = REFUSED[name]
+    async with running_pair() as (target, draft), riva_client(draft) as client:
+        check(*await refusal(client.recognize(recording(1.0), pcm_config(**settings))), words)
+        check(*await refusal(client.stream(pieces(recording(1.0)), live_config(**settings))), words)
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("name", HELD_LIVE)
+async def test_endpointing_out_of_bounds(name):
+    settings, words = HELD_LIVE[name]
+    config = live_config(endpointing_config=riva_pb.EndpointingConfig(**settings))
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        check(*await refusal(client.stream(pieces(recording(1.0)), config)), words)
+
+
+@pytest.mark.parametrize("encoding", ["ENCODING_UNSPECIFIED", "FLAC", "OGGOPUS"])
+async def test_a_stream_of_a_file_that_is_no_wav(encoding):
+    config = live_config(encoding=riva_audio_pb2.AudioEncoding.Value(encoding))
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        details = await refusal(client.stream([b"fLaC", bytes(1_000)], config))
+        check(*details, f"encoding {encoding} must be a WAV file")
+
+
+@pytest.mark.parametrize("chunks", [[], [b""]])
+async def test_a_stream_without_audio(chunks):
+    async with running_pair() as (target, draft), riva_client(draft) as client:
+        check(*await refusal(client.stream(chunks, live_config())), "holds no audio")
+        check(*await refusal(client.recognize(b"", pcm_config())), "empty")
+        check(*await refusal(client.recognize(b"", riva_pb.RecognitionConfig())), "no audio samples")
+        await all_free(target, draft)
+
+
+async def test_a_recording_that_is_none():
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        status, details = await refusal(client.recognize(b"no audio" * 100, riva_pb.RecognitionConfig()))
+        check(status, details, "cannot be decoded")
+
+
+async def test_a_stream_that_does_not_begin_with_its_config():
+    async with running_pair() as (target, draft), riva_client(draft) as client:
+        stub = client.service.stub
+        audio = riva_pb.StreamingRecognizeRequest(audio_content=b"12")
+        config = riva_pb.StreamingRecognizeRequest(streaming_config=live_config())
+        for requests, words in (
+            ([], "begins with streaming_config"),
+            ([audio], "begins with streaming_config"),
+            ([config, config], "one streaming_config"),
+            ([config, audio, config], "one streaming_config"),
+        ):
+            call = in_thread(lambda requests=requests: list(stub.StreamingRecognize(iter(requests))))
+            check(*await refusal(call), words)
+        await all_free(target, draft)
+
+
+async def test_a_config_of_a_model_that_is_not_here():
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        check(*await refusal(client.models("parakeet")), "ask for 'scripted'")
+
+
+async def test_a_full_server_says_so():
+    async with running_pair(max_sessions=1) as (_, draft), riva_client(draft) as client:
+        draft.service.num_sessions = 1
+        status, details = await refusal(client.stream(pieces(recording(1.0)), live_config()))
+        draft.service.num_sessions = 0
+        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "try again later" in details
+
+
+async def test_a_server_that_stops_takes_no_new_calls():
+    async with running_pair() as (_, draft), riva_client(draft) as client:
+        draft.server.calls.shut()
+        status, details = await refusal(client.recognize(recording(1.0), pcm_config()))
+        assert status is grpc.StatusCode.UNAVAILABLE
+        assert "stopping" in details
+
+
+async def test_a_server_that_does_not_offer_it():
+    async with running_pair(riva=False) as (_, draft), riva_client(draft) as client:
+        status, _ = await refusal(client.recognize(recording(1.0), pcm_config()))
+        assert status is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("is_wanted", [None, True])
+async def test_without_rivas_client_it_is_left_out_unless_it_is_asked_for(monkeypatch, is_wanted):
+    monkeypatch.setitem(sys.modules, "riva.client.proto.riva_asr_pb2_grpc", None)
+    async with running_pair(riva=False) as (_, draft):
+        if is_wanted:
+            with pytest.raises(UnsupportedOption, match=r"--riva needs .* pip install"):
+                riva_services(draft.service, is_wanted)
+        else:
+            assert not riva_services(draft.service, is_wanted)
+
+
+def test_the_client_under_test_is_the_published_one():
+    assert riva.client.__package_name__ == "nvidia-riva-client"

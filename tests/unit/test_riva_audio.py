@@ -1,0 +1,125 @@
+"""Streams of Riva's clients, cut anywhere, become the samples that are in them."""
+
+import io
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given
+from hypothesis import strategies as st
+from riva.client.proto import riva_asr_pb2, riva_audio_pb2
+
+from draft_server.riva.audio import MAX_HEADER_BYTES, StreamedAudio, linear_16
+from specwhisper.errors import InvalidAudio, InvalidRequest
+
+RATE = 8_000
+PCM = np.random.default_rng(0).integers(-20_000, 20_000, 999).astype("<i2").tobytes()
+BARE = riva_asr_pb2.RecognitionConfig(encoding="LINEAR_PCM", sample_rate_hertz=RATE)
+SILENT = riva_asr_pb2.RecognitionConfig()  # a client that says nothing of its audio
+
+
+def wav(subtype: str = "PCM_16", container: str = "WAV", num_channels: int = 1) -> bytes:
+    file = io.BytesIO()
+    with soundfile.SoundFile(file, "w", RATE, num_channels, subtype, format=container) as sound:
+        sound.buffer_write(PCM, "int16")
+    return file.getvalue()
+
+
+def samples_of(file: bytes) -> bytes:
+    with soundfile.SoundFile(io.BytesIO(file)) as sound:
+        return bytes(sound.buffer_read(dtype="int16"))
+
+
+def heard(chunks, config) -> tuple[bytes, StreamedAudio]:
+    audio = StreamedAudio(config)
+    pcm = b"".join(audio.push(chunk) for chunk in chunks)
+    return pcm + audio.finish(), audio
+
+
+def cut(data: bytes, places) -> list[bytes]:
+    edges = [0, *sorted(place % (len(data) + 1) for place in places), len(data)]
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+FILES = {
+    (subtype, container): wav(subtype, container)
+    for container in ("WAV", "WAVEX")
+    for subtype in ("PCM_16", "ULAW", "ALAW")
+}
+
+
+@given(st.sampled_from(sorted(FILES)), st.lists(st.integers(0, 4_000), max_size=20), st.booleans())
+def test_a_wav_file_cut_anywhere(kind, places, is_called_pcm):
+    file = FILES[kind]
+    pcm, audio = heard(cut(file, places), BARE if is_called_pcm else SILENT)
+    assert pcm == samples_of(file)
+    assert (audio.samples.sample_rate, audio.samples.num_channels) == (RATE, 1)
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_bare_samples_cut_anywhere_are_left_alone(data, places):
+    if data and data[:1] != b"R":
+        assert heard(cut(data, places), BARE)[0] == data
+
+
+@pytest.mark.parametrize("data", [b"R", b"RIFF", b"RIFFabcdABCD", b"RIFX" + bytes(20)])
+def test_samples_that_look_like_the_beginning_of_a_wav(data):
+    assert heard([data[:1], data[1:]], BARE)[0] == data
+
+
+@pytest.mark.parametrize(("encoding", "subtype"), [("MULAW", "ULAW"), ("ALAW", "ALAW")])
+def test_companded_samples(encoding, subtype):
+    data = bytes(range(256))
+    config = riva_asr_pb2.RecognitionConfig(encoding=encoding, sample_rate_hertz=RATE)
+    loud = np.frombuffer(heard(cut(data, range(0, 256, 7)), config)[0], "<i2")
+    assert len(loud) == 256
+    assert len(set(loud.tolist())) >= 255  # mu-law has two zeros
+    assert max(abs(loud.astype(int))) > 30_000
+    assert linear_16(b"", riva_audio_pb2.AudioEncoding.Value(encoding)) == b""
+
+
+def test_channels_of_a_file_are_told():
+    _, audio = heard([wav(num_channels=3)], SILENT)
+    assert audio.samples.num_channels == 3
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF])
+def test_a_recorder_that_left_the_size_open(size):
+    file = wav()
+    start = file.index(b"data") + 4
+    file = file[:start] + size.to_bytes(4, "little") + file[start + 4 :]
+    assert heard([file], SILENT)[0] == PCM
+
+
+def test_what_stands_behind_the_samples_is_no_sound():
+    assert heard([wav(), b"LIST\x04\0\0\0info"], SILENT)[0] == PCM
+
+
+@pytest.mark.parametrize("subtype", ["PCM_24", "PCM_U8", "FLOAT"])
+def test_other_wav_formats_are_refused(subtype):
+    with pytest.raises(InvalidAudio, match="to Recognize"):
+        heard([wav(subtype)], SILENT)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"", "no audio"),
+        (wav()[:30], "ends within the header"),
+        (b"RIFF\0\0\0\0WAVEdata\4\0\0\0abcd", "no format"),
+        (b"RIFF\0\0\0\0WAVEfmt \2\0\0\0ab" + bytes(9), "has 2 bytes"),
+        (b"RIFF\0\0\0\0WAVEjunk\xff\xff\xff\xffab", f"first {MAX_HEADER_BYTES} bytes"),
+        (b"RIFF\0\0\0\0WAVEfmt \xff\xff\xff\xffab", "ends within the header"),
+    ],
+)
+def test_headers_that_lead_nowhere(head, words):
+    with pytest.raises(InvalidAudio, match=words):
+        heard([head], SILENT)
+
+
+def test_a_rate_that_nothing_can_be_made_of():
+    file = wav()
+    file = file[:24] + (1_000).to_bytes(4, "little") + file[28:]
+    with pytest.raises(InvalidRequest, match="sample_rate_hertz is 1000"):
+        heard([file], SILENT)

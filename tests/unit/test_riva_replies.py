@@ -1,0 +1,133 @@
+"""Our responses to live audio, as Riva's clients read them."""
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from draft_server.riva.replies import LiveReplies, alternative, recognize_response, with_space_behind
+from specwhisper.wire.v1 import transcription_pb2 as pb
+
+HEARD = Duration(seconds=2, nanos=500_000_000)
+
+
+def final(text, *, ends=False, num_tokens=1, confidence=0.5):
+    said = pb.SpeechRecognitionAlternative(
+        transcript=text, tokens=range(num_tokens), confidence=confidence, words=[pb.WordInfo(word=text)]
+    )
+    return pb.SpeechRecognitionResult(
+        alternatives=[said], is_final=True, stability=1, language_code="en", is_utterance_end=ends
+    )
+
+
+def interim(text, stability):
+    said = pb.SpeechRecognitionAlternative(transcript=text)
+    return pb.SpeechRecognitionResult(alternatives=[said], stability=stability)
+
+
+def verified(text):
+    return interim(text, 0.9)
+
+
+def drafted(text):
+    return interim(text, 0.1)
+
+
+def told(replies, *results):
+    """What a client is told of one response: (stability, text), ``None`` for a final."""
+    response = pb.StreamingRecognizeResponse(results=results, audio_received=HEARD)
+    answers = replies.take(response)
+    assert all(result.audio_processed == 2.5 for answer in answers for result in answer.results)
+    return [
+        [
+            (None if r.is_final else round(r.stability, 1), r.alternatives[0].transcript)
+            for r in answer.results
+        ]
+        for answer in answers
+    ]
+
+
+def test_interim_results_are_the_whole_utterance_side_by_side():
+    replies = LiveReplies(tells_interim=True)
+    assert told(replies, drafted(" He")) == [[(0.1, "He")]]
+    assert told(replies, verified(" Hello"), drafted(" their")) == [[(0.9, "Hello"), (0.1, " their")]]
+    assert told(replies, final(" Hello"), verified(" there")) == [[(0.9, "Hello there")]]
+    assert told(replies, drafted(" bye")) == [[(0.9, "Hello"), (0.1, " bye")]]
+
+
+def test_an_utterance_is_final_as_a_whole():
+    replies = LiveReplies(tells_interim=True)
+    told(replies, final(" Hello"), verified(" there"))
+    told(replies, final(" there"))
+    assert told(replies, final(".", ends=True), drafted(" Next")) == [
+        [(None, "Hello there. ")],
+        [(0.1, "Next")],
+    ]
+
+
+def test_two_utterances_that_end_at_once_are_told_one_by_one():
+    replies = LiveReplies(tells_interim=True)
+    assert told(replies, final(" One.", ends=True), final(" Two.", ends=True)) == [
+        [(None, "One. ")],
+        [(None, "Two. ")],
+    ]
+
+
+def test_without_interim_results_only_utterances_are_told():
+    replies = LiveReplies(tells_interim=False)
+    assert told(replies, final(" Hello"), verified(" there")) == []
+    assert told(replies, final(" there.", ends=True)) == [[(None, "Hello there. ")]]
+
+
+def test_what_is_told_already_is_not_told_again():
+    replies = LiveReplies(tells_interim=True)
+    assert told(replies, verified(" Hello")) == [[(0.9, "Hello")]]
+    assert told(replies, final(" Hello")) == []
+
+
+def test_a_noise_is_no_utterance():
+    replies = LiveReplies(tells_interim=True)
+    assert told(replies, final("", ends=True)) == []
+
+
+def test_a_noise_that_seemed_to_be_a_word_is_taken_back():
+    replies = LiveReplies(tells_interim=True)
+    assert told(replies, drafted(" Oh")) == [[(0.1, "Oh")]]
+    assert told(replies) == []
+    assert told(replies, final("", ends=True)) == [[(None, "")]]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        pb.StreamingRecognizeResponse(model=pb.ModelInfo(target_model="large")),
+        pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=HEARD),
+    ],
+)
+def test_what_riva_has_no_words_for_changes_nothing(response):
+    replies = LiveReplies(tells_interim=True)
+    told(replies, final(" Hello"), drafted(" there"))
+    assert replies.take(response) == []
+    assert told(replies, drafted(" there")) == []
+
+
+def test_words_and_confidence_of_pieces():
+    pieces = [final(" One", num_tokens=3, confidence=1.0), final(" two.", num_tokens=1, confidence=0.2)]
+    whole = alternative(pieces)
+    assert whole.transcript == "One two. "
+    assert [word.word for word in whole.words] == ["One", "two."]
+    assert whole.confidence == pytest.approx(0.8)
+    assert list(whole.language_code) == ["en"]
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs"), [(" Hello.", "Hello. "), ("こんにちは", "こんにちは"), ("", ""), (" ", "")]
+)
+def test_a_space_stands_behind_a_transcript(text, theirs):
+    assert with_space_behind(text) == theirs
+
+
+def test_a_recording_is_one_result():
+    response = pb.RecognizeResponse(results=[final(" One."), final(" Two.")], audio_duration=HEARD)
+    (result,) = recognize_response(response).results
+    assert result.alternatives[0].transcript == "One. Two. "
+    assert result.audio_processed == 2.5
+    assert not recognize_response(pb.RecognizeResponse(audio_duration=HEARD)).results
