@@ -1,4 +1,4 @@
-"""The draft server as it is started: Riva's clients find its service there, unless it is told not to offer it."""
+"""The draft server as it is started: Riva's clients find its service there, unless it is not to offer it."""
 
 import io
 
