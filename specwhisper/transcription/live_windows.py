@@ -61,6 +61,8 @@ class LiveWindows(SequentialWindows):
         self._hypothesis: tuple[int, ...] = ()  # text behind it, by the last step
         self._decoded_to = 0  # frame; 0 before the first step of an utterance
         self._announced: int | None = None
+        self._has_told = False  # whether text of the open utterance is final
+        self._is_spent = False  # whether nothing of the open utterance is left to hear
         self.next_frame = self._live.start_sample // HOP_SAMPLES
         self.attends = self._live.policy is StabilityPolicy.ALIGN_ATT
 
@@ -97,7 +99,7 @@ class LiveWindows(SequentialWindows):
         """Open a step's window."""
         self._announced = None
         window = super().open(num_frames)
-        most = MAX_TOKENS + num_frames * MAX_TOKENS_PER_S // FRAMES_PER_S
+        most = 1 if self._is_spent else MAX_TOKENS + num_frames * MAX_TOKENS_PER_S // FRAMES_PER_S
         return replace(window, max_new_tokens=min(window.max_new_tokens, most))
 
     def close(
@@ -115,11 +117,14 @@ class LiveWindows(SequentialWindows):
         self._decoded_to = window.start_frame + window.num_frames
         end_sample = utterance.end_sample
         is_last = end_sample is not None and self._decoded_to >= end_sample // HOP_SAMPLES
+        settles_all = is_last or window.num_frames == WINDOW_FRAMES  # nobody will hear it again
         outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
-        if outcome is Outcome.RETRIED and is_last:
+        if self._is_spent:
+            outcome = Outcome.SKIPPED
+        if outcome is Outcome.RETRIED and settles_all:
             if window.attempt + 1 < len(self._options.temperatures):
                 self._retry = window
-                return ClosedWindow(outcome, (), tuple(tokens))
+                return ClosedWindow(outcome, (), tuple(tokens) if self._live.recalls else ())
             outcome = Outcome.KEPT  # the last temperature has the last word
         # What failed while somebody speaks is decoded anew soon anyway.
         believed = tokens if outcome is Outcome.KEPT else ()
@@ -127,19 +132,17 @@ class LiveWindows(SequentialWindows):
         text = tuple(believed[i] for i in positions)
         start = min(continuation(self._final, text, self._may_begin), len(text))
         rest = text[start:]
-        if is_last or window.num_frames == WINDOW_FRAMES:
-            count = len(rest)
-        else:
-            count = self._num_stable(rest, attended_ms[start:], window)
+        count = len(rest) if settles_all else self._num_stable(rest, attended_ms[start:], window)
         self._final += rest[:count]
+        self._has_told |= bool(self._final)
         self._hypothesis = rest[count:]
         final_start, final_end = (positions[start], positions[start + count - 1] + 1) if count else (0, 0)
         expected: tuple[int, ...] = ()
         if is_last:
             self._finish(window)
         else:
-            expected = self._cut(window, believed, final_end)
-        if self._known_language is None and not self._final:
+            expected = self._cut(window, believed, final_end, count)
+        if self._known_language is None and not self._has_told:
             self.language = None  # too little was heard to know: listen again
         step = Step(utterance.number, final_start, final_end, is_last)
         kept = Outcome.KEPT if outcome is Outcome.KEPT else Outcome.SKIPPED
@@ -156,10 +159,11 @@ class LiveWindows(SequentialWindows):
 
     def _finish(self, window: Window) -> None:
         """Be done with the utterance."""
-        self._previous.append([self._final], window.temperature)
+        self._remember(self._final, window)
         self._utterances.finish_current()
         self._final = self._hypothesis = ()
         self._decoded_to = 0
+        self._has_told = self._is_spent = False
         self.language = self._known_language
         self._wait_for_speech()
 
@@ -169,11 +173,21 @@ class LiveWindows(SequentialWindows):
             self._final = ()  # of an utterance that had ended where the session went on
         if not (self._decoded_to or self._final):
             self.next_frame = max(self.next_frame, self._utterances.needed_from // HOP_SAMPLES)
+        utterance = self._utterances.current
+        end_sample = utterance.end_sample if utterance is not None else None
+        if end_sample is not None and end_sample // HOP_SAMPLES <= self.next_frame:
+            # It was cut where it ends. A last window tells so; there must be something to hear in it.
+            self._is_spent = True
+            self.next_frame = min(self.next_frame, (self._utterances.received_samples - 1) // HOP_SAMPLES)
 
-    def _cut(self, window: Window, tokens: Sequence[int], final_end: int) -> tuple[int, ...]:
+    def _remember(self, text: tuple[int, ...], window: Window) -> None:
+        self._previous.append([text] if text else [], window.temperature)
+
+    def _cut(self, window: Window, tokens: Sequence[int], final_end: int, num_fresh: int) -> tuple[int, ...]:
         """Cut a window that has become long, and say what the next one will likely begin with.
 
-        It is cut behind the last sentence that is final, and a full one behind everything.
+        It is cut behind the last sentence that is final, and a full one behind everything. ``num_fresh``
+        tokens before ``final_end`` have become final just now: those before them may word it differently.
         """
         vocabulary, advance_frames, cut = self._vocabulary, 0, 0
         if window.num_frames == WINDOW_FRAMES:
@@ -186,7 +200,10 @@ class LiveWindows(SequentialWindows):
         if 0 < advance_frames <= window.num_frames:
             num_left = sum(token < vocabulary.end_of_text for token in tokens[cut:final_end])
             num_cut = len(self._final) - num_left
-            self._previous.append([self._final[:num_cut]], window.temperature)
+            if num_left > num_fresh:
+                before = [token for token in tokens[:cut] if token < vocabulary.end_of_text]
+                num_cut = continuation(before, self._final, self._may_begin)
+            self._remember(self._final[:num_cut], window)
             self._final = self._final[num_cut:]
             self.next_frame = window.start_frame + advance_frames
         else:
