@@ -11,6 +11,8 @@ from enum import Enum
 
 from specwhisper.errors import InvalidCandidates
 
+MAX_LEFT_OUT = 3  # tokens of an earlier decoding that a correction may jump over
+
 
 class Offer(Enum):
     """What became of a block of candidates."""
@@ -30,6 +32,7 @@ class Ledger:
     Attributes
     ----------
     correction : position of the last committed token that contradicted a candidate; -1 without one.
+    num_recalled : pending candidates that are the target's own; they come first.
     """
 
     def __init__(
@@ -37,14 +40,10 @@ class Ledger:
     ) -> None:
         self.committed = list(committed)
         self.pending = list(expected[:max_pending])
-        self._recalled_end = self.held
+        self.num_recalled = len(self.pending)
+        self._num_agreed = 1  # of these, since one of them was wrong
         self._max_pending = max_pending
         self.correction = -1
-
-    @property
-    def num_recalled(self) -> int:
-        """Pending candidates that are the target's own; they come first."""
-        return max(0, min(self._recalled_end, self.held) - len(self.committed))
 
     @property
     def held(self) -> int:
@@ -65,23 +64,40 @@ class Ledger:
                 self.correction = max(self.correction, position)
                 return Offer.VOID
         start = max(base, end)
-        fresh = tokens[start - base :]
+        fresh = list(tokens[start - base :])
         behind = self.pending[start - end :]
-        if list(fresh) != behind[: len(fresh)]:  # the draft changed its mind, or goes on
+        own = max(0, self.num_recalled - (start - end))
+        if fresh[:own] != behind[: len(fresh[:own])]:
+            return Offer.VOID  # the target knows better what it wrote before
+        if fresh != behind[: len(fresh)]:  # the draft changed its mind, or goes on
             self.pending[start - end :] = fresh
-            self._recalled_end = min(self._recalled_end, start)
             del self.pending[self._max_pending :]
         return Offer.FRESH if fresh else Offer.LATE
 
     def append(self, tokens: Sequence[int]) -> None:
-        """Commit tokens; candidates that foresaw them move up, all others are void."""
+        """Commit tokens; candidates that foresaw them move up, others are void but for the target's own."""
         for token in tokens:
             if self.pending and self.pending[0] == token:
                 del self.pending[0]
+                self.num_recalled = max(0, self.num_recalled - 1)
+                self._num_agreed += 1
             elif self.pending:
-                self.pending.clear()
+                self.pending = self._anchored_anew(token)
+                self.num_recalled = len(self.pending)
+                self._num_agreed = 0
                 self.correction = len(self.committed)
             self.committed.append(token)
+
+    def _anchored_anew(self, token: int) -> list[int]:
+        """Give what may hold of the target's own candidates behind a correction.
+
+        With a little more audio mostly a single time or word is another one: what followed it follows again.
+        If the next one is wrong too, the text is another.
+        """
+        own = self.pending[1 : self.num_recalled]
+        if not self._num_agreed:
+            return []
+        return own[own.index(token) + 1 :] if token in own[:MAX_LEFT_OUT] else own
 
 
 class Belief:

@@ -124,10 +124,8 @@ class LiveForesight:
         num_frames = min(end_frame - start_frame, WINDOW_FRAMES)
         if num_frames <= (window.num_frames if self._goes_on else 0):
             return None
-        end = len(tokens) if self._goes_on and self._recalls else 0
-        while end and tokens[end - 1] >= self._vocabulary.end_of_text:
-            end -= 1
-        return _next_window(window, start_frame, num_frames, self._options), tuple(tokens[:end])
+        expected = self._vocabulary.without_ending(tokens) if self._goes_on and self._recalls else ()
+        return _next_window(window, start_frame, num_frames, self._options), expected
 
 
 def foresight(vocabulary: Vocabulary, options: DecodingOptions) -> Foresight:

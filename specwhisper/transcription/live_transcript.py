@@ -84,6 +84,8 @@ class LiveTranscript:
             return ""
         known = (*self._final, *self._verified)
         believed = self._text(self._believed[1])
+        if believed[: len(known)] == known:  # verified text may break off within a word
+            return self._vocabulary.decode(believed[len(known) :])
         return self._vocabulary.decode(believed[continuation(known, believed, self._may_begin) :])
 
     @property
@@ -108,9 +110,12 @@ class LiveTranscript:
 
     def _begin(self, opened: WindowOpened) -> None:
         self._window, self._is_open = opened.window, True
-        self._start_sample = opened.window.start_sample
         self._committed, self._log_probs = [], []
-        self._expected = opened.expected
+        if opened.expected or opened.window.start_sample != self._start_sample:
+            self._expected = opened.expected
+        else:  # the target recalls nothing; the reader does
+            self._expected = self._vocabulary.without_ending(self._expected)
+        self._start_sample = opened.window.start_sample
         self._final = self._final[len(self._final) - opened.num_final :] if opened.num_final else ()
         spoken = (self._language_of[i] for i in opened.window.prompt if i in self._language_of)
         self.language = next(spoken, "en")
@@ -134,6 +139,8 @@ class LiveTranscript:
         if not commit.is_final:
             return []
         self._is_open = False
+        if self._believed is not None and self._believed[0].id <= window.id:
+            self._believed = None  # all that it was about has been decoded
         num_passes = self.statistics.num_passes - self._num_passes
         self._num_passes = self.statistics.num_passes
         self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_passes))
@@ -149,8 +156,6 @@ class LiveTranscript:
             self._final, self._expected = (), ()
             self._start_sample = window.end_sample
             self._final_end_s = max(self._final_end_s, window.end_sample / SAMPLE_RATE)
-            if self._believed is not None and self._believed[0].start_frame < window.start_frame + 1:
-                self._believed = None
         return [segment] if segment.text or step.is_last else []
 
     def _final_segment(self, commit: Commit, step: Step, window: Window) -> Segment:

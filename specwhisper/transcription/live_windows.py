@@ -208,7 +208,4 @@ class LiveWindows(SequentialWindows):
             self.next_frame = window.start_frame + advance_frames
         else:
             advance_frames = cut = 0
-        end = len(tokens)
-        while end > cut and tokens[end - 1] >= vocabulary.end_of_text:
-            end -= 1  # how it ended will change
-        return in_later_times(tokens[cut:end], advance_frames, vocabulary)
+        return in_later_times(vocabulary.without_ending(tokens[cut:]), advance_frames, vocabulary)

@@ -7,7 +7,7 @@ maps its own vocabulary onto this one by token string and turns ids into text wi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -125,6 +125,17 @@ class Vocabulary:
         if language in UNSPACED:
             return not first or first[0] & 0xC0 != 0x80  # but never within a character
         return not first or (first[0] < 0x80 and not first.isalnum())
+
+    def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
+        """Leave out what ends a text only because the audio did: times, end-of-text, punctuation."""
+        end = len(tokens)
+        while end and (tokens[end - 1] >= self.end_of_text or self._is_punctuation(tokens[end - 1])):
+            end -= 1
+        return tuple(tokens[:end])
+
+    def _is_punctuation(self, token: int) -> bool:
+        text = self.token_bytes((token,))
+        return text.isascii() and not any(chr(byte).isalnum() for byte in text)
 
     def token_bytes(self, ids: Iterable[int]) -> bytes:
         """Join the bytes of the text tokens among ``ids``."""

@@ -111,6 +111,64 @@ class TestLedger:
             assert ledger.held == len(ledger.committed) + len(ledger.pending)
 
 
+class TestRecalled:
+    """Candidates that the target remembers by itself."""
+
+    def test_they_wait_from_the_beginning_and_come_before_the_drafts(self):
+        ledger = Ledger(expected=[1, 2])
+        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 2], 2, 2)
+        assert ledger.offer(2, 0, [3]) is Offer.FRESH
+        assert (ledger.pending, ledger.num_recalled) == ([1, 2, 3], 2)
+
+    def test_a_draft_that_contradicts_them_is_not_believed_while_they_hold(self):
+        ledger = Ledger(expected=[1, 2])
+        assert ledger.offer(1, 0, [7, 8]) is Offer.VOID
+        assert ledger.pending == [1, 2]
+        assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
+        assert (ledger.pending, ledger.num_recalled) == ([1, 2, 3], 2)
+
+    def test_those_that_were_right_move_up(self):
+        ledger = Ledger(expected=[1, 2, 3])
+        ledger.append([1, 2])
+        assert (ledger.pending, ledger.num_recalled) == ([3], 1)
+
+    def test_behind_a_correction_they_follow_again_and_the_drafts_do_not(self):
+        ledger = Ledger(expected=[1, 2, 3, 4])
+        ledger.offer(4, 0, [5])
+        ledger.append([1, 9])
+        assert (ledger.pending, ledger.num_recalled, ledger.correction) == ([3, 4], 2, 1)
+        assert ledger.offer(4, 0, [5]) is Offer.VOID  # it was drafted before the correction
+
+    def test_a_correction_that_leaves_some_out_goes_on_behind_itself(self):
+        ledger = Ledger(expected=[1, 2, 3, 4, 5])
+        ledger.append([1, 4])
+        assert ledger.pending == [5]
+
+    def test_a_second_correction_in_a_row_is_the_end_of_them(self):
+        ledger = Ledger(expected=[1, 2, 3, 4])
+        ledger.append([9, 8])
+        assert (ledger.pending, ledger.num_recalled) == ([], 0)
+
+    def test_a_correction_after_one_that_was_right_is_not(self):
+        ledger = Ledger(expected=[1, 2, 3, 4, 5])
+        ledger.append([9, 2, 8])
+        assert ledger.pending == [4, 5]
+
+    @given(st.data())
+    def test_they_are_always_the_first_of_what_is_pending(self, data):
+        token = st.integers(0, 3)
+        ledger = Ledger(expected=data.draw(st.lists(token, max_size=12)), max_pending=8)
+        for _ in range(data.draw(st.integers(0, 12))):
+            if data.draw(st.booleans()):
+                ledger.append(data.draw(st.lists(token, max_size=4)))
+            else:
+                base, known = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
+                own = ledger.pending[: ledger.num_recalled]
+                ledger.offer(base, known, data.draw(st.lists(token, max_size=4)))
+                assert ledger.pending[: ledger.num_recalled] == own
+            assert 0 <= ledger.num_recalled <= len(ledger.pending) <= 8
+
+
 def belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int = 100) -> Belief:
     """A belief of which ``committed`` tokens are, and ``sent`` were sent in one block."""
     made = Belief(tokens[:committed], credit=credit)

@@ -1,0 +1,106 @@
+"""The same policy over plain transformers: ``generate`` on the open utterance at every step, anew."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import WhisperForConditionalGeneration
+from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
+from transformers.utils import logging
+
+from draft_server.voice import Voice
+from experiments.streaming.listening import DECODING, Heard, Shown, pieces
+from experiments.streaming.takes import Take
+from specwhisper.audio.recording import Recording
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.types import SAMPLE_RATE, AudioChunk, DecodedStep
+from specwhisper.whisper.checkpoint import load_checkpoint, resolve
+
+
+class PlainTransformers:
+    """Listens by itself, one take at a time; steps are left out where it cannot keep up, as ours are."""
+
+    def __init__(self, target: str) -> None:
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        load: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa"}
+        self._model: Any = WhisperForConditionalGeneration.from_pretrained(resolve(target), **load)
+        self._vocabulary = load_checkpoint(target).vocabulary
+        self._extract: Any = WhisperFeatureExtractor(feature_size=self._model.config.num_mel_bins)
+        self._num_passes = 0
+        self._model.model.decoder.register_forward_hook(self._count)
+
+    def listen(self, take: Take, live: LiveOptions) -> Heard:
+        """Hear a take in real time."""
+        options = replace(DECODING, live=live, language="en")
+        windows, recording, heard = LiveWindows(self._vocabulary, options), Recording(), Heard()
+        voice = Voice(EndpointingOptions())
+        unheard = list(pieces(take.pcm))[::-1]
+        self._num_passes, num_samples = 0, 0
+        all_final: list[int] = []  # of the open utterance
+        started_s = time.perf_counter()
+        while True:
+            at_s = time.perf_counter() - started_s
+            while unheard and unheard[-1][0] <= at_s:
+                _, pcm = unheard.pop()
+                marks = asyncio.run(voice.hear(pcm))
+                chunk = AudioChunk(num_samples, pcm, is_last=not unheard, marks=marks)
+                recording.append(chunk)
+                num_samples = recording.received_samples
+                windows.hear(chunk, num_samples)
+            num_frames = windows.ready_frames(recording)
+            if num_frames == 0:
+                break
+            if num_frames is None:
+                time.sleep(max(0.0, unheard[-1][0] - (time.perf_counter() - started_s)))
+                continue
+            window = windows.open(num_frames)
+            passes_before = self._num_passes
+            clip = recording.clip(window.start_frame, window.num_frames)
+            tokens = self._generate(clip.window_samples(0), window.max_new_tokens)
+            closed = windows.close(window, tokens)
+            step = closed.step
+            final = tokens[step.final_start : step.final_end] if step else []
+            # Text that is final already is written again: what may change begins behind it.
+            known = [*all_final, *final]
+            text = [token for token in tokens if token < self._vocabulary.end_of_text]
+            all_final = [] if step is None or step.is_last else known
+            behind = text[len(known) :] if all_final else []
+            heard.shown.append(
+                Shown(
+                    time.perf_counter() - started_s,
+                    self._vocabulary.decode(final),
+                    self._vocabulary.decode(behind),
+                    "",
+                    begins=False,
+                )
+            )
+            num_passes = self._num_passes - passes_before
+            heard.steps.append(DecodedStep(window.start_sample, window.end_sample, num_passes))
+        heard.elapsed_s = time.perf_counter() - started_s
+        heard.num_steps, heard.num_passes = len(heard.steps), self._num_passes
+        return heard
+
+    def _generate(self, samples: np.ndarray, max_new_tokens: int) -> list[int]:
+        features = self._extract(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
+        generation = self._model.generation_config
+        arguments = {"language": "en", "task": "transcribe"} if generation.is_multilingual else {}
+        output = self._model.generate(
+            features,
+            do_sample=False,
+            num_beams=1,
+            return_timestamps=True,
+            return_segments=True,
+            max_new_tokens=max_new_tokens,
+            **arguments,
+        )
+        return [int(token) for segment in output["segments"][0] for token in segment["tokens"]]
+
+    def _count(self, *_: Any) -> None:
+        self._num_passes += 1

@@ -1,0 +1,186 @@
+"""From what was heard to a table and bars."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.common.report import Bar
+from experiments.streaming.arms import FULL, NO_RECALL, PLAIN
+from experiments.streaming.listening import Heard
+from experiments.streaming.measures import (
+    drift_s_per_minute,
+    final_words,
+    first_texts_s,
+    word_errors,
+    words_changed,
+)
+from experiments.streaming.takes import Take
+
+MAX_DRIFT_S = 0.02  # a minute: over five of them a tenth of a second
+COLUMNS = ("first text, s", "final p50, s", "final p95, s", "changed", "of verified", "passes/step")
+MORE_COLUMNS = ("steps/s", "busy", "drift, s/min", "WER")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A take as an arm heard it; ``text_alone`` is what the target alone wrote in the same steps."""
+
+    round: int
+    arm: str
+    take: Take
+    heard: Heard
+    sessions: int = 1
+    text_alone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Figures of an arm over several takes.
+
+    Attributes
+    ----------
+    first_s : from the end of an utterance's first word to any text of it, of each utterance.
+    final_s : from the end of a word to its final text, of each word.
+    changed, changed_verified : words that were shown and became others, per word; with and without drafts.
+    passes_per_step, steps_per_s : of the target, and of audio.
+    busy : time of the target per time of audio: its real-time factor.
+    drift_s_per_minute : growth of ``final_s``, of the longest take.
+    """
+
+    first_s: tuple[float, ...]
+    final_s: tuple[float, ...]
+    changed: float
+    changed_verified: float
+    passes_per_step: float
+    steps_per_s: float
+    busy: float
+    drift_s_per_minute: float
+    word_errors: float
+
+
+def row_of(taken: Sequence[Taken]) -> Row:
+    """Reduce an arm's takes; ratios are of sums."""
+    words = [(one, final_words(one.take, one.heard)) for one in taken]
+    num_words = max(1, sum(len(found) for _, found in words))
+    duration_s = sum(one.take.duration_s for one in taken)
+    num_steps = max(1, sum(one.heard.num_steps for one in taken))
+    longest_s = max(one.take.duration_s for one in taken)
+    return Row(
+        first_s=tuple(s for one in taken for s in first_texts_s(one.take, one.heard)),
+        final_s=tuple(word.latency_s for _, found in words for word in found),
+        changed=sum(words_changed(one.heard.shown, with_draft=True) for one in taken) / num_words,
+        changed_verified=sum(words_changed(one.heard.shown, with_draft=False) for one in taken) / num_words,
+        passes_per_step=sum(one.heard.num_passes for one in taken) / num_steps,
+        steps_per_s=num_steps / duration_s,
+        busy=sum(one.heard.busy_s for one in taken) / duration_s,
+        drift_s_per_minute=fmean(
+            drift_s_per_minute(found) for one, found in words if one.take.duration_s == longest_s
+        ),
+        word_errors=fmean(word_errors(one.take.words, one.heard) for one in taken),
+    )
+
+
+def rows_of(taken: Sequence[Taken]) -> dict[tuple[str, int], Row]:
+    """Reduce everything, by arm and sessions at once."""
+    by_arm: dict[tuple[str, int], list[Taken]] = defaultdict(list)
+    for one in taken:
+        by_arm[one.arm, one.sessions].append(one)
+    return {key: row_of(found) for key, found in by_arm.items()}
+
+
+def differences(taken: Sequence[Taken]) -> list[str]:
+    """Tell which final texts are not what the target alone wrote in the same steps."""
+    return [
+        f"{one.arm}, {one.take.name}: {one.heard.text!r}, but alone {one.text_alone!r}"
+        for one in taken
+        if one.text_alone is not None and one.text_alone != one.heard.text
+    ]
+
+
+def bars(rows: dict[tuple[str, int], Row], *, step_s: float, sessions: int) -> list[Bar]:
+    """Hold the figures against what the issue promises."""
+    full, without = rows[FULL, 1], rows[NO_RECALL, 1]
+    first_s, final_s = quantile(full.first_s, 0.95), quantile(full.final_s, 0.95)
+    ratio = full.passes_per_step / without.passes_per_step
+    found = [
+        Bar("first text after an utterance's first word, p95, s", first_s, 0.3 + step_s, shown(full.first_s)),
+        Bar("passes per step over those without recalling", ratio, 0.4, f"{ratio:.2f}"),
+        Bar("word final after it was spoken, p95, s", final_s, 1.5, shown(full.final_s)),
+        Bar(
+            "growth of that in a long session, s/min",
+            full.drift_s_per_minute,
+            MAX_DRIFT_S,
+            f"{full.drift_s_per_minute:+.3f}",
+        ),
+    ]
+    if (together := rows.get((FULL, sessions))) is not None and sessions > 1:
+        p95_s = quantile(together.final_s, 0.95)
+        name = f"{sessions} sessions: word final, p95, s"
+        found.append(Bar(name, p95_s, 1.5, shown(together.final_s)))
+        drift = together.drift_s_per_minute
+        found.append(Bar(f"{sessions} sessions: growth of that, s/min", drift, MAX_DRIFT_S, f"{drift:+.3f}"))
+    return found
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Give a quantile; infinite of nothing."""
+    return float(np.quantile(values, share)) if values else float("inf")
+
+
+def shown(values: Sequence[float]) -> str:
+    """Write 95th percentile and median."""
+    return f"{quantile(values, 0.95):.2f} (median {quantile(values, 0.5):.2f}, {len(values)})"
+
+
+def print_rows(rows: dict[tuple[str, int], Row], console: Console) -> None:
+    """Print a line per arm."""
+    table = Table(title="Live, paced in real time", title_justify="left")
+    table.add_column("arm", no_wrap=True)
+    table.add_column("sessions", justify="right")
+    for heading in (*COLUMNS, *MORE_COLUMNS):
+        table.add_column(heading, justify="right")
+    for (arm, sessions), row in rows.items():
+        table.add_row(
+            arm,
+            str(sessions),
+            f"{quantile(row.first_s, 0.5):.2f}/{quantile(row.first_s, 0.95):.2f}" if row.first_s else "",
+            f"{quantile(row.final_s, 0.5):.2f}",
+            f"{quantile(row.final_s, 0.95):.2f}",
+            f"{row.changed:.2f}",
+            f"{row.changed_verified:.2f}",
+            f"{row.passes_per_step:.1f}",
+            f"{row.steps_per_s:.2f}",
+            f"{row.busy:.2f}" if arm != PLAIN else "",
+            f"{row.drift_s_per_minute:+.3f}",
+            f"{row.word_errors:.0%}",
+        )
+    console.print(table)
+
+
+def facts(one: Taken) -> dict[str, Any]:
+    """Give the raw figures of a take."""
+    return {
+        "round": one.round,
+        "arm": one.arm,
+        "sessions": one.sessions,
+        "take": one.take.name,
+        "duration_s": one.take.duration_s,
+        "text": one.heard.text,
+        "text_alone": one.text_alone,
+        "first_s": first_texts_s(one.take, one.heard),
+        "words": [(word.spoken_s, word.final_s) for word in final_words(one.take, one.heard)],
+        "num_changed": words_changed(one.heard.shown, with_draft=True),
+        "num_changed_verified": words_changed(one.heard.shown, with_draft=False),
+        "num_steps": one.heard.num_steps,
+        "num_passes": one.heard.num_passes,
+        "busy_s": one.heard.busy_s,
+        "steps": [(step.start_sample, step.end_sample, step.num_passes) for step in one.heard.steps],
+    }
