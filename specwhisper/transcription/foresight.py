@@ -91,22 +91,27 @@ class LiveForesight:
         self._utterances = Utterances(live.start_sample, live.utterance)
         self._window: Window | None = None
         self._goes_on = False  # whether the last window's utterance does
+        # Where text is final of a window that is to be opened; there it begins, whenever somebody speaks.
+        self._resumes_at = live.start_sample if live.final_tokens else None
 
     @property
     def needed_from(self) -> int:
         """Where the open utterance's window begins; in silence, a moment ago."""
         if self._goes_on and self._window is not None:
             return self._window.start_sample
-        return self._utterances.needed_from
+        needed_from = self._utterances.needed_from
+        return needed_from if self._resumes_at is None else min(needed_from, self._resumes_at)
 
     def hear(self, chunk: AudioChunk, end_sample: int) -> None:
         """Follow the marks."""
         self._utterances.hear(end_sample, chunk.marks, is_last=chunk.is_last)
+        if self._utterances.has_fallen_silent:
+            self._resumes_at = None
 
     def observe(self, message: WindowOpened | Commit) -> None:
         """Note the last window, and when an utterance is done."""
         if isinstance(message, WindowOpened):
-            self._window, self._goes_on = message.window, True
+            self._window, self._goes_on, self._resumes_at = message.window, True, None
         elif message.step is not None and message.step.is_last:
             self._goes_on = False
             if self._utterances.current is not None:
