@@ -1,4 +1,4 @@
-"""The command line: ``specwhisper transcribe FILE...``, ``models``, ``evaluate`` and ``tune``."""
+"""The command line: ``specwhisper transcribe FILE...``, ``listen``, ``models``, ``evaluate`` and ``tune``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 
 from client.api import DEFAULT_SERVER
+from client.arguments import MODES, Server, parse_mode
 from client.jobs import Job, report, show_server, transcribe_files
+from client.listen_command import listen
 from client.local_draft import Pair
 from client.openai_flags import OpenAICommand
 from client.output import OutputFormat
@@ -31,8 +33,6 @@ from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper.wire import flags
 
-MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
-
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -40,7 +40,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich cuts long option names off, which nobody can type then
     context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
 )
-Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")]
 
 
 def main() -> None:
@@ -50,14 +49,6 @@ def main() -> None:
     except SpecWhisperError as error:
         report(error, Console(stderr=True))
         sys.exit(1)
-
-
-def parse_mode(name: str) -> Mode:
-    """Read one of the modes that a server has."""
-    for mode in MODES:
-        if mode == name:
-            return mode
-    raise typer.BadParameter(f"'{name}' is none of {', '.join(MODES)}.")
 
 
 def parse_formats(name: str) -> tuple[OutputFormat, ...]:
@@ -170,6 +161,13 @@ def transcribe(
             help="Draft tokens per block; by default as the server is set.",
         ),
     ] = None,
+    streaming: Annotated[
+        bool,
+        typer.Option(
+            "--streaming",
+            help="Cut the recording where nobody speaks, as live audio is, instead of into windows of 30 s.",
+        ),
+    ] = False,
     beam_size: Annotated[int, typer.Option(hidden=True)] = 1,
     output_format: Annotated[
         str,
@@ -252,9 +250,12 @@ def transcribe(
     except SpecWhisperError as error:
         report(error, errors)
         raise typer.Exit(1) from None
-    job = Job(server, options, mode, gamma, formats, output_dir, layout, quiet)
+    job = Job(server, options, mode, gamma, formats, output_dir, layout, quiet, streaming)
     if not asyncio.run(transcribe_files(files, job, console, errors)):
         raise typer.Exit(1)
+
+
+app.command()(listen)
 
 
 @app.command()

@@ -9,9 +9,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from client import sources
 from client.api import TranscriptionClient
 from client.display import Display, LiveDisplay, NoDisplay, PlainDisplay, WithProgress
+from client.live_transcription import LiveTranscription, whole_utterances
 from client.output import OutputFormat, prepare_outputs, render, write
+from client.streaming import StreamingClient
 from client.tables import server_table, transcript_table
 from client.transcript import Transcript
 from specwhisper.errors import SpecWhisperError
@@ -31,6 +34,7 @@ class Job:
     output_dir : where transcripts are written; ``None`` for standard output.
     layout : of subtitles.
     quiet : leave out everything but the text.
+    is_streaming : whether recordings are heard as live audio is, utterance by utterance.
     """
 
     server: str
@@ -41,6 +45,7 @@ class Job:
     output_dir: Path | None = None
     layout: Layout = field(default_factory=Layout)
     quiet: bool = False
+    is_streaming: bool = False
 
 
 async def transcribe_files(files: list[Path], job: Job, console: Console, errors: Console) -> bool:
@@ -99,12 +104,19 @@ async def _show(
 ) -> Transcript:
     """Transcribe a file and show the text on its way."""
     display = _choose_display(job, console, errors)
+    is_live = isinstance(display, LiveDisplay)
+    if job.is_streaming:
+        stream = StreamingClient(
+            job.server, job.options, mode=job.mode, gamma=job.gamma, interim_results=is_live
+        )
+        async with stream:
+            live = LiveTranscription(stream, sources.file(file, is_paced=False))
+            with display:
+                async for update in whole_utterances(live):
+                    display.show(update)
+            return live.transcript
     transcription = client.stream_file(
-        file,
-        job.options,
-        mode=job.mode,
-        gamma=job.gamma,
-        interim_results=isinstance(display, LiveDisplay),
+        file, job.options, mode=job.mode, gamma=job.gamma, interim_results=is_live
     )
     with display:
         async for update in transcription:

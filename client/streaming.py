@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
@@ -25,6 +25,7 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream, Sampl
 from specwhisper.errors import InvalidRequest, ServerDraining, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import CompressionRatio, DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.channels import open_channel
@@ -71,6 +72,8 @@ class StreamingClient:
     ----------
     model : the pair that writes the text, once the server has named it.
     num_reconnects : how often the connection was lost.
+    language, language_name, language_probs : what was spoken last, once all is final.
+    statistics, received_s : of the call that is open: how its draft has done, and the audio it has received.
     """
 
     def __init__(
@@ -106,6 +109,10 @@ class StreamingClient:
         self._has_changed = False  # how to go on: the call that was under way is given up
         self.model: ModelInfo | None = None
         self.num_reconnects = 0
+        self.language = self.language_name = ""
+        self.language_probs: Mapping[str, float] = {}
+        self.statistics = SpeculationStatistics()
+        self.received_s = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -177,12 +184,22 @@ class StreamingClient:
                         continue
                     if response.HasField("position"):
                         self._move_to(response.position)
-                    yield update_from_proto(response)
+                    yield self._read(response)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, self._server) from error
         except asyncio.CancelledError:
             if not self._has_changed:
                 raise
+
+    def _read(self, response: pb.StreamingRecognizeResponse) -> Update:
+        """Read a response, and keep what is not of the moment."""
+        update = update_from_proto(response)
+        if update.statistics is not None:
+            self.statistics, self.received_s = update.statistics, update.received_s
+        if response.HasField("language"):
+            self.language, self.language_name = response.language.code, response.language.name
+            self.language_probs = dict(response.language.probabilities)
+        return update
 
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note where another call would go on."""
