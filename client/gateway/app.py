@@ -15,7 +15,7 @@ from client.gateway.handlers import add_error_handlers
 from client.gateway.lingering import Lingering
 from client.gateway.metrics import Metrics
 from client.gateway.observing import Observing
-from client.gateway.routers import audio, models, realtime, service
+from client.gateway.routers import audio, live, models, page, realtime, service
 from client.gateway.state import Gateway
 from specwhisper import __version__
 
@@ -50,7 +50,10 @@ def create_app(config: GatewayConfig) -> FastAPI:
     with_key = [Depends(check_api_key)]
     app.include_router(audio.router, dependencies=with_key)
     app.include_router(models.router, dependencies=with_key)
-    app.include_router(realtime.router)  # asks for the key itself: a browser tells it in another place
+    # These ask for the key themselves: a browser tells it in another place.
+    app.include_router(realtime.router)
+    app.include_router(live.router)
+    app.include_router(page.router)
     app.include_router(service.health_router)
     if config.metrics:
         app.include_router(service.metrics_router)

@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
 MAX_FRAME_BYTES = 20 * 1024 * 1024 + 64 * 1024  # OpenAI's 15 MiB of audio in base64, and the event around it
 SEND_TIMEOUT_S = 30.0  # for a client that has stopped to listen
+STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
 IDLE_TIMEOUT_S = 600.0  # for one that has stopped to speak: it holds a place on the draft server
 
 # RFC 6455's codes and the one that IANA has added for servers that are full.
@@ -85,6 +86,18 @@ async def ended_by_errors(
             except ClientGone:
                 pass
         await peer.close(error)
+
+
+@asynccontextmanager
+async def unless_stalled() -> AsyncGenerator[None]:
+    """Give up where nothing moves: who waits to pass audio on does not see that its client has gone."""
+    try:
+        async with asyncio.timeout(STALL_TIMEOUT_S):
+            yield
+    except TimeoutError as error:
+        raise TargetUnavailable(
+            f"The draft server has taken no audio for {STALL_TIMEOUT_S:g} s: try again later."
+        ) from error
 
 
 class Peer:

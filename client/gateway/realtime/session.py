@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,14 +25,13 @@ from client.gateway.realtime.commands import (
 from client.gateway.realtime.settings import RealtimeSettings, nested
 from client.gateway.realtime.turn import Items, Turn, new_id
 from client.gateway.routers.models import check_model
-from client.gateway.sockets import Peer
+from client.gateway.sockets import Peer, unless_stalled
 from client.gateway.state import Gateway
 from client.gateway.status import body_of
 from client.streaming import StreamingClient
-from specwhisper.errors import InvalidRequest, TargetUnavailable
+from specwhisper.errors import InvalidRequest
 
 MAX_TURNS = 4  # that wait for their transcription; a client that commits more often has to wait
-STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
 
 
 @dataclass(slots=True)
@@ -135,7 +133,7 @@ class RealtimeSession:
         running.num_samples += len(pcm) // BYTES_PER_SAMPLE
         # By the second: resampling long pieces would keep other clients waiting.
         for piece in _pieces(pcm, self._settings.sample_rate * BYTES_PER_SAMPLE):
-            async with _unless_stalled():
+            async with unless_stalled():
                 await running.stream.send(piece)
             await asyncio.sleep(0)
 
@@ -150,7 +148,7 @@ class RealtimeSession:
         )
         turn = Turn(self._items, self._heard_s, detects_speech=settings.endpointing is not None)
         running = _Running(turn, stream, settings.sample_rate)
-        async with _unless_stalled():
+        async with unless_stalled():
             await self._waiting.put(running)
         self._open = running
         return running
@@ -162,7 +160,7 @@ class RealtimeSession:
         self._open = None
         self._heard_s += running.length_s
         await self._tell(*running.turn.commit(running.length_s))
-        async with _unless_stalled():
+        async with unless_stalled():
             await running.stream.finish()
 
     def _clear(self) -> None:
@@ -229,18 +227,6 @@ class RealtimeSession:
 
     async def _tell(self, *events: BaseModel) -> None:
         await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
-
-
-@asynccontextmanager
-async def _unless_stalled() -> AsyncGenerator[None]:
-    """Give up where nothing moves: who waits here does not see that its client has gone."""
-    try:
-        async with asyncio.timeout(STALL_TIMEOUT_S):
-            yield
-    except TimeoutError as error:
-        raise TargetUnavailable(
-            f"The draft server has taken no audio for {STALL_TIMEOUT_S:g} s: try again later."
-        ) from error
 
 
 def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:

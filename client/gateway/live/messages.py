@@ -1,0 +1,62 @@
+"""What the page says: how to transcribe, and how to go on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from client.gateway.errors import InvalidEvent
+from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
+from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.types import Mode
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Way(_Message):
+    """How draft and target work together; ``None`` leaves it to the server, and a gamma of 0 does."""
+
+    mode: Literal[Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL] | None = None
+    gamma: Annotated[int, Field(ge=0, le=64)] = 0
+    added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
+
+
+class Start(_Way):
+    """Begin; audio of this rate, in Hz, follows."""
+
+    type: Literal["start"]
+    sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
+    language: str | None = None
+    step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
+    policy: StabilityPolicy = LiveOptions().policy
+
+
+class Change(_Way):
+    """Go on in another way."""
+
+    type: Literal["change"]
+
+
+class Finish(_Message):
+    """No audio follows."""
+
+    type: Literal["finish"]
+
+
+Message = Start | Change | Finish
+_MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
+
+
+def read_message(frame: str) -> Message:
+    """Read a control message; the first thing that is wrong with it is told."""
+    try:
+        return _MESSAGES.validate_json(frame)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"][1:])
+        raise InvalidEvent(
+            f"The message cannot be honoured: {name or 'type'}: {first['msg']}.", name
+        ) from None

@@ -1,0 +1,125 @@
+// The WebSocket to the gateway. Audio that is not final is kept: where the connection is lost, another one goes on
+// from the last final word and neither loses nor repeats one.
+
+const SUBPROTOCOL = "specwhisper.live";
+const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
+const TRY_AGAIN = [1001, 1006, 1012, 1013]; // gone, lost, restarting, full or unreachable
+const WAITS_MS = [500, 1000, 2000, 4000, 8000];
+const MAX_UNSENT_BYTES = 512 * 1024;
+const MAX_KEPT_S = 30;
+
+export class Connection {
+  // `onMessage` is told what the gateway says, its times counted from the first sample ever sent; `onState` one of
+  // connecting, open, waiting, closed and why.
+  constructor(settings, key, { onMessage, onState }) {
+    this.settings = settings;
+    this.key = key;
+    this.onMessage = onMessage;
+    this.onState = onState;
+    this.kept = []; // pieces that are not final yet: {startS, pcm}
+    this.sentS = 0;
+    this.numUtterances = 0;
+    this.numFailures = 0;
+    this.isFinished = false;
+    this.isClosed = false;
+  }
+
+  open() {
+    const protocols = [SUBPROTOCOL, ...(this.key ? [KEY_SUBPROTOCOL + this.key] : [])];
+    const url = new URL("live", location.href);
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    this.onState("connecting");
+    this.error = null;
+    this.offsetS = this.kept[0]?.startS ?? this.sentS;
+    this.offsetUtterances = this.numUtterances;
+    this.socket = new WebSocket(url, protocols);
+    this.socket.binaryType = "arraybuffer";
+    this.socket.addEventListener("open", () => this.#begin());
+    this.socket.addEventListener("message", ({ data }) => this.#hear(JSON.parse(data)));
+    this.socket.addEventListener("close", ({ code }) => this.#lost(code));
+  }
+
+  send(pcm) {
+    const piece = { startS: this.sentS, pcm };
+    this.sentS += pcm.length / this.settings.sample_rate;
+    this.kept.push(piece);
+    while (this.sentS - this.kept[0].startS > MAX_KEPT_S) this.kept.shift();
+    if (this.#isOpen) this.socket.send(pcm);
+  }
+
+  // How far the network is behind, for those who could send faster than it takes.
+  get isBusy() {
+    return !this.#isOpen || this.socket.bufferedAmount > MAX_UNSENT_BYTES;
+  }
+
+  change(settings) {
+    Object.assign(this.settings, settings);
+    const { mode, gamma, added_latency_ms } = this.settings;
+    this.#tell({ type: "change", mode, gamma, added_latency_ms });
+  }
+
+  finish() {
+    this.isFinished = true;
+    this.#tell({ type: "finish" });
+  }
+
+  close() {
+    this.isClosed = true;
+    clearTimeout(this.timer);
+    this.socket.close();
+  }
+
+  retry() {
+    clearTimeout(this.timer);
+    this.open();
+  }
+
+  get #isOpen() {
+    return this.socket.readyState === WebSocket.OPEN;
+  }
+
+  #tell(message) {
+    if (this.#isOpen) this.socket.send(JSON.stringify(message));
+  }
+
+  #begin() {
+    this.#tell({ type: "start", ...this.settings });
+    for (const { pcm } of this.kept) this.socket.send(pcm);
+    if (this.isFinished) this.#tell({ type: "finish" });
+    this.onState("open");
+  }
+
+  #hear(message) {
+    if (message.type === "error") this.error = message;
+    else this.numFailures = 0;
+    if (message.type === "done") this.isClosed = true;
+    if (message.type === "update") this.#place(message);
+    if (message.type === "speech") message.at_s += this.offsetS;
+    this.onMessage(message);
+  }
+
+  #place(message) {
+    message.received_s += this.offsetS;
+    message.sent_s = this.sentS;
+    for (const final of message.finals) {
+      final.start_s += this.offsetS;
+      final.end_s += this.offsetS;
+      final.utterance += this.offsetUtterances;
+      this.numUtterances = final.is_utterance_end ? final.utterance : final.utterance - 1;
+      const { end_s } = final;
+      const length = (piece) => piece.pcm.length / this.settings.sample_rate;
+      while (this.kept.length && this.kept[0].startS + length(this.kept[0]) <= end_s) this.kept.shift();
+    }
+  }
+
+  #lost(code) {
+    if (this.isClosed) return this.onState("closed");
+    const waitMs = WAITS_MS[this.numFailures++];
+    if (!TRY_AGAIN.includes(code) || waitMs === undefined) {
+      this.onState("failed", this.error?.message ?? `The connection was lost (code ${code}).`);
+      return;
+    }
+    this.onState("waiting", this.error?.message ?? "The gateway does not answer.");
+    this.timer = setTimeout(() => this.open(), waitMs);
+  }
+}

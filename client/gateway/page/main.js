@@ -1,0 +1,265 @@
+// The page: what its controls do.
+
+import { Connection } from "./connection.js";
+import { PEAK_MS, Recorder } from "./recorder.js";
+import { Microphone, Recording, SoundError } from "./sound.js";
+import { apply, newState } from "./state.js";
+import { toSrt, toVtt } from "./subtitles.js";
+import { View } from "./view.js";
+
+const RENDER_EVERY_MS = 80;
+const RECORDING_MARK = "/*RECORDING*/";
+const find = (id) => document.getElementById(id);
+const form = find("settings");
+const buttons = { sample: find("try-sample"), microphone: find("microphone"), file: find("open-file"), stop: find("stop") };
+const sentences = find("sentences");
+const view = new View(document, {
+  onSentence: (text) => sentences.append(Object.assign(document.createElement("p"), { textContent: text })),
+});
+
+let session = null; // {source, connection, recorder, state}
+let renderTimer = 0;
+
+// Settings
+
+function settings() {
+  const { mode, gamma, latency, language, step, policy } = form.elements;
+  return {
+    mode: mode.value,
+    gamma: Number(gamma.value),
+    added_latency_ms: Number(latency.value),
+    language: language.value || null,
+    step_ms: Number(step.value),
+    policy: policy.value,
+  };
+}
+
+function showSettings() {
+  const { gamma, added_latency_ms, step_ms, mode } = settings();
+  find("gamma-value").value = gamma ? `${gamma}` : "auto";
+  form.elements.gamma.setAttribute("aria-valuetext", gamma ? `${gamma} tokens a block` : "chosen as it goes");
+  form.elements.gamma.disabled = mode === "target-only";
+  find("latency-value").value = `${added_latency_ms} ms`;
+  form.elements.latency.setAttribute("aria-valuetext", `${added_latency_ms} milliseconds`);
+  find("step-value").value = `${step_ms} ms`;
+}
+
+function changeSettings() {
+  showSettings();
+  if (!session?.connection || session.state.isDone) return;
+  const { mode, gamma, added_latency_ms } = settings();
+  const now = session.connection.settings;
+  if (mode === now.mode && gamma === now.gamma && added_latency_ms === now.added_latency_ms) return;
+  session.connection.change({ mode, gamma, added_latency_ms });
+  take({ type: "settings", settings: { mode, gamma, added_latency_ms } });
+}
+
+// A session
+
+async function start(source, title) {
+  stop();
+  session = null;
+  view.clear();
+  sentences.replaceChildren();
+  tell("");
+  setRunning(true);
+  try {
+    const key = await askServer();
+    if (key === null) return setRunning(false);
+    await source.open();
+    const recorder = new Recorder(title);
+    const connection = new Connection({ sample_rate: source.sampleRate, ...settings() }, key, {
+      onMessage: (message) => session?.connection === connection && take(message),
+      onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
+    });
+    session = { source, connection, recorder, state: newState() };
+    take({ type: "settings", settings: settings() });
+    connection.open();
+    source.start(
+      (pcm) => {
+        recorder.hear(pcm, source.sampleRate);
+        connection.send(pcm);
+        scheduleRender();
+      },
+      () => finish(),
+      () => connection.isBusy,
+    );
+  } catch (error) {
+    source.close();
+    setRunning(false);
+    tell(error instanceof SoundError ? error.message : `Something went wrong: ${error.message}`, true);
+    if (!(error instanceof SoundError)) console.error(error);
+  }
+}
+
+function take(message) {
+  session.recorder.note(message);
+  apply(session.state, message, session.recorder.at);
+  if (message.type === "done") end("The transcript is complete.");
+  scheduleRender();
+}
+
+// No more sound: what was said becomes final.
+function finish() {
+  if (!session) return;
+  session.source.close();
+  session.connection.finish();
+  buttons.stop.disabled = true;
+  tell("Finishing …");
+}
+
+// Give up what runs, if something does.
+function stop() {
+  session?.source.close();
+  session?.connection.close();
+}
+
+function end(reason, isError = false) {
+  session.source.close();
+  setRunning(false);
+  tell(reason, isError);
+}
+
+function scheduleRender() {
+  renderTimer ||= setTimeout(() => {
+    renderTimer = 0;
+    if (!session) return;
+    const { state, recorder } = session;
+    const endS = (recorder.peaks.length * PEAK_MS) / 1000;
+    view.render(state, { peaks: recorder.peaks, peakMs: PEAK_MS, endS }, recorder.at);
+    const hasText = state.finals.some((final) => final.text.trim());
+    for (const button of document.querySelectorAll("#downloads button")) button.disabled = !hasText;
+  }, RENDER_EVERY_MS);
+}
+
+// What the server says of itself
+
+async function askServer() {
+  const key = find("key").value.trim();
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  let reply;
+  try {
+    reply = await fetch("v1/models", { headers });
+  } catch {
+    tell("The gateway does not answer. Is it still running?", true, true);
+    return null;
+  }
+  if (reply.ok) return key;
+  const { error } = await reply.json();
+  if (reply.status === 401) {
+    find("key-row").hidden = false;
+    find("key").focus();
+  }
+  tell(error.message, true, reply.status >= 500);
+  return null;
+}
+
+function showConnection(state, reason) {
+  document.body.dataset.connection = state;
+  if (state === "open") tell(session.source instanceof Microphone ? "Listening. Say something." : "Transcribing …");
+  if (state === "waiting") tell(`${reason} Trying again …`, true, true);
+  if (state === "failed") {
+    end(reason, true);
+    find("retry").hidden = false;
+  }
+}
+
+// Words for the one in front of the page
+
+function tell(text, isError = false, mayRetry = false) {
+  const status = find("status");
+  status.textContent = text;
+  status.classList.toggle("error", isError);
+  find("retry").hidden = !mayRetry;
+}
+
+function setRunning(isRunning) {
+  document.body.classList.toggle("running", isRunning);
+  for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = isRunning;
+  buttons.stop.disabled = !isRunning;
+  for (const name of ["language", "step", "policy"]) form.elements[name].disabled = isRunning;
+}
+
+let again = () => {};
+function startAgain(begin) {
+  again = begin;
+  return begin();
+}
+
+async function trySample() {
+  const select = find("sample");
+  const data = await (await fetch(`samples/${select.value}.wav`)).arrayBuffer();
+  form.elements.language.value ||= "en"; // the bundled pair tells no languages apart
+  return start(new Recording(data, options()), select.selectedOptions[0].textContent);
+}
+
+function options() {
+  return { atOnce: find("at-once").checked, isAudible: find("audible").checked };
+}
+
+async function openFile(file) {
+  return start(new Recording(await file.arrayBuffer(), options()), file.name);
+}
+
+// Downloads
+
+function download(name, type, text) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+async function saveReplay() {
+  const template = await (await fetch("page/replay.html")).text();
+  // No end tag may stand in a script, whatever was said.
+  const recording = JSON.stringify(session.recorder).replaceAll("<", "\\u003c");
+  download("replay.html", "text/html", template.replace(RECORDING_MARK, () => recording));
+}
+
+// Beginnings
+
+async function showServer() {
+  const [health, samples] = await Promise.all([fetch("health"), fetch("samples")]);
+  for (const { name, title, seconds } of await samples.json()) {
+    find("sample").append(new Option(`${title}, ${Math.round(seconds)} s`, name));
+  }
+  find("sample").closest(".source").hidden = !find("sample").options.length;
+  const told = await health.json();
+  if (!health.ok) return tell(told.error.message, true, true);
+  for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
+  find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
+}
+
+function languageName(code) {
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+  } catch {
+    return code;
+  }
+}
+
+buttons.sample.addEventListener("click", () => startAgain(trySample));
+buttons.microphone.addEventListener("click", () => startAgain(() => start(new Microphone(), "Microphone")));
+buttons.file.addEventListener("click", () => find("file").click());
+find("file").addEventListener("change", ({ target }) => {
+  const [file] = target.files;
+  if (file) startAgain(() => openFile(file));
+  target.value = "";
+});
+buttons.stop.addEventListener("click", finish);
+find("retry").addEventListener("click", () => again());
+form.addEventListener("input", showSettings);
+form.addEventListener("change", changeSettings);
+for (const each of document.forms) each.addEventListener("submit", (event) => event.preventDefault());
+find("key-row").addEventListener("submit", () => again());
+find("save-srt").addEventListener("click", () => download("transcript.srt", "application/x-subrip", toSrt(session.state.finals)));
+find("save-vtt").addEventListener("click", () => download("transcript.vtt", "text/vtt", toVtt(session.state.finals)));
+find("save-replay").addEventListener("click", saveReplay);
+addEventListener("resize", scheduleRender);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", scheduleRender);
+again = showServer;
+showSettings();
+setRunning(false);
+showServer().catch(() => tell("The gateway does not answer. Is it still running?", true, true));

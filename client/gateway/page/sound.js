@@ -1,0 +1,107 @@
+// Where sound comes from: a microphone, or a recording that is played in its own time or sent at once.
+
+const RECORDING_RATE = 16000;
+const PIECE_S = 0.05;
+
+// What a source cannot do, in words for the one in front of the page.
+export class SoundError extends Error {}
+
+export class Microphone {
+  async open() {
+    if (!window.isSecureContext) {
+      throw new SoundError(
+        "Browsers give a microphone only to pages from https:// or from this machine: open this page as localhost, or put https in front of the gateway.",
+      );
+    }
+    try {
+      this.stream = await navigator.mediaDevices.getUserMedia({
+        audio: { channelCount: 1, echoCancellation: false, autoGainControl: true, noiseSuppression: false },
+      });
+    } catch (error) {
+      throw new SoundError(MICROPHONE_ERRORS[error.name] ?? `The microphone cannot be used: ${error.message}`);
+    }
+    this.context = new AudioContext();
+    await this.context.audioWorklet.addModule("page/capture.js");
+    this.sampleRate = this.context.sampleRate;
+  }
+
+  // Give samples until it is closed.
+  start(onPcm, onEnd) {
+    const source = this.context.createMediaStreamSource(this.stream);
+    this.node = new AudioWorkletNode(this.context, "capture", { numberOfOutputs: 0 });
+    this.node.port.onmessage = ({ data }) => onPcm(data);
+    source.connect(this.node);
+    this.stream.getAudioTracks()[0].addEventListener("ended", onEnd);
+  }
+
+  close() {
+    this.stream?.getTracks().forEach((track) => track.stop());
+    this.context?.close();
+  }
+}
+
+const MICROPHONE_ERRORS = {
+  NotAllowedError: "The microphone was not allowed. Allow it in the browser's address bar, then start again.",
+  NotFoundError: "No microphone was found. Connect one, or try a sample.",
+  NotReadableError: "Another program holds the microphone. Close it, then start again.",
+};
+
+export class Recording {
+  // `isBusy` tells that what is sent at once should wait.
+  constructor(data, { atOnce, isAudible }) {
+    this.data = data;
+    this.atOnce = atOnce;
+    this.isAudible = isAudible;
+    this.sampleRate = RECORDING_RATE;
+  }
+
+  async open() {
+    try {
+      const decoder = new OfflineAudioContext(1, 1, RECORDING_RATE);
+      this.buffer = await decoder.decodeAudioData(this.data);
+    } catch {
+      throw new SoundError("The browser cannot decode this file. WAV, FLAC, MP3 and M4A usually work.");
+    }
+    this.samples = mixed(this.buffer);
+  }
+
+  start(onPcm, onEnd, isBusy) {
+    const piece = Math.round(RECORDING_RATE * PIECE_S);
+    const startedMs = performance.now();
+    if (this.isAudible && !this.atOnce) this.#play();
+    let sent = 0;
+    const step = () => {
+      const elapsedS = (performance.now() - startedMs) / 1000;
+      const due = this.atOnce ? this.samples.length : Math.min(this.samples.length, elapsedS * RECORDING_RATE);
+      // A while of it, then the page has its turn.
+      const until = Math.min(due, sent + 100 * piece);
+      while (sent < this.samples.length && (sent + piece <= until || until === this.samples.length) && !(this.atOnce && isBusy())) {
+        onPcm(this.samples.slice(sent, (sent += piece)));
+      }
+      if (sent < this.samples.length) this.timer = setTimeout(step, this.atOnce ? 10 : 25);
+      else onEnd();
+    };
+    step();
+  }
+
+  close() {
+    clearTimeout(this.timer);
+    this.context?.close();
+  }
+
+  #play() {
+    this.context = new AudioContext();
+    const source = new AudioBufferSourceNode(this.context, { buffer: this.buffer });
+    source.connect(this.context.destination);
+    source.start();
+  }
+}
+
+// All channels as one, in 16 bits.
+function mixed(buffer) {
+  const channels = Array.from({ length: buffer.numberOfChannels }, (_, i) => buffer.getChannelData(i));
+  return Int16Array.from({ length: buffer.length }, (_, i) => {
+    const mean = channels.reduce((sum, channel) => sum + channel[i], 0) / channels.length;
+    return Math.max(-32768, Math.min(32767, Math.round(mean * 32768)));
+  });
+}

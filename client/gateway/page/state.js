@@ -1,0 +1,86 @@
+// What is known of a session, put together from its messages. A replay runs through the same code.
+
+const FIGURES_SPAN_MS = 6000; // ratios are of the last seconds, so that a change shows
+const POINT_EVERY_MS = 250;
+const MAX_POINTS = 240;
+
+export function newState() {
+  return {
+    finals: [], // {text, start_s, end_s, utterance, is_utterance_end}
+    verified: "",
+    draft: "",
+    isUnverified: false,
+    isSpeech: false,
+    receivedS: 0,
+    sentS: 0,
+    model: null,
+    settings: {},
+    statistics: null,
+    series: { acceptance: [], tokens: [], roundTrip: [], lag: [] }, // of {at, value}
+    snapshots: [],
+    isDone: false,
+    error: null,
+  };
+}
+
+// Take in a message; `at` is when it came, in milliseconds since the session began.
+export function apply(state, message, at) {
+  switch (message.type) {
+    case "ready":
+      state.model = message;
+      break;
+    case "settings":
+      state.settings = message.settings;
+      break;
+    case "speech":
+      state.isSpeech = message.event === "begin";
+      break;
+    case "update":
+      applyText(state, message, at);
+      if (message.statistics) applyFigures(state, message.statistics, at);
+      break;
+    case "done":
+      state.isDone = true;
+      [state.verified, state.draft, state.isSpeech] = ["", "", false];
+      break;
+    case "error":
+      state.error = message;
+      break;
+  }
+}
+
+function applyText(state, message, at) {
+  state.finals.push(...message.finals);
+  state.verified = message.verified;
+  state.draft = message.draft;
+  state.isUnverified = message.is_unverified;
+  state.receivedS = Math.max(state.receivedS, message.received_s);
+  state.sentS = Math.max(state.sentS, message.sent_s ?? 0);
+  const last = message.finals.findLast((final) => final.text.trim());
+  if (last && message.sent_s !== undefined) {
+    addPoint(state.series.lag, at, Math.max(0, message.sent_s - last.end_s));
+  }
+}
+
+function applyFigures(state, now, at) {
+  state.statistics = now;
+  state.snapshots.push({ at, ...now });
+  while (state.snapshots.length > 2 && state.snapshots[1].at < at - FIGURES_SPAN_MS) state.snapshots.shift();
+  const then = state.snapshots.length > 1 ? state.snapshots[0] : { verified: 0, accepted: 0, committed: 0, passes: 0 };
+  const since = (name) => now[name] - then[name];
+  if (since("verified") > 0) addPoint(state.series.acceptance, at, since("accepted") / since("verified"));
+  if (since("passes") > 0) addPoint(state.series.tokens, at, since("committed") / since("passes"));
+  if (now.round_trip_ms > 0) addPoint(state.series.roundTrip, at, now.round_trip_ms);
+}
+
+// One point for each quarter of a second: the last one of it.
+function addPoint(points, at, value) {
+  const last = points.at(-1);
+  if (last && at - last.at < POINT_EVERY_MS) last.value = value;
+  else points.push({ at, value });
+  if (points.length > MAX_POINTS) points.shift();
+}
+
+export function lastFinalS(state) {
+  return state.finals.at(-1)?.end_s ?? 0;
+}

@@ -1,0 +1,123 @@
+// The text: grey while it is drafted, solid once the target has verified it, black when it is final.
+
+import { keyOf, matchWords, splitWords } from "./words.js";
+
+const SHOW_CORRECTION_MS = 1600;
+const SEEN_AFTER_MS = 120; // what stood there for less was not read
+
+export class Transcript {
+  // `onSentence` is told each sentence once it is final, for those who hear the page.
+  constructor(root, { onSentence = () => {} } = {}) {
+    this.root = root;
+    this.onSentence = onSentence;
+    this.clear();
+  }
+
+  clear() {
+    this.root.replaceChildren();
+    this.numFinals = 0; // of the state's, that are shown
+    this.open = []; // words on the page that may still change
+    this.paragraph = null;
+    this.last = null; // the last final word's element
+    this.sentence = "";
+    this.isEnded = true; // whether the next text begins an utterance
+  }
+
+  // Show a state. Where time was jumped over, corrections are not shown.
+  render(state, { isQuiet = false } = {}) {
+    if (state.finals.length < this.numFinals) this.clear();
+    const words = [];
+    for (const final of state.finals.slice(this.numFinals)) {
+      for (const text of splitWords(final.text)) words.push({ text, status: "final", final });
+      if (final.is_utterance_end) words.push({ text: "", status: "end", final });
+    }
+    this.numFinals = state.finals.length;
+    const tail = state.isUnverified ? "unverified" : "draft";
+    for (const text of splitWords(state.verified)) words.push({ text, status: "verified" });
+    for (const text of splitWords(state.draft)) words.push({ text, status: tail });
+    this.#show(words, isQuiet);
+  }
+
+  #show(words, isQuiet) {
+    const shown = words.filter((word) => word.status !== "end");
+    const { source, was } = matchWords(this.open.map((word) => word.key), shown.map((word) => keyOf(word.text)));
+    const kept = new Set(source.filter((index) => index >= 0));
+    this.open.forEach((word, index) => kept.has(index) || word.element.remove());
+    const before = this.open;
+    this.open = [];
+    let [at, index, previous] = [performance.now(), 0, this.last];
+    for (const word of words) {
+      if (word.status === "end") {
+        this.#endUtterance();
+        previous = null;
+        continue;
+      }
+      const old = before[source[index]];
+      const entry = old ?? { element: document.createElement("span"), since: at, text: "", status: "" };
+      const wrong = before[was[index]];
+      if (wrong && !isQuiet && at - wrong.since > SEEN_AFTER_MS) this.#showCorrection(entry.element, wrong.text);
+      if (wrong) entry.since = at;
+      this.#write(entry, word);
+      this.#place(entry.element, previous, word);
+      previous = entry.element;
+      if (word.status === "final") this.#finish(entry, word.final);
+      else this.open.push(entry);
+      index += 1;
+    }
+  }
+
+  #write(entry, { text, status }) {
+    entry.key = keyOf(text);
+    if (entry.text !== text) entry.element.textContent = entry.text = text;
+    if (entry.status !== status) entry.element.className = entry.status = status;
+    entry.element.classList.add("word");
+  }
+
+  #place(element, previous, word) {
+    if (this.isEnded) this.#beginUtterance(word.final?.start_s);
+    if (word.final && !this.paragraph.time.textContent) this.paragraph.time.textContent = clock(word.final.start_s);
+    const { said } = this.paragraph;
+    const next = previous && previous.parentNode === said ? previous.nextSibling : said.firstChild;
+    if (next !== element) said.insertBefore(element, next);
+  }
+
+  #finish(entry, final) {
+    entry.element.title = `${clock(final.start_s)} – ${clock(final.end_s)}`;
+    this.last = entry.element;
+    this.sentence += entry.text;
+    if (/[.?!…。？！]$/u.test(entry.text)) this.#endSentence();
+  }
+
+  #endSentence() {
+    if (this.sentence.trim()) this.onSentence(this.sentence.trim());
+    this.sentence = "";
+  }
+
+  #beginUtterance(startS) {
+    const [element, time, said] = ["p", "time", "span"].map((name) => document.createElement(name));
+    said.className = "said";
+    if (startS !== undefined) time.textContent = clock(startS);
+    element.append(time, said);
+    this.root.append(element);
+    this.paragraph = { element, time, said };
+    [this.isEnded, this.last] = [false, null];
+  }
+
+  #endUtterance() {
+    this.#endSentence();
+    if (!this.isEnded && !this.last) this.paragraph.element.remove(); // nothing of it has stayed
+    [this.isEnded, this.last] = [true, null];
+  }
+
+  // What stood here is struck out above the word for a moment.
+  #showCorrection(element, text) {
+    element.dataset.was = text.trim();
+    clearTimeout(element.fading);
+    element.fading = setTimeout(() => delete element.dataset.was, SHOW_CORRECTION_MS);
+  }
+}
+
+export function clock(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}

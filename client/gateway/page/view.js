@@ -1,0 +1,44 @@
+// A state on the page: text, figures and sound, as often as an eye can follow.
+
+import { Chart } from "./charts.js";
+import { lastFinalS } from "./state.js";
+import { Transcript } from "./transcript.js";
+import { Waveform } from "./waveform.js";
+
+export class View {
+  constructor(root, options = {}) {
+    this.transcript = new Transcript(root.querySelector("#transcript"), options);
+    this.charts = [...root.querySelectorAll("[data-figure]")].map((figure) => new Chart(figure));
+    this.waveform = new Waveform(root.querySelector("#waveform"));
+    this.pair = root.querySelector("#pair");
+    this.transcript.root.addEventListener("scroll", () => this.#noteScroll());
+    this.follows = true; // whether the end of the text stays in sight
+  }
+
+  clear() {
+    this.transcript.clear();
+    this.follows = true;
+  }
+
+  render(state, sound, at, options) {
+    this.transcript.render(state, options);
+    for (const chart of this.charts) chart.render(state.series[chart.name], at);
+    this.renderSound(state, sound);
+    this.pair.textContent = state.model ? describe(state.model) : "";
+    if (this.follows) this.transcript.root.scrollTop = this.transcript.root.scrollHeight;
+  }
+
+  renderSound(state, sound) {
+    this.waveform.render({ ...sound, finalS: lastFinalS(state) });
+  }
+
+  #noteScroll() {
+    const { scrollTop, scrollHeight, clientHeight } = this.transcript.root;
+    this.follows = scrollHeight - scrollTop - clientHeight < 48;
+  }
+}
+
+function describe({ target, draft, mode, gamma }) {
+  const length = gamma ? `, ${gamma} tokens a block` : "";
+  return draft ? `${target}, drafted by ${draft} (${mode}${length})` : `${target} alone`;
+}
