@@ -9,7 +9,7 @@ from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
-from specwhisper.types import SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
+from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
 from tests.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY
 
 NUM_WORDS = 18  # tokens that begin a word, A to R; those behind them go on with one, s to x
@@ -95,3 +95,39 @@ class Heard:
 
     def text(self, utterance: int = 1) -> str:
         return letters(self.told.get(utterance, []))
+
+
+class Speaker:
+    """Words of 400 ms, five to a sentence, as a model hears them: what is cut off is misheard."""
+
+    WORD_FRAMES, SENTENCE = 40, 5
+    NUM_TRUE = 12  # other words are misheard ones
+
+    def __init__(self, start_frame: int, num_words: int) -> None:
+        self.start_frame, self.num_words = start_frame, num_words
+
+    def true_words(self, start: int = 0, end: int | None = None) -> list[int]:
+        return [i % self.NUM_TRUE for i in range(start, self.num_words if end is None else end)]
+
+    def write(self, start_frame: int, num_frames: int, step: int, noise: tuple[str, int] | None) -> list[int]:
+        """Write what a window holds; at most one word that was heard to its end is wrong."""
+        end_frame = start_frame + num_frames
+        known: list[tuple[int, int]] = []  # token, end frame in the window
+        for word in range(self.num_words):
+            begin = self.start_frame + word * self.WORD_FRAMES
+            if begin + self.WORD_FRAMES // 2 < start_frame or begin >= end_frame:
+                continue
+            is_whole = begin + self.WORD_FRAMES <= end_frame
+            token = word % self.NUM_TRUE if is_whole else self.NUM_TRUE + step % 2
+            known.append((token, min(begin + self.WORD_FRAMES, end_frame) - start_frame))
+        if noise is not None and known:
+            kind, place = noise[0], noise[1] % len(known)
+            wrong = (self.NUM_TRUE + 2 + step % 4, known[place][1])
+            known[place : place + (kind != "insert")] = [] if kind == "leave out" else [wrong]
+        tokens = [TIME]
+        for token, end in known:
+            tokens.append(token)
+            is_sentence = (start_frame + end - self.start_frame) % (self.SENTENCE * self.WORD_FRAMES) == 0
+            if is_sentence and end < num_frames:
+                tokens += [TIME + end // FRAMES_PER_TIMESTAMP] * 2
+        return [*tokens, END]

@@ -18,6 +18,7 @@ from specwhisper.types import (
     Candidates,
     Commit,
     DecodedStep,
+    Outcome,
     Segment,
     Step,
     Window,
@@ -97,6 +98,7 @@ class LiveTranscript:
         """Take in all that the draft believes of a window; what is older than the last one is of no use."""
         if self._window is None or window.id > self._window.id or (self._is_open and window == self._window):
             self._believed = (window, tokens)
+            self._forget_beliefs()
 
     def observe(self, message: WindowOpened | Candidates | Commit) -> list[Segment]:
         """Take in one message and give the text that it makes final."""
@@ -120,6 +122,12 @@ class LiveTranscript:
         spoken = (self._language_of[i] for i in opened.window.prompt if i in self._language_of)
         self.language = next(spoken, "en")
         if self._believed is not None and self._believed[0].id < opened.window.id:
+            self._believed = None
+        self._forget_beliefs()
+
+    def _forget_beliefs(self) -> None:
+        """Forget what is believed of audio before the open window: all that is said there is final."""
+        if self._believed is not None and self._believed[0].start_sample < self._start_sample:
             self._believed = None
 
     def _append(self, commit: Commit, window: Window) -> list[Segment]:
@@ -149,13 +157,14 @@ class LiveTranscript:
             return []
         segment = self._final_segment(commit, step, window)
         self._final = (*self._final, *self._text(segment.tokens))
-        self._expected = tuple(self._committed)
+        self._expected = tuple(self._committed) if commit.outcome is Outcome.KEPT else ()
         self._committed = []
         if step.is_last:
             self._num_utterances = step.utterance
             self._final, self._expected = (), ()
             self._start_sample = window.end_sample
             self._final_end_s = max(self._final_end_s, window.end_sample / SAMPLE_RATE)
+            self._forget_beliefs()
         return [segment] if segment.text or step.is_last else []
 
     def _final_segment(self, commit: Commit, step: Step, window: Window) -> Segment:
@@ -198,10 +207,11 @@ class LiveTranscript:
         for i, token in enumerate(self._committed):
             if token >= begin:
                 frames = min((token - begin) * FRAMES_PER_TIMESTAMP, window.num_frames)
-                known.append((i, max(known[-1][1], frames * FRAME_S)))
+                at_s = max(known[-1][1], frames * FRAME_S)
+                known += [(i, at_s), (i + 1, at_s)]  # it takes no time itself
         known.append((len(self._committed), max(known[-1][1], window.num_frames * FRAME_S)))
-        before = max((entry for entry in known if entry[0] <= position), key=lambda entry: entry[0])
-        behind = min((entry for entry in known if entry[0] >= position), key=lambda entry: entry[0])
+        before = max(entry for entry in known if entry[0] <= position)
+        behind = min(entry for entry in known if entry[0] >= position)
         share = (position - before[0]) / (behind[0] - before[0]) if behind[0] > before[0] else 0.0
         return window.start_frame * FRAME_S + before[1] + share * (behind[1] - before[1])
 

@@ -11,8 +11,20 @@ from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import MAX_TOKENS, LiveWindows
 from specwhisper.transcription.prompting import PromptText
-from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
-from tests.live import BEGIN, ENDED, NUM_WORDS, PAUSE, SPOKEN, SPOKEN_MULTILINGUAL, Heard, letters, mark, said
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
+from tests.live import (
+    BEGIN,
+    ENDED,
+    NUM_WORDS,
+    PAUSE,
+    SPOKEN,
+    SPOKEN_MULTILINGUAL,
+    Heard,
+    Speaker,
+    letters,
+    mark,
+    said,
+)
 from tests.scripted import END, NUM_TEXT, TIME
 
 LOUD = {"compression_ratio_threshold": 2.0, "compression_ratio_of": "text"}
@@ -487,42 +499,6 @@ class TestGoingOn:
         assert heard.ready == 0
 
 
-class Speaker:
-    """Words of 400 ms, five to a sentence, as a model hears them: what is cut off is misheard."""
-
-    WORD_FRAMES, SENTENCE = 40, 5
-    NUM_TRUE = 12  # other words are misheard ones
-
-    def __init__(self, start_frame: int, num_words: int) -> None:
-        self.start_frame, self.num_words = start_frame, num_words
-
-    def true_words(self, start: int = 0, end: int | None = None) -> list[int]:
-        return [i % self.NUM_TRUE for i in range(start, self.num_words if end is None else end)]
-
-    def write(self, start_frame: int, num_frames: int, step: int, noise: tuple[str, int] | None) -> list[int]:
-        """Write what a window holds; at most one word that was heard to its end is wrong."""
-        end_frame = start_frame + num_frames
-        known: list[tuple[int, int]] = []  # token, end frame in the window
-        for word in range(self.num_words):
-            begin = self.start_frame + word * self.WORD_FRAMES
-            if begin + self.WORD_FRAMES // 2 < start_frame or begin >= end_frame:
-                continue
-            is_whole = begin + self.WORD_FRAMES <= end_frame
-            token = word % self.NUM_TRUE if is_whole else self.NUM_TRUE + step % 2
-            known.append((token, min(begin + self.WORD_FRAMES, end_frame) - start_frame))
-        if noise is not None and known:
-            kind, place = noise[0], noise[1] % len(known)
-            wrong = (self.NUM_TRUE + 2 + step % 4, known[place][1])
-            known[place : place + (kind != "insert")] = [] if kind == "leave out" else [wrong]
-        tokens = [TIME]
-        for token, end in known:
-            tokens.append(token)
-            is_sentence = (start_frame + end - self.start_frame) % (self.SENTENCE * self.WORD_FRAMES) == 0
-            if is_sentence and end < num_frames:
-                tokens += [TIME + end // FRAMES_PER_TIMESTAMP] * 2
-        return [*tokens, END]
-
-
 noises = st.none() | st.tuples(st.sampled_from(["insert", "leave out", "replace"]), st.integers(0, 80))
 
 
@@ -555,7 +531,7 @@ def test_every_word_is_told_once_whatever_single_words_are_misheard(
             assert heard.text().startswith(told)
             told, number = heard.text(), number + 1
     assert heard.told[1] == speaker.true_words()
-    if trim_ms == 2_000 and num_words > 30 and step_ms < 1_000:
+    if trim_ms == 2_000 and num_words > 30 and step_ms < 1_000 and not any(noise):
         assert window.start_frame > start_frame, "it was cut"
 
 

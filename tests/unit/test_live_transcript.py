@@ -1,0 +1,452 @@
+"""What the draft's side knows of live text: what is final, what may change, and where another would go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specwhisper.errors import InvalidCandidates
+from specwhisper.live import LiveOptions
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.types import (
+    SAMPLE_RATE,
+    Candidates,
+    Commit,
+    DecodedStep,
+    Outcome,
+    Segment,
+    Step,
+    Window,
+    WindowOpened,
+    WordAlignment,
+)
+from tests.live import BEGIN, ENDED, SPOKEN, SPOKEN_MULTILINGUAL, Heard, Speaker, letters, mark, said
+from tests.scripted import END, NUM_TEXT, TIME
+
+
+class Followed(Heard):
+    """Live windows, and a transcript that follows what they decide."""
+
+    def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
+        super().__init__(live, vocabulary, **options)
+        self.transcript = LiveTranscript(vocabulary, live or LiveOptions())
+        self.segments: list[Segment] = []
+        self.expected: tuple[int, ...] = ()
+
+    def hear(self, to_s, *marks, is_last=False) -> None:
+        super().hear(to_s, *marks, is_last=is_last)
+        self.transcript.num_samples = self.received_samples
+
+    def open(self) -> Window:
+        """Open the window that is ready, and tell of it."""
+        num_final = self.windows.num_final
+        window = super().open()
+        assert self.transcript.observe(WindowOpened(window, None, self.expected, num_final)) == []
+        return window
+
+    def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **judged) -> list[Segment]:
+        """Tell of tokens in commits of so many, the last of which closes the window."""
+        window, at, number = self.opened, 0, 0
+        closed = self.close(tokens, **judged)
+        self.expected = closed.expected
+        fresh: list[Segment] = []
+        while True:
+            piece = tokens[at : at + pieces[number % len(pieces)]]
+            is_final = at + len(piece) == len(tokens)
+            commit = Commit(window.id, at, tuple(piece), tuple(-0.1 for _ in piece), is_final=is_final)
+            if is_final:
+                commit = replace(commit, outcome=closed.outcome, step=closed.step)
+            fresh += self.transcript.observe(commit)
+            at, number = at + len(piece), number + 1
+            if is_final:
+                self.segments += fresh
+                return fresh
+
+    def step(self, *parts: str | float, **judged) -> list[Segment]:
+        self.open()
+        return self.write(said(*parts), **judged)
+
+    def partly(self, *parts: str | float) -> None:
+        """Open the window that is ready and write a part of what it holds."""
+        window = self.open()
+        tokens = said(*parts)
+        self.transcript.observe(Commit(window.id, 0, tokens, tuple(-0.1 for _ in tokens)))
+
+
+def spoken(text: str) -> str:
+    """Text as the vocabulary writes it."""
+    return SPOKEN.decode(said(text))
+
+
+class TestFinal:
+    def test_segments_are_what_each_step_has_settled(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        assert followed.step(0.0, "AB", 0.4, ".") == []
+        followed.hear(1.0)
+        (segment,) = followed.step(0.0, "ABC", 0.8, ".")
+        assert (segment.tokens, segment.text, segment.utterance) == (said("AB"), spoken("AB"), 1)
+        assert not segment.is_utterance_end
+        followed.hear(1.5, mark(ENDED, 1.5))
+        (segment,) = followed.step(0.0, "AB", 0.4, 0.4, "CD", 1.4, ".")
+        assert (segment.tokens, segment.is_utterance_end) == (said("CD"), True)
+
+    def test_an_utterance_without_text_is_told_to_have_ended(self):
+        followed = Followed(no_speech_threshold=0.5)
+        followed.hear(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
+        (segment,) = followed.step("AB.", no_speech_prob=0.9)
+        assert (segment.text, segment.tokens, segment.is_utterance_end) == ("", (), True)
+        assert followed.transcript.position == LiveOptions(start_sample=SAMPLE_RATE, utterance=1)
+
+    def test_confidence_and_what_a_window_is_judged_by_are_told(self):
+        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        window = Window(0, 100, 50, (SPOKEN.start_of_transcript,), 40, temperature=0.3)
+        transcript.observe(WindowOpened(window))
+        transcript.observe(Commit(0, 0, said("A"), (0.0,), no_speech_prob=0.25))
+        commit = Commit(0, 1, said("B."), (-1.0, -2.0), is_final=True, step=Step(1, 0, 1, False))
+        (segment,) = transcript.observe(replace(commit, no_speech_prob=0.75))
+        assert (segment.confidence, segment.avg_logprob, segment.no_speech_prob) == (1.0, -1.0, 0.25)
+        assert (segment.temperature, segment.seek) == (0.3, 100)
+
+    def test_words_carry_their_own_times(self):
+        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        transcript.observe(WindowOpened(Window(0, 0, 100, (SPOKEN.start_of_transcript,), 40)))
+        words = (WordAlignment(0, 2, 1_600, 4_800), WordAlignment(2, 1, 4_800, 8_000))
+        commit = Commit(0, 0, said("AsB."), (0.0,) * 4, is_final=True, step=Step(1, 0, 3, True), words=words)
+        (segment,) = transcript.observe(commit)
+        assert [(word.text, word.start_s, word.end_s) for word in segment.words] == [
+            (spoken("As"), 0.1, 0.3),
+            (spoken("B"), 0.3, 0.5),
+        ]
+        assert (segment.start_s, segment.end_s) == (0.1, 0.5)
+
+    def test_the_language_is_the_windows(self):
+        followed = Followed(vocabulary=SPOKEN_MULTILINGUAL, language="de")
+        assert followed.transcript.language == "en"
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.open()
+        assert followed.transcript.language == "de"
+        followed.write(said("A."))
+
+    def test_steps_tell_what_was_heard_and_in_how_many_passes(self):
+        followed = Followed(temperatures=(0.0, 0.5), compression_ratio_threshold=1.0)
+        followed.hear(0.6, mark(BEGIN, 0.1))
+        followed.step("A.")
+        followed.hear(5.1, mark(ENDED, 5.1))
+        for _ in range(2):
+            followed.open()
+            followed.write(said("ABABABABABAB."), (5,))
+        begin, first, last = (round(at_s * SAMPLE_RATE) for at_s in (0.1, 0.6, 5.1))
+        assert followed.transcript.steps == [
+            DecodedStep(begin, first, 1),
+            DecodedStep(begin, last, 3),
+            DecodedStep(begin, last, 3),
+        ]
+
+
+class TestTimes:
+    @pytest.mark.parametrize(
+        ("parts", "start", "end", "expected"),
+        [
+            ((0.4, "A", 0.8, "."), 1, 2, (0.4, 0.8)),
+            ((0.4, "AB", 0.8, "."), 1, 2, (0.4, 0.6)),
+            ((0.4, "AB", 0.8, "."), 2, 3, (0.6, 0.8)),
+            ((0.0, "A", 0.4, 0.6, "B", 1.0, "."), 1, 5, (0.0, 1.0)),
+            ((0.0, "A", 0.4, 0.6, "B", 1.0, "."), 4, 5, (0.6, 1.0)),
+            (("AB",), 0, 1, (0.0, 0.5)),
+            (("AB",), 1, 2, (0.5, 1.0)),
+            ((0.0, "A", 9.0, "."), 1, 2, (0.0, 1.0)),  # no later than the window
+            ((0.8, "A", 0.2, "."), 1, 2, (0.8, 0.8)),  # no earlier than what is before it
+        ],
+    )
+    def test_they_are_those_that_were_written_and_in_proportion_between(self, parts, start, end, expected):
+        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        transcript.observe(WindowOpened(Window(0, 200, 100, (SPOKEN.start_of_transcript,), 40)))
+        tokens = said(*parts)
+        commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, step=Step(1, start, end, True))
+        (segment,) = transcript.observe(commit)
+        assert (segment.start_s, segment.end_s) == tuple(round(2 + at_s, 2) for at_s in expected)
+
+    def test_what_is_not_final_lies_behind_it(self):
+        followed = Followed()
+        followed.hear(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
+        assert followed.transcript.span_s == (0.0, 1.0)
+        followed.step(0.0, "A", 0.6, ".")
+        followed.hear(3.0)
+        assert followed.transcript.span_s == (1.0, 3.0)
+
+
+class TestWhatMayChange:
+    def test_verified_text_is_what_is_written_behind_final_text(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.open()
+        transcript = followed.transcript
+        assert transcript.verified_text == ""
+        transcript.observe(Commit(0, 0, said(0.0, "A"), (0.0, 0.0)))
+        assert transcript.verified_text == spoken("A")
+        followed.write(said(0.0, "AB", 0.4, "."))
+        assert transcript.verified_text == spoken("AB")
+        followed.hear(1.0)
+        followed.step(0.0, "ABC", 0.9, ".")
+        assert transcript.verified_text == spoken("C")
+
+    def test_what_the_last_step_wrote_stands_until_it_is_contradicted(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.step(0.0, "ABC.")
+        followed.hear(1.0)
+        followed.partly(0.0, "A")
+        assert followed.transcript.verified_text == spoken("ABC")
+        followed.write(said(0.0, "AD."), (2,))
+        assert followed.transcript.verified_text == spoken(
+            "D"
+        )  # A is final, and nothing of the last step left
+
+    def test_what_failed_is_no_text(self):
+        followed = Followed(no_speech_threshold=0.5)
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.step("ABC.", no_speech_prob=0.9)
+        assert followed.transcript.verified_text == ""
+        followed.hear(1.0)
+        followed.open()
+        assert followed.transcript.verified_text == ""
+
+    def test_draft_text_follows_what_is_verified(self):
+        followed = Followed()
+        transcript = followed.transcript
+        followed.hear(0.5, mark(BEGIN, 0))
+        window = followed.open()
+        transcript.believe(window, said(0.0, "ABCD"))
+        assert (transcript.verified_text, transcript.draft_text) == ("", spoken("ABCD"))
+        transcript.observe(Commit(0, 0, said(0.0, "AB"), (0.0,) * 3))
+        assert (transcript.verified_text, transcript.draft_text) == (spoken("AB"), spoken("CD"))
+
+    def test_draft_text_that_is_contradicted_is_gone(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        window = followed.open()
+        followed.transcript.believe(window, said(0.0, "ABCD"))
+        followed.transcript.observe(Commit(0, 0, said(0.0, "X"), (0.0,) * 2))
+        assert followed.transcript.draft_text == ""
+
+    def test_draft_text_of_newer_audio_counts_and_of_older_does_not(self):
+        followed = Followed()
+        transcript = followed.transcript
+        followed.hear(0.5, mark(BEGIN, 0))
+        window = followed.open()
+        newer = replace(window, id=1, num_frames=100)
+        transcript.believe(newer, said(0.0, "ABC"))
+        followed.write(said(0.0, "AB."))
+        assert transcript.draft_text == spoken("C")
+        transcript.believe(window, said(0.0, "ABD"))
+        assert transcript.draft_text == spoken("C")
+
+    def test_draft_text_of_an_utterance_that_has_ended_is_gone(self):
+        followed = Followed()
+        transcript = followed.transcript
+        followed.hear(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
+        window = followed.open()
+        transcript.believe(replace(window, id=1, num_frames=100), said(0.0, "ABC"))
+        followed.write(said(0.0, "AB."))
+        assert (transcript.verified_text, transcript.draft_text) == ("", "")
+        transcript.believe(replace(window, id=2, num_frames=150), said(0.0, "ABC"))
+        assert transcript.draft_text == ""
+
+    def test_draft_text_from_before_a_cut_is_gone(self):
+        followed = Followed(LiveOptions(trim_ms=1_000))
+        transcript = followed.transcript
+        followed.hear(1.5, mark(BEGIN, 0))
+        followed.step(0.0, "AB", 1.0, 1.0, "CD.")
+        followed.hear(2.0)
+        window = followed.open()
+        followed.hear(2.5)
+        foreseen = replace(window, id=window.id + 1, num_frames=250)
+        transcript.believe(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEF"))
+        followed.write(said(0.0, "AB", 1.0, 1.0, "CDE."))
+        assert transcript.draft_text == spoken("F")
+        window = followed.open()
+        assert window.start_frame == 100
+        assert transcript.draft_text == ""
+        transcript.believe(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEFG"))  # it had not heard yet
+        assert transcript.draft_text == ""
+        transcript.believe(window, said(0.0, "CDEF"))
+        assert transcript.draft_text == spoken("F")
+
+
+class TestMessages:
+    def test_commits_may_repeat_what_was_committed(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.open()
+        for end in (2, 1, 2):
+            followed.transcript.observe(Commit(0, 0, said("ABC")[:end], (0.0,) * end))
+        assert followed.transcript.verified_text == spoken("AB")
+
+    def test_a_gap_is_refused(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.open()
+        with pytest.raises(InvalidCandidates, match="at position 3 leaves a gap behind 0"):
+            followed.transcript.observe(Commit(0, 3, said("A"), (0.0,)))
+
+    def test_commits_of_other_windows_say_nothing(self):
+        followed = Followed()
+        followed.hear(0.5, mark(BEGIN, 0))
+        followed.open()
+        late = Commit(7, 0, said("A."), (0.0, 0.0), is_final=True, step=Step(1, 0, 1, True))
+        assert followed.transcript.observe(late) == []
+        assert followed.transcript.verified_text == ""
+        followed.write(said("A."))
+        late = replace(late, window_id=0)
+        assert followed.transcript.observe(late) == []
+
+    @settings(max_examples=200)
+    @given(data=st.data())
+    def test_whatever_a_target_says_final_times_go_on_and_nothing_breaks(self, data):
+        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        tokens = st.lists(st.sampled_from([0, 1, 20, END, TIME, TIME + 50, TIME + 1_500]), max_size=6)
+        places, ids = st.integers(0, 7), st.integers(0, 2)
+        windows = st.builds(
+            lambda id, start, frames: Window(id, start, frames, (END + 1,), 40),
+            ids,
+            st.integers(0, 500),
+            st.integers(1, 3_000),
+        )
+        end_s, num_utterances = 0.0, 0
+        for _ in range(data.draw(st.integers(1, 15))):
+            kind = data.draw(st.sampled_from(["open", "commit", "commit", "candidates", "believe"]))
+            fresh: list[Segment] = []
+            if kind == "open":
+                opened = WindowOpened(data.draw(windows), None, tuple(data.draw(tokens)), data.draw(places))
+                transcript.observe(opened)
+            elif kind == "candidates":
+                transcript.observe(Candidates(0, 0, 0, tuple(data.draw(tokens))))
+            elif kind == "believe":
+                transcript.believe(data.draw(windows), tuple(data.draw(tokens)))
+            else:
+                written = tuple(data.draw(tokens))
+                start, is_last = data.draw(places), data.draw(st.booleans())
+                step = Step(num_utterances + 1, start, data.draw(places), is_last)
+                commit = Commit(
+                    data.draw(ids),
+                    data.draw(places),
+                    written,
+                    (-0.1,) * len(written),
+                    is_final=data.draw(st.booleans()),
+                    outcome=data.draw(st.sampled_from([Outcome.KEPT, Outcome.SKIPPED])),
+                    step=data.draw(st.sampled_from([None, step])),
+                )
+                try:
+                    fresh = transcript.observe(commit)
+                except InvalidCandidates:
+                    return
+            for segment in fresh:
+                assert end_s <= segment.start_s <= segment.end_s
+                assert segment.text or segment.is_utterance_end
+                end_s, num_utterances = segment.end_s, num_utterances + segment.is_utterance_end
+            assert transcript.span_s[0] <= transcript.span_s[1]
+            assert transcript.position.utterance == num_utterances
+            assert all(token < END for token in transcript.position.final_tokens)
+            assert isinstance(transcript.verified_text + transcript.draft_text, str)
+
+
+hypotheses = st.lists(
+    st.one_of(st.integers(0, NUM_TEXT - 1), st.integers(0, 3), st.integers(TIME, TIME + 150)), max_size=10
+)
+
+
+@settings(max_examples=150)
+@given(
+    data=st.data(),
+    trim_ms=st.sampled_from([1_000, 15_000]),
+    recalls=st.booleans(),
+    pieces=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    temperatures=st.sampled_from([(0.0,), (0.0, 0.3)]),
+)
+def test_the_transcript_knows_what_the_windows_know(data, trim_ms, recalls, pieces, temperatures):
+    followed = Followed(
+        LiveOptions(trim_ms=trim_ms, recalls=recalls),
+        temperatures=temperatures,
+        compression_ratio_threshold=1.5,
+        no_speech_threshold=0.8,
+        logprob_threshold=-1.0,
+    )
+    transcript, at_s, text, end_s = followed.transcript, 0.0, [], 0.0
+    for _ in range(data.draw(st.integers(1, 10))):
+        at_s += data.draw(st.sampled_from([0.1, 0.5, 1.3, 31.0]))
+        events = st.builds(mark, st.sampled_from([BEGIN, BEGIN, ENDED]), st.just(at_s - 0.05))
+        followed.hear(at_s, *data.draw(st.lists(events, max_size=2)))
+        if not followed.ready:
+            continue
+        window = followed.open()
+        assert transcript.position == LiveOptions(
+            start_sample=window.start_sample,
+            utterance=followed.windows._utterances.current.number - 1,
+            final_tokens=followed.windows._final,
+        )
+        kept = text[: data.draw(st.integers(0, len(text)))]
+        tokens = [*kept, *data.draw(hypotheses), END]
+        text = tokens[:-1]
+        probs = {
+            "log_probs": data.draw(st.sampled_from([[-0.1], [-2.0]])),
+            "no_speech_prob": data.draw(st.sampled_from([0.1, 0.9])),
+        }
+        for segment in followed.write(tokens, pieces, **probs):
+            assert end_s <= segment.start_s <= segment.end_s <= followed.received_samples / SAMPLE_RATE + 0.01
+            end_s = segment.end_s
+        told = {segment.utterance: [] for segment in followed.segments}
+        for segment in followed.segments:
+            told[segment.utterance] += [token for token in segment.tokens if token < END]
+            assert segment.text == SPOKEN.decode(segment.tokens)
+        assert {number: text for number, text in told.items() if text} == {
+            number: text for number, text in followed.told.items() if text
+        }
+        transcript.believe(window, tuple(tokens))
+        assert transcript.draft_text == "", "the window is closed"
+
+
+@settings(max_examples=100)
+@given(
+    num_words=st.integers(5, 40),
+    step_ms=st.sampled_from([400, 500, 1_000]),
+    trim_ms=st.sampled_from([2_000, 15_000]),
+    breaks=st.lists(st.integers(1, 100), min_size=1, max_size=4),
+    within=st.booleans(),
+)
+def test_another_goes_on_from_a_position_without_a_word_lost_or_repeated(
+    num_words, step_ms, trim_ms, breaks, within
+):
+    """Wherever the first one breaks, also within a window."""
+    speaker = Speaker(0, num_words)
+    end_s = num_words * Speaker.WORD_FRAMES / 100
+    live = LiveOptions(step_ms=step_ms, trim_ms=trim_ms)
+    words: list[int] = []
+    for num_steps in [*breaks, 10_000]:
+        followed = Followed(live)
+        at_s = live.start_sample / SAMPLE_RATE
+        followed.hear(at_s, mark(BEGIN, at_s))
+        for number in range(num_steps):
+            at_s = min(end_s, at_s + 0.3)
+            followed.hear(at_s, is_last=at_s == end_s)
+            while followed.ready:
+                window = followed.open()
+                tokens = speaker.write(window.start_frame, window.num_frames, number, None)
+                followed.write(tokens, (3,))
+            if at_s == end_s:
+                break
+        if within and at_s < end_s:
+            followed.hear(min(end_s, at_s + 2))
+            if followed.ready:
+                followed.open()
+        words += [token for segment in followed.segments for token in segment.tokens if token < END]
+        if at_s == end_s:
+            break
+        at = followed.transcript.position
+        assert at.utterance == 0
+        live = replace(live, start_sample=at.start_sample, final_tokens=at.final_tokens)
+    assert letters(words) == letters(speaker.true_words())
