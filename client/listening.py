@@ -97,7 +97,7 @@ class UtteranceDisplay(Protocol):
 
 
 class LiveUtterances:
-    """Complete utterances scroll up; below them final words are bold, verified ones plain, drafted ones dim."""
+    """Complete utterances scroll up; below them final words are bold, verified plain, drafted ones dim."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

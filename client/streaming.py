@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
@@ -21,7 +21,8 @@ import grpc.aio
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
 from client.transcript import ModelInfo, Update
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream, Samples
+from specwhisper.audio.canonical import CanonicalStream, Samples
+from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import InvalidRequest, ServerDraining, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import CompressionRatio, DecodingOptions
@@ -36,9 +37,7 @@ from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = 3_200  # a tenth of a second
 RETRY_EVERY_S = 0.5
-MAX_UNSENT_SAMPLES = 30 * SAMPLE_RATE
 # openai/whisper's own thresholds: live audio has more noise in it than recordings that somebody chose.
 LIVE_DECODING = DecodingOptions(
     compression_ratio_threshold=2.4,
@@ -103,7 +102,7 @@ class StreamingClient:
         self._continue_unverified = continue_unverified
         self._reconnect_s = reconnect_s
         self._channel = open_channel(server)
-        self._audio = _Audio(self._options.live.start_sample if self._options.live else 0)
+        self._audio = KeptAudio(self._options.live.start_sample if self._options.live else 0)
         self._is_iterated = False
         self._call: Any = None
         self._has_changed = False  # how to go on: the call that was under way is given up
@@ -214,56 +213,3 @@ class StreamingClient:
         )
         self._options = replace(self._options, live=live)
         self._audio.forget_before(position.start_sample)
-
-
-class _Audio:
-    """Canonical PCM from some sample on, kept until it is final; read again where a call is lost."""
-
-    def __init__(self, start_sample: int) -> None:
-        self._pcm = bytearray()
-        self._start_sample = start_sample
-        self._sent_sample = start_sample
-        self._is_complete = False
-        self._has_changed = asyncio.Event()
-        self._is_sent = asyncio.Event()
-
-    @property
-    def _end_sample(self) -> int:
-        return self._start_sample + len(self._pcm) // BYTES_PER_SAMPLE
-
-    async def put(self, pcm: bytes) -> None:
-        """Add audio, and wait while much of it has not been sent."""
-        self._pcm += pcm
-        self._has_changed.set()
-        while self._end_sample - self._sent_sample > MAX_UNSENT_SAMPLES and not self._is_complete:
-            self._is_sent.clear()
-            await self._is_sent.wait()
-
-    def finish(self) -> None:
-        """End the audio."""
-        self._is_complete = True
-        self._has_changed.set()
-        self._is_sent.set()
-
-    def forget_before(self, sample: int) -> None:
-        """Drop what is final."""
-        num_bytes = max(0, sample - self._start_sample) * BYTES_PER_SAMPLE
-        num_bytes = min(num_bytes, len(self._pcm))
-        del self._pcm[:num_bytes]
-        self._start_sample += num_bytes // BYTES_PER_SAMPLE
-
-    async def pieces(self, sample: int) -> AsyncIterator[bytes]:
-        """Give what there is from a sample on, and then what comes."""
-        while True:
-            begin = max(0, sample - self._start_sample) * BYTES_PER_SAMPLE
-            piece = bytes(self._pcm[begin : begin + PIECE_BYTES])
-            if not piece and self._is_complete:
-                return
-            if not piece:
-                self._has_changed.clear()
-                await self._has_changed.wait()
-                continue
-            yield piece
-            sample += len(piece) // BYTES_PER_SAMPLE
-            self._sent_sample = max(self._sent_sample, sample)
-            self._is_sent.set()

@@ -21,8 +21,13 @@ NS_PER_S = 1_000_000_000
 class Written(Protocol):
     """What a session has written that is not final yet: a ``TranscriptBuilder``, or a ``LiveTranscript``."""
 
-    language: str
-    language_probs: Mapping[str, float]
+    @property
+    def language(self) -> str:
+        """Of the speech."""
+
+    @property
+    def language_probs(self) -> Mapping[str, float]:
+        """By code, where it was detected."""
 
     @property
     def span_s(self) -> tuple[float, float]:
@@ -35,6 +40,10 @@ class Written(Protocol):
     @property
     def draft_text(self) -> str:
         """What the draft expects to follow."""
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether that stands for lack of a target."""
 
 
 def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
@@ -82,6 +91,7 @@ def interim_results(written: Written) -> list[pb.SpeechRecognitionResult]:
             start_offset=start,
             end_offset=end,
             language_code=written.language,
+            is_unverified=written.is_unverified and stability == DRAFT_STABILITY,
         )
         for text, stability in texts
         if text

@@ -10,6 +10,7 @@ from typing import Any
 
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
+from draft_server.outage import UnverifiedSession
 from draft_server.replies import (
     duration,
     final_result,
@@ -99,7 +100,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Transcribe while audio arrives."""
         config = await _streaming_config(requests)
         wanted = self._session_request(config.config)
-        if wanted.options.live is not None:
+        is_live = wanted.options.live is not None
+        if is_live:
             wanted = replace(wanted, endpointing=codec.endpointing_from_proto(config.endpointing))
         check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
         wanted = replace(wanted, added_latency_ms=config.added_latency_ms)
@@ -110,7 +112,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self._place_taken():
             target = await self._transcriber.describe()
-            session = Session(wanted, self._transcriber, target, self._drafting)
+            kind = UnverifiedSession if is_live and config.continue_unverified else Session
+            session = kind(wanted, self._transcriber, target, self._drafting)
             yield pb.StreamingRecognizeResponse(
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
             )
@@ -194,7 +197,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @staticmethod
     def _update(
-        session: Session, results: Iterable[pb.SpeechRecognitionResult]
+        session: Session | UnverifiedSession, results: Iterable[pb.SpeechRecognitionResult]
     ) -> pb.StreamingRecognizeResponse:
         builder = session.builder
         update = pb.StreamingRecognizeResponse(
@@ -202,7 +205,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             statistics=statistics_message(builder.statistics),
             audio_received=duration(builder.num_samples / SAMPLE_RATE),
         )
-        if isinstance(builder, LiveTranscript):
+        if isinstance(builder, LiveTranscript | UnverifiedSession):
             steps, builder.steps = builder.steps, []
             update.steps.extend(pb.DecodedStep(**asdict(step)) for step in steps)
             update.position.CopyFrom(codec.live_position_to_proto(builder.position))

@@ -40,6 +40,8 @@ class LiveTranscript:
     steps : decodings that are complete; whoever tells them clears them.
     """
 
+    is_unverified = False
+
     def __init__(self, vocabulary: Vocabulary, live: LiveOptions) -> None:
         self._vocabulary = vocabulary
         self._language_of = {token: code for code, token in vocabulary.languages.items()}

@@ -64,6 +64,8 @@ class TranscriptBuilder:
     statistics : how the draft has done so far.
     """
 
+    is_unverified = False
+
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._window: Window | None = None

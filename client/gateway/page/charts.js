@@ -1,6 +1,6 @@
-// A figure as a number and a small line: how it was over the last minute.
+// A figure as a number and a small line: how it was over the last minute, or what there is of it.
 
-const SPAN_MS = 60000;
+const [MIN_SPAN_MS, MAX_SPAN_MS] = [10000, 60000];
 const [WIDTH, HEIGHT] = [160, 40];
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -37,10 +37,11 @@ export class Chart {
     const last = points.at(-1);
     this.number.value = last ? (last.value * scale).toFixed(digits) : "–";
     this.unit.textContent = last ? unit : "";
-    const shown = points.filter((point) => point.at >= now - SPAN_MS);
+    const span = Math.max(MIN_SPAN_MS, Math.min(now, MAX_SPAN_MS));
+    const shown = points.filter((point) => point.at >= now - span);
     const highest = Math.max(top, ...shown.map((point) => point.value * scale));
     const places = shown.map(({ at, value }) => [
-      WIDTH * (1 - (now - at) / SPAN_MS),
+      WIDTH * (1 - (now - at) / span),
       HEIGHT - 2 - (HEIGHT - 6) * ((value * scale) / highest),
     ]);
     if (places.length) places.push([WIDTH, places.at(-1)[1]]);

@@ -53,9 +53,9 @@ export class Transcript {
         continue;
       }
       const old = before[source[index]];
-      const entry = old ?? { element: document.createElement("span"), since: at, text: "", status: "" };
+      const entry = old ?? newWord(at);
       const wrong = before[was[index]];
-      if (wrong && !isQuiet && at - wrong.since > SEEN_AFTER_MS) this.#showCorrection(entry.element, wrong.text);
+      if (wrong && !isQuiet && at - wrong.since > SEEN_AFTER_MS) this.#showCorrection(entry.word, wrong.text);
       if (wrong) entry.since = at;
       this.#write(entry, word);
       this.#place(entry.element, previous, word);
@@ -68,9 +68,13 @@ export class Transcript {
 
   #write(entry, { text, status }) {
     entry.key = keyOf(text);
-    if (entry.text !== text) entry.element.textContent = entry.text = text;
-    if (entry.status !== status) entry.element.className = entry.status = status;
-    entry.element.classList.add("word");
+    if (entry.text !== text) {
+      entry.text = text;
+      if (keyOf(entry.word.dataset.was ?? "") === entry.key) delete entry.word.dataset.was; // right after all
+      entry.word.textContent = text.trimStart();
+      entry.space.data = text.slice(0, text.length - text.trimStart().length);
+    }
+    if (entry.status !== status) entry.word.className = `word ${(entry.status = status)}`;
   }
 
   #place(element, previous, word) {
@@ -82,7 +86,7 @@ export class Transcript {
   }
 
   #finish(entry, final) {
-    entry.element.title = `${clock(final.start_s)} – ${clock(final.end_s)}`;
+    entry.word.title = `${clock(final.start_s)} – ${clock(final.end_s)}`;
     this.last = entry.element;
     this.sentence += entry.text;
     if (/[.?!…。？！]$/u.test(entry.text)) this.#endSentence();
@@ -111,10 +115,18 @@ export class Transcript {
 
   // What stood here is struck out above the word for a moment.
   #showCorrection(element, text) {
+    if (!/[\p{L}\p{N}]/u.test(text)) return;
     element.dataset.was = text.trim();
     clearTimeout(element.fading);
     element.fading = setTimeout(() => delete element.dataset.was, SHOW_CORRECTION_MS);
   }
+}
+
+// A word, and before it a space that is not marked with it.
+function newWord(since) {
+  const [element, word, space] = [document.createElement("span"), document.createElement("span"), document.createTextNode("")];
+  element.append(space, word);
+  return { element, word, space, since, text: "", status: "", key: "" };
 }
 
 export function clock(seconds) {

@@ -1,0 +1,69 @@
+"""A way to a target that is not there: the draft's own text comes back, for as long as that lasts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.unverified import BelievingTarget
+from specwhisper.types import AudioChunk, Candidates, Commit, Finished, Limits, Mode, WindowOpened
+
+
+class AloneSession:
+    """One session of a draft by itself; see :class:`TranscriberSession`."""
+
+    min_round_trip_ns = 0
+
+    def __init__(self, target: BelievingTarget, limits: Limits) -> None:
+        self.limits = limits
+        self._target = target
+        self._events: asyncio.Queue[WindowOpened | Commit | Finished] = asyncio.Queue()
+
+    def propose(self, block: Candidates) -> None:
+        """Have candidates believed."""
+        self._put(self._target.offer(block))
+
+    async def send_audio(self, chunk: AudioChunk) -> None:
+        """Tell how far the audio reaches."""
+        self._put(self._target.hear(chunk))
+
+    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        """Give what a target would say."""
+        while not isinstance(event := await self._events.get(), Finished):
+            yield event
+
+    def _put(self, events: list[WindowOpened | Commit | Finished]) -> None:
+        for event in events:
+            self._events.put_nowait(event)
+
+
+class Alone:
+    """A :class:`Transcriber` for sessions whose target is lost."""
+
+    address = "that is lost"
+
+    async def describe(self) -> TargetDescription:
+        """Refuse: whoever comes here knows the target already."""
+        raise NotImplementedError("A target that is lost describes nothing.")
+
+    @asynccontextmanager
+    async def open(
+        self,
+        session_id: str,
+        target: TargetDescription,
+        mode: Mode,
+        options: DecodingOptions,
+        *,
+        draft_model: str,
+    ) -> AsyncIterator[AloneSession]:
+        """Open a session that nothing can refuse."""
+        believing = BelievingTarget(
+            target.vocabulary, options, target.limits, max_new_tokens=target.vocabulary.max_length
+        )
+        yield AloneSession(believing, target.limits)
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing to close."""

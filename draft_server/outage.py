@@ -1,0 +1,282 @@
+"""A live session that outlives its target: meanwhile the draft goes on alone, and is verified afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+
+from draft_server.alone import Alone
+from draft_server.drafting import Drafting
+from draft_server.session import Session, SessionRequest
+from specwhisper.audio.kept import KeptAudio
+from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.types import SAMPLE_RATE, DecodedStep, Segment, VoiceMark
+
+logger = logging.getLogger(__name__)
+
+KNOCK_EVERY_S = 1.0
+MAX_KEPT_SAMPLES = 900 * SAMPLE_RATE  # beyond a quarter of an hour the session ends
+MAX_WAIT_S = 60.0  # for the target, once the audio has ended
+LOST = (TargetUnavailable, ServerDraining, ServerFull)
+
+
+class UnverifiedSession:
+    """Runs a live transcription as :class:`Session` does, on one target after the other.
+
+    It begins each from the last verified word. What the draft wrote alone is never final; utterance by
+    utterance it gives way to what the target writes.
+
+    Attributes
+    ----------
+    speech_events : as :class:`Session` has them.
+    steps : decodings of the target; whoever tells them clears them.
+    """
+
+    def __init__(
+        self,
+        request: SessionRequest,
+        transcriber: Transcriber,
+        target: TargetDescription,
+        drafting: Drafting | None,
+    ) -> None:
+        self._request = request
+        self._transcriber = transcriber
+        self._target = target
+        self._drafting = drafting
+        self._audio = KeptAudio(self._live.start_sample)
+        self._session = self._new_session(transcriber)
+        self._is_alone = False
+        self._written: dict[int, str] = {}  # by the draft alone, by utterance
+        self._counted = SpeculationStatistics()  # of targets that are lost
+        self._told_to = -1  # sample, of speech events
+        self.speech_events: list[VoiceMark] = []
+
+    @property
+    def builder(self) -> UnverifiedSession:
+        """The transcript so far."""
+        return self
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether some of the draft text was written alone."""
+        return self._is_alone or bool(self._written)
+
+    @property
+    def num_samples(self) -> int:
+        """Audio so far."""
+        return self._session.builder.num_samples
+
+    @property
+    def language(self) -> str:
+        """Of the open utterance, or the last one."""
+        return self._session.builder.language
+
+    @property
+    def language_probs(self) -> Mapping[str, float]:
+        """By code, where the language was detected."""
+        return self._session.builder.language_probs
+
+    @property
+    def statistics(self) -> SpeculationStatistics:
+        """How the draft has done on all targets."""
+        total = SpeculationStatistics()
+        total.add(self._counted)
+        if not self._is_alone:
+            total.add(self._session.builder.statistics)
+        return total
+
+    @property
+    def position(self) -> LiveOptions:
+        """Where another session would go on: behind the last verified word."""
+        return self._live if self._is_alone else self._transcript.position
+
+    @property
+    def steps(self) -> list[DecodedStep]:
+        """Decodings of the target."""
+        return [] if self._is_alone else self._transcript.steps
+
+    @steps.setter
+    def steps(self, steps: list[DecodedStep]) -> None:
+        self._transcript.steps = steps
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """What is not final begins and ends here, in seconds."""
+        return self._live.start_sample / SAMPLE_RATE, self.num_samples / SAMPLE_RATE
+
+    @property
+    def verified_text(self) -> str:
+        """What the target has written that is not final."""
+        return "" if self._is_alone else self._transcript.verified_text
+
+    @property
+    def draft_text(self) -> str:
+        """What the draft has written alone, and what it believes to follow."""
+        transcript = self._transcript
+        if self._is_alone:
+            return self._written_from(0) + transcript.verified_text + transcript.draft_text
+        current = transcript.position.utterance + 1
+        own = transcript.draft_text
+        if own or transcript.verified_text:
+            return own + self._written_from(current + 1)
+        return self._written_from(current)
+
+    def _written_from(self, utterance: int) -> str:
+        return "".join(text for number, text in sorted(self._written.items()) if number >= utterance)
+
+    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
+        """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
+        reading = asyncio.create_task(self._read(audio))
+        try:
+            while True:
+                try:
+                    async with aclosing(self._run_session(reading)) as updates:
+                        async for segments in updates:
+                            self._note(segments)
+                            yield segments
+                    return
+                except LOST as error:
+                    logger.warning("target lost", extra={"session": self._session.id, "error": str(error)})
+                self._counted.add(self._session.builder.statistics)
+                self._go_on_from(self._transcript.position)
+                async with aclosing(self._run_alone()) as changes:
+                    async for _ in changes:
+                        yield []
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _run_session(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
+        """Run on the target, from where the last one was lost."""
+        self._session = self._new_session(self._transcriber)
+        pieces = self._audio.pieces(self._live.start_sample)
+        async with aclosing(self._session.run(pieces)) as updates:
+            async for segments in updates:
+                if reading.done():
+                    await reading
+                self.speech_events += self._take_events()
+                yield segments
+
+    async def _run_alone(self) -> AsyncGenerator[None]:
+        """Let the draft go on alone until the target answers."""
+        knocking = asyncio.create_task(self._knock())
+        language = self._session.builder.language
+        options = replace(
+            self._request.options,
+            language=language if self._target.vocabulary.languages else None,
+            live=replace(self._live, recalls=False),
+            hotwords="",
+            initial_prompt="",
+            carry_initial_prompt=False,
+            word_timestamps=False,
+        )
+        self._session = self._new_session(Alone(), options)
+        self._is_alone, self._written = True, {}
+        updates = self._session.run(self._audio.pieces(self._live.start_sample))
+        try:
+            async with aclosing(updates):
+                while not knocking.done():
+                    following = asyncio.ensure_future(anext(updates, None))
+                    await asyncio.wait((knocking, following), return_when=asyncio.FIRST_COMPLETED)
+                    if not following.done():
+                        following.cancel()
+                        await asyncio.gather(following, return_exceptions=True)
+                        break
+                    if (segments := await following) is None:
+                        break  # the audio has ended
+                    for segment in segments:
+                        self._write(segment.utterance, segment.text)
+                    self.speech_events += self._take_events()
+                    yield
+            await knocking
+        finally:
+            knocking.cancel()
+            await asyncio.gather(knocking, return_exceptions=True)
+            transcript = self._transcript
+            self._write(transcript.position.utterance + 1, transcript.verified_text + transcript.draft_text)
+            self._is_alone = False
+
+    async def _knock(self) -> None:
+        """Wait until the target answers."""
+        waited_s = 0.0
+        while True:
+            await asyncio.sleep(KNOCK_EVERY_S)
+            if self._audio.num_samples > MAX_KEPT_SAMPLES:
+                raise TargetUnavailable(
+                    f"Target {self._transcriber.address} was lost for longer than "
+                    f"{MAX_KEPT_SAMPLES // SAMPLE_RATE} s."
+                )
+            waited_s = waited_s + KNOCK_EVERY_S if self._audio.is_complete else 0.0
+            if waited_s > MAX_WAIT_S:
+                raise TargetUnavailable(
+                    f"Target {self._transcriber.address} was lost, and is not back {MAX_WAIT_S:g} s after "
+                    "the end of the audio."
+                )
+            try:
+                target = await self._transcriber.describe()
+            except LOST:
+                continue
+            if target.weights_digest != self._target.weights_digest:
+                raise PairMismatch(
+                    f"Target {self._transcriber.address} came back with other weights than the session "
+                    "began on: begin another one."
+                )
+            return
+
+    def _note(self, segments: list[Segment]) -> None:
+        """Let what was written alone give way to what is verified."""
+        for segment in segments:
+            if segment.is_utterance_end:
+                self._written = {n: text for n, text in self._written.items() if n > segment.utterance}
+        if not self._is_alone:
+            self._go_on_from(self._transcript.position)
+
+    def _write(self, utterance: int, text: str) -> None:
+        if text.strip():
+            self._written[utterance] = self._written.get(utterance, "") + text
+
+    def _go_on_from(self, position: LiveOptions) -> None:
+        live = replace(
+            self._live,
+            start_sample=position.start_sample,
+            utterance=position.utterance,
+            final_tokens=position.final_tokens,
+        )
+        self._request = replace(self._request, options=replace(self._request.options, live=live))
+        self._audio.forget_before(position.start_sample)
+
+    def _take_events(self) -> list[VoiceMark]:
+        """Take what was not told yet: audio that is heard again has the same events again."""
+        events, self._session.speech_events = self._session.speech_events, []
+        fresh = [event for event in events if event.sample > self._told_to]
+        self._told_to = max([self._told_to, *(event.sample for event in fresh)])
+        return fresh
+
+    @property
+    def _live(self) -> LiveOptions:
+        return self._request.options.live or LiveOptions()
+
+    @property
+    def _transcript(self) -> LiveTranscript:
+        if not isinstance(self._session.builder, LiveTranscript):
+            raise RuntimeError("Only live audio goes on without a target.")
+        return self._session.builder
+
+    async def _read(self, audio: AsyncIterator[bytes]) -> None:
+        try:
+            async for pcm in audio:
+                await self._audio.put(pcm)
+        finally:
+            self._audio.finish()
+
+    def _new_session(self, transcriber: Transcriber, options: DecodingOptions | None = None) -> Session:
+        request = self._request if options is None else replace(self._request, options=options)
+        return Session(request, transcriber, self._target, self._drafting)
