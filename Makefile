@@ -1,13 +1,16 @@
 # Two commands suffice on a fresh machine: `make demo` and `make test`. Both install into .venv what they need.
 PYTHON ?= python3
 
-.PHONY: help demo test check wheel format proto venv clean
+.PHONY: help demo demo-web test check wheel format proto venv clean
 
 help:  ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 demo: .venv/.server  ## transcribe a sample live: client, draft server and target server
 	scripts/demo
+
+demo-web: .venv/.web  ## the same in a browser, with a microphone or a sample, until Ctrl-C
+	scripts/demo-web
 
 test: .venv/.dev  ## run the tests
 	scripts/test
@@ -36,6 +39,10 @@ INSTALLED_FROM = pyproject.toml constraints.txt scripts/install
 	@PYTHON="$(PYTHON)" scripts/install server
 	@touch $@
 
+.venv/.web: $(INSTALLED_FROM)
+	@PYTHON="$(PYTHON)" scripts/install web
+	@touch .venv/.server $@
+
 .venv/.dev: $(INSTALLED_FROM)
 	@PYTHON="$(PYTHON)" scripts/install dev
-	@touch .venv/.server $@  # it has all that the servers need
+	@touch .venv/.server .venv/.web $@  # it has all that the servers need

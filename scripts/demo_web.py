@@ -1,0 +1,57 @@
+"""Show live transcription in a browser: target server, draft server and gateway with the bundled pair.
+
+``make demo-web`` runs this until Ctrl-C; ``scripts/demo-web PORT`` listens where it is told.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import webbrowser
+from contextlib import ExitStack
+from pathlib import Path
+
+from demo import DEMO, server
+
+DEFAULT_PORT = 8000
+
+
+def main() -> None:
+    """Run all three until somebody stops them."""
+    if not (DEMO / "target" / "model.safetensors").exists():
+        sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
+    port = sys.argv[1] if len(sys.argv) > 1 else str(free_port())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))  # unwinds the stack below, which stops the servers
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        logs = Path(folder)
+        print("Starting a target server, a draft server and the gateway ...", flush=True)
+        target = stack.enter_context(server("target_server", logs / "target.log"))
+        draft = stack.enter_context(server("draft_server", logs / "draft.log", "--target", target))
+        options = ("--server", draft, "--port", port)
+        address = stack.enter_context(server("client.gateway", logs / "gateway.log", *options))
+        url = f"http://{address.replace('127.0.0.1', 'localhost')}/"
+        print(f"\n    {url}\n\nCtrl-C ends it.", flush=True)
+        if has_display():
+            webbrowser.open(url)
+        signal.pause()
+
+
+def free_port() -> int:
+    """Give the gateway's usual port, or 0 for any where that one is taken."""
+    with socket.socket() as probe:
+        return 0 if probe.connect_ex(("127.0.0.1", DEFAULT_PORT)) == 0 else DEFAULT_PORT
+
+
+def has_display() -> bool:
+    """Tell whether a browser would have somewhere to open."""
+    return sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+
+
+if __name__ == "__main__":
+    main()
