@@ -1,0 +1,102 @@
+"""Live, every step writes what plain transformers writes of just that clip, whoever proposed candidates."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from experiments.exactness import oracle
+from specwhisper.audio.decode import decode_file
+from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.options import DecodingOptions
+from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.pairing import draft_ids
+from tests.identity.test_demo_pair import checkpoint, transformers_target
+from tests.live import BEGIN, ENDED, PAUSE, mark
+from tests.live_engines import LivePair, LiveSession
+
+SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
+LENGTH_S = 9.5
+UTTERANCES = ((0.0, 6.25), (6.5, 9.4))
+LIVE = LiveOptions(step_ms=1_500, trim_ms=4_000)
+OTHERS = {
+    "without recalls": LiveOptions(step_ms=1_500, trim_ms=4_000, recalls=False),
+    "align-att": LiveOptions(step_ms=1_500, policy=StabilityPolicy.ALIGN_ATT),
+}
+
+
+@cache
+def pcm() -> bytes:
+    return b"".join(decode_file(SAMPLE))[: round(LENGTH_S * SAMPLE_RATE) * 2]
+
+
+@cache
+def plain_tokens(start_frame: int, num_frames: int) -> oracle.OracleWindow:
+    """What transformers generates first of a clip, which it takes for a whole recording."""
+    start = start_frame * HOP_SAMPLES * 2
+    clip = pcm()[start : start + num_frames * HOP_SAMPLES * 2]
+    return oracle.transcribe(transformers_target(), clip, DecodingOptions(language="en")).windows[0]
+
+
+def pair(mode: Mode) -> LivePair:
+    draft, target = checkpoint("demo-draft-tiny"), checkpoint("demo-target")
+    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name="draft", target_name=target.name)
+    model = WhisperModel(draft, 2, vocabulary=target.vocabulary, ids=ids) if mode.drafts else None
+    return LivePair(WhisperModel(target, 1), model, mode=mode)
+
+
+@cache
+def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
+    """Speak the sample in pieces of half a second, each heard when the last one is dealt with."""
+    engines = pair(mode)
+    session = engines.open("one", DecodingOptions(language="en", live=live))
+    known = []
+    for begin_s, end_s in UTTERANCES:
+        known += [
+            (begin_s, mark(BEGIN, begin_s)),
+            (end_s, mark(PAUSE, end_s)),
+            (end_s + 0.1, mark(ENDED, end_s)),
+        ]
+    step = SAMPLE_RATE // 2
+    for start in range(0, len(pcm()) // 2, step):
+        until_s = (start + step) / SAMPLE_RATE
+        marks = [made for known_s, made in known if until_s - 0.5 <= known_s < until_s]
+        engines.hear("one", pcm()[start * 2 : (start + step) * 2], *marks)
+        engines.settle()
+    engines.hear("one", b"", is_last=True)
+    engines.settle()
+    assert session.is_finished
+    return session
+
+
+@pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL])
+def test_every_step_equals_transformers_on_its_clip(mode: Mode):
+    _check_against_transformers(transcribed(mode))
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_however_live_text_is_settled_every_step_equals_transformers(kind: str):
+    _check_against_transformers(transcribed(Mode.FULL, OTHERS[kind]))
+
+
+def _check_against_transformers(session: LiveSession) -> None:
+    assert len(session.windows) >= 7
+    for window, tokens in session.windows:
+        expected = plain_tokens(window.start_frame, window.num_frames)
+        assert not expected.ties, "choose a sample that is clear"
+        assert tuple(tokens) == expected.tokens
+
+
+@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
+def test_final_text_and_passes_of_a_pair(mode: Mode):
+    alone, ours = transcribed(Mode.TARGET_ONLY), transcribed(mode)
+    assert ours.texts == alone.texts
+    assert [s.utterance for s in ours.segments if s.is_utterance_end] == [1, 2]
+    assert len({window.start_frame for window, _ in ours.windows}) == 3  # two utterances, one of them cut
+    statistics = ours.transcript.statistics
+    assert statistics.num_accepted > 0
+    assert statistics.num_recalled_accepted > 0.5 * statistics.num_recalled > 0
+    assert statistics.num_passes < 0.5 * alone.transcript.statistics.num_passes
