@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -37,16 +36,21 @@ from tests.scripted import END, NUM_TEXT, TIME, ScriptedModel
 
 WORD_SAMPLES = SAMPLE_RATE // 5
 SENTENCE_WORDS = 5
+QUIETEST, LOUDER = 2_000, 400  # of s16, by token
+TOLERANCE_SAMPLES = SAMPLE_RATE // 50  # times are written to 20 ms: a cut leaves no more of the word before
 
 
 def speech(length_s: float, seed: int = 0) -> bytes:
-    """Noise, every moment of which is different."""
-    noise = np.random.default_rng(seed).normal(0, 2_000, round(length_s * SAMPLE_RATE))
-    return np.clip(noise, -32_768, 32_767).astype("<i2").tobytes()
+    """Words of 200 ms, each of a loudness of its own, so that they are heard wherever a clip begins."""
+    num_samples = round(length_s * SAMPLE_RATE)
+    steps = np.random.default_rng(seed).integers(1, NUM_TEXT, num_samples // WORD_SAMPLES + 1)
+    words = np.cumsum(steps) % NUM_TEXT  # never the same one twice in a row
+    loudness = np.repeat(QUIETEST + LOUDER * words, WORD_SAMPLES)[:num_samples]
+    return (loudness * np.where(np.arange(num_samples) % 2, 1, -1)).astype("<i2").tobytes()
 
 
 class SpeakingModel(ScriptedModel):
-    """Hears a word in every 200 ms that are not silent, and something else where they are cut off.
+    """Hears the words of :func:`speech`, and something else where the last one is cut off.
 
     Like a speech model it writes the same words again when it hears more; like the scripted one it notices
     whatever else is fed to it than its own text.
@@ -82,15 +86,19 @@ class SpeakingModel(ScriptedModel):
 
 def words_of(samples: np.ndarray) -> list[int]:
     """What the model writes of a clip, times included."""
-    tokens = [TIME]
-    for number, start in enumerate(range(0, len(samples), WORD_SAMPLES), start=1):
-        word = samples[start : start + WORD_SAMPLES]
-        if np.abs(word).max() > 0.01:
-            digest = hashlib.blake2b(word.astype("<f4").tobytes(), digest_size=4).digest()
-            tokens.append(int.from_bytes(digest) % NUM_TEXT)
-        if number % SENTENCE_WORDS == 0 and start + WORD_SAMPLES < len(samples):
-            frames = number * WORD_SAMPLES // HOP_SAMPLES
-            tokens += [TIME + frames // FRAMES_PER_TIMESTAMP] * 2
+    loudness = np.round(np.abs(samples) * 32_768).astype(int)
+    ends = [*(np.flatnonzero(np.diff(loudness)) + 1).tolist(), len(loudness)]
+    tokens, start, num_words = [TIME], 0, 0
+    for end in ends:
+        length, begin, start = end - start, start, end
+        is_cut = end == len(loudness) and length < WORD_SAMPLES - TOLERANCE_SAMPLES
+        if not loudness[begin] or (length < TOLERANCE_SAMPLES and (begin == 0 or is_cut)):
+            continue
+        word = (loudness[begin] - QUIETEST) // LOUDER
+        tokens.append(int(word + 7 + length // 1_000 if is_cut else word) % NUM_TEXT)
+        num_words += 1
+        if num_words % SENTENCE_WORDS == 0 and end < len(loudness):
+            tokens += [TIME + round(end / HOP_SAMPLES / FRAMES_PER_TIMESTAMP)] * 2
     return [*tokens, END]
 
 

@@ -1,0 +1,487 @@
+"""Live audio over real connections: text while somebody speaks, silence for nothing, and no word lost."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from client import streaming
+from client.streaming import StreamingClient
+from client.transcript import Update
+from draft_server.config import MAX_MESSAGE_BYTES
+from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
+from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.types import SAMPLE_RATE, Mode, VoiceEvent
+from specwhisper.wire.serving import ServingOptions
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.live import SPOKEN
+from tests.live_engines import SpeakingModel, speech, words_of
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    is_one_sentence,
+    scripted_checkpoint,
+    target_server,
+)
+from tests.scripted import END
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+SPANS = ((1.0, 4.2), (6.0, 6.6), (8.0, 12.4))
+LENGTH_S = 14.0
+
+
+class Ear:
+    """Stands in for silero-vad: what is not silent is speech."""
+
+    def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
+        return (frame.abs().max() > 0.01).float()
+
+
+@pytest.fixture(autouse=True)
+def hearing(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+
+
+@asynccontextmanager
+async def speaking_target(**kwargs) -> AsyncIterator[Target]:
+    checkpoint = scripted_checkpoint(vocabulary=SPOKEN)
+    async with target_server(SpeakingModel(MAX_SESSIONS), checkpoint, **kwargs) as target:
+        yield target
+
+
+@asynccontextmanager
+async def speaking_draft(target: str, *, error_rate: float = 0.2, port: int = 0) -> AsyncIterator[Draft]:
+    checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN)
+    model = SpeakingModel(MAX_SESSIONS, error_rate=error_rate)
+    serving = ServingOptions(port=port, max_message_bytes=MAX_MESSAGE_BYTES)
+    async with draft_server(target, model, checkpoint, serving=serving) as draft:
+        yield draft
+
+
+@asynccontextmanager
+async def speaking_pair(**kwargs) -> AsyncIterator[tuple[Target, Draft]]:
+    async with speaking_target() as target, speaking_draft(target.address, **kwargs) as draft:
+        yield target, draft
+
+
+@cache
+def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGTH_S) -> bytes:
+    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
+    for seed, (begin_s, end_s) in enumerate(spans):
+        begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
+        audio[begin:end] = speech(end_s - begin_s, seed)[: end - begin]
+    return bytes(audio)
+
+
+def samples_of(pcm: bytes) -> np.ndarray:
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
+
+
+@cache
+def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
+    """What is said in each utterance, as the endpointer finds them: whatever the steps, that is final."""
+    endpointer, ear = Endpointer(EndpointingOptions()), Ear()
+    samples, texts, begin = samples_of(pcm), {}, 0
+    for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
+        frame = torch.from_numpy(samples[start : start + FRAME_SAMPLES].copy())
+        for mark in endpointer.hear(ear(frame, SAMPLE_RATE).item()):
+            if mark.event is VoiceEvent.BEGIN:
+                begin = begin or mark.sample // 160 * 160
+            elif mark.event is VoiceEvent.END:
+                clip = samples[begin : mark.sample // 160 * 160]
+                texts[len(texts) + 1], begin = [token for token in words_of(clip) if token < END], 0
+    return texts
+
+
+def config(
+    *, disabled=False, interim=False, language="en", live=None, **more
+) -> pb.StreamingRecognizeRequest:
+    decoding = decoding_pb2.DecodingOptions(
+        language=language, live=decoding_pb2.LiveOptions(**live or {}), **more.pop("decoding", {})
+    )
+    return pb.StreamingRecognizeRequest(
+        streaming_config=pb.StreamingRecognitionConfig(
+            config=pb.RecognitionConfig(
+                encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE, decoding=decoding, **more
+            ),
+            interim_results=interim,
+            endpointing=pb.Endpointing(disabled=disabled),
+        )
+    )
+
+
+async def listen(draft: Draft, pcm: bytes, piece_bytes: int = 3_200, **kwargs):
+    requests = iter([config(**kwargs), *audio_requests(pcm, piece_bytes)])
+    call = with_true_status(draft.stub.StreamingRecognize(requests))
+    return [response async for response in call]
+
+
+def final_results(responses) -> list[pb.SpeechRecognitionResult]:
+    return [result for response in responses for result in response.results if result.is_final]
+
+
+def texts_of(results: Iterable) -> dict[int, list[int]]:
+    texts: dict[int, list[int]] = {}
+    for result in results:
+        said = (
+            result.alternatives[0].tokens if isinstance(result, pb.SpeechRecognitionResult) else result.tokens
+        )
+        texts.setdefault(result.utterance, []).extend(token for token in said if token < END)
+    return texts
+
+
+@pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])
+async def test_finals_come_in_order_whatever_the_mode(piece_bytes):
+    pcm = talk()
+    assert len(spoken_utterances(pcm)) == 3
+    async with speaking_pair() as (target, draft):
+        for mode in MODES:
+            responses = await listen(draft, pcm, piece_bytes, mode=mode)
+            results = final_results(responses)
+            assert texts_of(results) == spoken_utterances(pcm)
+            assert [result.utterance for result in results if result.is_utterance_end] == [1, 2, 3]
+            starts = [result.start_offset.ToNanoseconds() for result in results]
+            ends = [result.end_offset.ToNanoseconds() for result in results]
+            assert all(begin <= end for begin, end in zip(starts, ends, strict=True))
+            assert all(end <= begin for end, begin in zip(ends, starts[1:], strict=False))
+            assert ends[-1] <= LENGTH_S * 1e9
+            statistics = responses[-1].statistics
+            steps = [step for response in responses for step in response.steps]
+            assert statistics.num_windows == len(steps) >= 3
+            assert statistics.num_passes == sum(step.num_passes for step in steps)
+            assert responses[-1].position.num_utterances == 3
+            assert responses[-1].audio_received.ToNanoseconds() == LENGTH_S * 1e9
+        await all_free(target, draft)
+
+
+async def test_speech_events_tell_when_somebody_begins_and_ends_to_speak():
+    async with speaking_pair() as (_, draft):
+        responses = await listen(draft, talk())
+    events = [
+        (response.speech_event, response.speech_event_offset.ToNanoseconds() / 1e9)
+        for response in responses
+        if response.speech_event
+    ]
+    assert [event for event, _ in events] == [pb.SPEECH_EVENT_BEGIN, pb.SPEECH_EVENT_END] * 3
+    padding_s, pause_s, frame_s = 0.3, 0.2, 0.032
+    for (begin_s, end_s), (_, told_begin_s), (_, told_end_s) in zip(
+        SPANS, events[::2], events[1::2], strict=True
+    ):
+        assert begin_s - padding_s - frame_s <= told_begin_s <= begin_s
+        assert end_s <= told_end_s <= end_s + pause_s + frame_s
+
+
+async def test_interim_results_hold_verified_text_then_the_drafts():
+    pcm = talk()
+    async with speaking_pair(error_rate=0.0) as (_, draft):
+        responses = await listen(
+            draft, pcm, interim=True, mode="MODE_SYNC", live={"without_recall": True, "step_ms": 300}
+        )
+    letters = {number: SPOKEN.decode(text) for number, text in spoken_utterances(pcm).items()}
+    stabilities, told, number = set(), "", 1
+    for response in responses:
+        finals = [result for result in response.results if result.is_final]
+        interim = [result for result in response.results if not result.is_final]
+        assert list(response.results) == [*finals, *interim], "finals come first"
+        stable = [round(result.stability, 1) for result in interim]
+        assert stable == sorted(set(stable), reverse=True), "the draft's text follows"
+        for result in finals:
+            told += result.alternatives[0].transcript
+            if result.is_utterance_end:
+                assert told == letters[number]
+                told, number = "", number + 1
+        for result in interim:
+            assert result.alternatives[0].transcript
+            stabilities.add(round(result.stability, 1))
+            if result.stability > 0.5:  # all but what is cut off at the end of the audio is said indeed
+                text = told + result.alternatives[0].transcript
+                assert letters.get(number, "").startswith(text[:-1].rstrip())
+    assert stabilities == {0.9, 0.1}
+
+
+async def test_without_interim_results_only_finals_come():
+    async with speaking_pair() as (_, draft):
+        responses = await listen(draft, talk())
+    assert all(result.is_final for response in responses for result in response.results)
+
+
+async def test_silence_gives_no_text_takes_no_pass_and_is_not_kept():
+    minutes = 10
+    silence = bytes(60 * SAMPLE_RATE)  # half a minute
+    async with speaking_pair() as (target, draft):
+        call = draft.stub.StreamingRecognize()
+        await call.write(config(interim=True))
+        for _ in range(2 * minutes):
+            for request in audio_requests(silence, 64_000):
+                await call.write(request)
+        received = 60 * minutes * SAMPLE_RATE
+        (session,) = target.service._verifier._sessions.values()
+        await eventually(lambda: session.recording.received_samples == received, within_s=30)
+        drafting = draft.service._drafting._drafter._sessions
+        await eventually(lambda: all(s.recording.received_samples == received for s in drafting.values()))
+        for recording in (session.recording, *(s.recording for s in drafting.values())):
+            assert recording.received_samples - recording.first_sample <= 7 * SAMPLE_RATE
+        await call.done_writing()
+        responses = [response async for response in call]
+        await all_free(target, draft)
+    assert not any(response.results or response.speech_event for response in responses)
+    statistics = responses[-1].statistics
+    assert (statistics.num_passes, statistics.num_windows, statistics.num_blocks) == (0, 0, 0)
+    assert responses[-1].audio_received.ToNanoseconds() == minutes * 60e9
+
+
+@pytest.mark.parametrize("length_s", [0.3, 7.3, 30.0, 61.0])
+async def test_without_endpointing_all_is_one_utterance(length_s):
+    pcm = speech(length_s)
+    expected = [token for token in words_of(samples_of(pcm)) if token < END]
+    async with speaking_pair() as (target, draft):
+        responses = await listen(draft, pcm, 32_000, disabled=True)
+        results = final_results(responses)
+        await all_free(target, draft)
+    assert texts_of(results) == {1: expected}
+    assert [result.is_utterance_end for result in results] == [False] * (len(results) - 1) + [True]
+    begins = [response for response in responses if response.speech_event == pb.SPEECH_EVENT_BEGIN]
+    assert len(begins) == 1
+
+
+async def test_audio_that_is_no_longer_than_a_frame_has_no_text():
+    async with speaking_pair() as (target, draft):
+        responses = await listen(draft, bytes(100), disabled=True)
+        await all_free(target, draft)
+    assert final_results(responses) == []
+
+
+async def test_sessions_side_by_side_do_not_mix():
+    spans = [((0.5 + seed / 10, 3.0 + seed / 7),) for seed in range(6)]
+    pcms = [talk(each, 5.0) for each in spans]
+    async with speaking_pair() as (target, draft):
+        together = await asyncio.gather(
+            *(listen(draft, pcm, mode=MODES[i % 4], interim=i % 2 == 0) for i, pcm in enumerate(pcms))
+        )
+        await all_free(target, draft)
+    for pcm, responses in zip(pcms, together, strict=True):
+        assert texts_of(final_results(responses)) == spoken_utterances(pcm)
+
+
+async def test_a_server_without_a_draft_writes_the_same():
+    async with (
+        speaking_target() as target,
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
+    ):
+        assert texts_of(final_results(await listen(draft, talk()))) == spoken_utterances(talk())
+
+
+AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
+
+
+@pytest.mark.parametrize(
+    ("requests", "kind", "says"),
+    [
+        ([], InvalidRequest, "begins with streaming_config"),
+        ([AUDIO], InvalidRequest, "begins with streaming_config"),
+        ([pb.StreamingRecognizeRequest()], InvalidRequest, "begins with streaming_config"),
+        ([config(), config()], InvalidRequest, "takes audio_content only"),
+        ([config(), AUDIO, config()], InvalidRequest, "takes audio_content only"),
+        ([config(), AUDIO, pb.StreamingRecognizeRequest()], InvalidRequest, "takes audio_content only"),
+        ([config()], InvalidAudio, "recording is empty"),
+        ([config(live={"step_ms": 50}), AUDIO], InvalidRequest, "step_ms is 50"),
+        ([config(live={"trim_ms": 30_000}), AUDIO], InvalidRequest, "trim_ms is 30000"),
+        ([config(live={"margin_ms": 9_000}), AUDIO], InvalidRequest, "margin_ms is 9000"),
+        ([config(live={"policy": 77}), AUDIO], InvalidRequest, "policy 77 is unknown"),
+        (
+            [config(live={"position": {"final_tokens": [1, END]}}), AUDIO],
+            InvalidRequest,
+            "final tokens of a position are text",
+        ),
+        (
+            [config(live={"position": {"final_tokens": [1] * 1_025}}), AUDIO],
+            InvalidRequest,
+            "1025 final tokens",
+        ),
+        (
+            [config(decoding={"without_timestamps": False}, language="xx"), AUDIO],
+            UnsupportedOption,
+            "English",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_what_is_no_live_session_is_refused(requests, kind, says):
+    async with speaking_pair() as (target, draft):
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        assert type(error) is kind
+        assert says in str(error) and is_one_sentence(error)
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("endpointing", [{"threshold": 0.99}, {"pause_ms": 600, "silence_duration_ms": 500}])
+async def test_endpointing_outside_its_bounds_is_refused(endpointing):
+    request = config()
+    request.streaming_config.endpointing.CopyFrom(pb.Endpointing(**endpointing))
+    async with speaking_pair() as (target, draft):
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, AUDIO]))))
+        assert isinstance(error, InvalidRequest) and is_one_sentence(error)
+        await all_free(target, draft)
+
+
+async def test_clients_that_vanish_leave_nothing_behind():
+    requests = [config(interim=True), *audio_requests(talk(), 32_000)]
+    async with speaking_pair() as (target, draft):
+        for number in range(24):
+            call = draft.stub.StreamingRecognize()
+            for request in requests[: number % 12]:
+                await call.write(request)
+            if number % 12 and number % 2:
+                await call.read()
+            call.cancel()
+            await eventually(lambda: draft.service.num_sessions < 4)
+        await all_free(target, draft)
+        assert texts_of(final_results(await listen(draft, talk()))) == spoken_utterances(talk())
+        await all_free(target, draft)
+
+
+class Listener:
+    """A client that is listened to in a task of its own."""
+
+    def __init__(self, client: StreamingClient) -> None:
+        self.updates: list[Update] = []
+        self._task = asyncio.create_task(self._listen(client))
+
+    async def _listen(self, client: StreamingClient) -> None:
+        async for update in client:
+            self.updates.append(update)
+
+    @property
+    def segments(self) -> list:
+        return [segment for update in self.updates for segment in update.segments]
+
+    @property
+    def num_words(self) -> int:
+        return sum(len(text) for text in texts_of(self.segments).values())
+
+    async def heard(self, num_words: int) -> None:
+        await eventually(lambda: self._task.done() or self.num_words >= num_words)
+
+    async def whole(self) -> None:
+        async with asyncio.timeout(20):
+            await self._task
+
+    def check(self, expected: dict[int, list[int]]) -> None:
+        assert texts_of(self.segments) == expected
+        assert [s.utterance for s in self.segments if s.is_utterance_end] == list(expected)
+        starts = [segment.start_s for segment in self.segments]
+        assert starts == sorted(starts)
+
+
+def live_client(address: str, *, trim_ms: int = 2_000, disabled: bool = False, **kwargs) -> StreamingClient:
+    return StreamingClient(
+        address,
+        DecodingOptions(language="en"),
+        live=LiveOptions(trim_ms=trim_ms, step_ms=300),
+        endpointing=None if disabled else EndpointingOptions(),
+        **kwargs,
+    )
+
+
+async def test_a_client_hears_what_the_server_says():
+    async with speaking_pair() as (target, draft), live_client(draft.address) as client:
+        listener = Listener(client)
+        await client.send(talk())
+        await client.finish()
+        await listener.whole()
+        listener.check(spoken_utterances(talk()))
+        assert client.num_reconnects == 0
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+@pytest.mark.parametrize("trim_ms", [2_000, 15_000])
+async def test_another_draft_server_goes_on_where_one_was_stopped(disabled, trim_ms):
+    """Words are final whatever the steps, so that the whole text is that of a stream that did not break."""
+    pcm = talk()
+    expected = spoken_utterances(pcm)
+    if disabled:
+        pcm = pcm[round(SPANS[2][0] * SAMPLE_RATE) * 2 : round(SPANS[2][1] * SAMPLE_RATE) * 2]
+        expected = {1: [token for token in words_of(samples_of(pcm)) if token < END]}
+    half = len(pcm) * 5 // 8 // 3_200 * 3_200
+    async with speaking_target() as target:
+        async with speaking_draft(target.address) as first:
+            address = first.address
+            client = live_client(address, trim_ms=trim_ms, disabled=disabled)
+            listener = Listener(client)
+            await client.send(pcm[:half])
+            await listener.heard(8)
+        before = listener.num_words
+        assert 8 <= before < sum(map(len, expected.values()))
+        await client.send(pcm[half:])
+        await client.finish()
+        async with speaking_draft(target.address, port=int(address.rpartition(":")[2])) as second, client:
+            await listener.whole()
+            await all_free(target, second)
+    listener.check(expected)
+    assert client.num_reconnects >= 1
+
+
+async def test_a_target_that_was_stopped_is_awaited():
+    pcm = talk()
+    async with speaking_target() as first:
+        async with speaking_draft(first.address) as draft, live_client(draft.address) as client:
+            listener = Listener(client)
+            await client.send(pcm[: len(pcm) // 2])
+            await listener.heard(8)
+            await first.server.stop(drain_timeout_s=0)
+            async with speaking_target(port=int(first.address.rpartition(":")[2])) as second:
+                await client.send(pcm[len(pcm) // 2 :])
+                await client.finish()
+                await listener.whole()
+                await all_free(second, draft)
+            assert client.num_reconnects >= 1
+    listener.check(spoken_utterances(pcm))
+
+
+async def test_a_stream_goes_on_in_another_mode_without_a_word_lost():
+    pcm = talk()
+    async with speaking_pair() as (target, draft), live_client(draft.address, mode=Mode.SYNC) as client:
+        listener = Listener(client)
+        for number, mode in enumerate((Mode.PIPELINED, Mode.FULL, Mode.TARGET_ONLY)):
+            await client.send(pcm[number * len(pcm) // 4 : (number + 1) * len(pcm) // 4])
+            await listener.heard(4 * number + 2)
+            client.change(mode=mode, gamma=3)
+        await client.send(pcm[3 * len(pcm) // 4 :])
+        await client.finish()
+        await listener.whole()
+        assert client.model.mode is Mode.TARGET_ONLY
+        await all_free(target, draft)
+    listener.check(spoken_utterances(pcm))
+
+
+async def test_a_listener_that_leaves_frees_its_session():
+    async with speaking_pair() as (target, draft):
+        async with live_client(draft.address) as client:
+            await client.send(talk())
+            async for update in client:
+                if update.segments:
+                    break
+        await all_free(target, draft)
+
+
+def test_an_ear_can_be_copied():
+    assert copy.copy(Ear())(torch.zeros(512), SAMPLE_RATE).item() == 0.0
