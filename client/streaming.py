@@ -22,7 +22,7 @@ from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
 from client.transcript import ModelInfo, Update
 from specwhisper.audio.canonical import CanonicalStream, Samples
-from specwhisper.audio.kept import KeptAudio
+from specwhisper.audio.kept import MAX_UNREAD_SAMPLES, KeptAudio
 from specwhisper.errors import InvalidRequest, ServerDraining, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import CompressionRatio, DecodingOptions
@@ -124,8 +124,18 @@ class StreamingClient:
         """Send the next samples: s16le bytes, or float32 or int16 arrays, channels interleaved.
 
         It returns at once while the server keeps up, and waits while it does not.
+
+        Raises
+        ------
+        InvalidRequest : nobody reads the text, and much was sent by now: it would wait for ever.
         """
-        await self._audio.put(self._canonical.push(samples))
+        pcm = self._canonical.push(samples)
+        if not self._is_iterated and self._audio.num_samples > MAX_UNREAD_SAMPLES:
+            raise InvalidRequest(
+                f"Nobody reads this stream, to which {MAX_UNREAD_SAMPLES // SAMPLE_RATE} s were sent: iterate "
+                "over it in another task."
+            )
+        await self._audio.put(pcm)
 
     def change(
         self, *, mode: Mode | None = None, gamma: int | None = None, added_latency_ms: int = 0

@@ -69,7 +69,7 @@ class EndpointingOptions:
     prefix_padding_ms: int = 300
     pause_ms: int = 200
     silence_duration_ms: int = 500
-    min_speech_ms: int = 96
+    min_speech_ms: int = 160
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (

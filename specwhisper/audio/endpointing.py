@@ -13,13 +13,24 @@ FRAME_SAMPLES = 512  # what silero-vad hears at once: 32 ms
 HYSTERESIS = 0.15  # silero-vad's: between this much below the threshold and the threshold nothing changes
 SURE_SILENCE = 0.01  # silero-vad's: below it nobody speaks, however low the threshold
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
+# A model that has heard nothing yet takes the beginning of a hum for speech: what begins at once must last.
+SETTLING_MS, SETTLED_SPEECH_MS = 320, 250
 
 
 class Endpointer:
-    """Turns probabilities into marks; ``start_sample`` is the place of the first frame."""
+    """Turns probabilities into marks.
 
-    def __init__(self, options: EndpointingOptions, start_sample: int = 0) -> None:
+    Parameters
+    ----------
+    start_sample : place of the first frame.
+    settling_ms : how long the model that hears takes to settle, in milliseconds.
+    """
+
+    def __init__(
+        self, options: EndpointingOptions, start_sample: int = 0, *, settling_ms: int = SETTLING_MS
+    ) -> None:
         self._options = options
+        self._settled_from = start_sample + settling_ms * SAMPLES_PER_MS
         self._end_sample = start_sample  # of what was heard
         self._speech_start: int | None = None  # of an utterance, or of a noise that may become one
         self._silence_start: int | None = None
@@ -44,7 +55,7 @@ class Endpointer:
                 self._has_paused = False
                 return [VoiceMark(VoiceEvent.BEGIN, frame_start)]
             return []
-        if self._end_sample - self._speech_start < self._options.min_speech_ms * SAMPLES_PER_MS:
+        if self._end_sample - self._speech_start < self._min_speech_samples(self._speech_start):
             return []
         self._is_speech = True
         padding = self._options.prefix_padding_ms * SAMPLES_PER_MS
@@ -68,3 +79,9 @@ class Endpointer:
             self._speech_start = self._silence_start = None
             marks.append(VoiceMark(VoiceEvent.END, end_sample))
         return marks
+
+    def _min_speech_samples(self, speech_start: int) -> int:
+        min_speech_ms = self._options.min_speech_ms
+        if speech_start < self._settled_from:
+            min_speech_ms = max(min_speech_ms, SETTLED_SPEECH_MS)
+        return min_speech_ms * SAMPLES_PER_MS

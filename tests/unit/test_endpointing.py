@@ -26,7 +26,7 @@ def marks_of(pattern: str, options: EndpointingOptions = EXACT, start_sample: in
     """Hear a frame for each character and tell the marks, at frames: ``+`` is speech, ``-`` silence, ``?``
     neither.
     """
-    endpointer = Endpointer(options, start_sample)
+    endpointer = Endpointer(options, start_sample, settling_ms=0)
     probs = {"+": options.threshold, "-": 0.0, "?": options.threshold - 0.01}
     return [
         f"{place}: {mark.event} {mark.sample / FRAME_SAMPLES:g}"
@@ -72,6 +72,12 @@ def test_the_stream_may_begin_anywhere():
     assert marks_of("++", start_sample=FRAME_SAMPLES) == ["1: begin 0"]
 
 
+def test_speech_that_begins_with_the_stream_must_last_longer():
+    endpointer = Endpointer(EXACT)
+    assert [endpointer.hear(1.0) for _ in range(7)] == [[]] * 7
+    assert endpointer.hear(1.0) == [VoiceMark(VoiceEvent.BEGIN, 0)]
+
+
 def test_pause_and_end_may_fall_together():
     options = EndpointingOptions(
         prefix_padding_ms=0, pause_ms=64, silence_duration_ms=64, min_speech_ms=0, threshold=0.5
@@ -88,13 +94,13 @@ def test_pause_and_end_may_fall_together():
 
 @pytest.mark.parametrize("threshold", [0.05, 0.1, 0.15, 0.5, 0.95])
 def test_silence_ends_an_utterance_at_any_threshold(threshold):
-    endpointer = Endpointer(EndpointingOptions(threshold=threshold))
+    endpointer = Endpointer(EndpointingOptions(threshold=threshold), settling_ms=0)
     marks = [mark.event for prob in [1.0] * 10 + [0.0] * 40 for mark in endpointer.hear(prob)]
     assert marks == [VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END]
 
 
 def test_a_probability_that_is_none_changes_nothing():
-    endpointer = Endpointer(EXACT)
+    endpointer = Endpointer(EXACT, settling_ms=0)
     probs = [1.0, float("nan"), 1.0, float("nan"), 0.0]
     assert [mark for prob in probs for mark in endpointer.hear(prob)] == [VoiceMark(VoiceEvent.BEGIN, 0)]
 
@@ -120,7 +126,7 @@ levels = st.lists(st.tuples(st.sampled_from([0.0, 0.2, 0.45, 0.6, 1.0]), st.inte
 @given(options=options, levels=levels, start_frame=st.integers(0, 100))
 def test_marks_are_in_order_and_lie_in_what_was_heard(options, levels, start_frame):
     start = start_frame * FRAME_SAMPLES
-    endpointer = Endpointer(options, start)
+    endpointer = Endpointer(options, start, settling_ms=0)
     heard, is_speech, has_paused, last_end = start, False, False, 0
     num_loud = num_silent = 0
     for prob, length in levels:
@@ -152,7 +158,7 @@ def test_marks_are_in_order_and_lie_in_what_was_heard(options, levels, start_fra
 
 @given(options=options, levels=levels)
 def test_enough_silence_ends_whatever_was_said(options, levels):
-    endpointer = Endpointer(options)
+    endpointer = Endpointer(options, settling_ms=0)
     probs = [prob for prob, length in levels for _ in range(length)]
     silence = [0.0] * (options.silence_duration_ms // FRAME_MS + 2)
     marks = [mark.event for prob in [*probs, *silence] for mark in endpointer.hear(prob)]

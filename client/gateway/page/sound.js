@@ -37,6 +37,7 @@ export class Microphone {
   close() {
     this.stream?.getTracks().forEach((track) => track.stop());
     this.context?.close();
+    [this.stream, this.context] = [null, null];
   }
 }
 
@@ -87,6 +88,7 @@ export class Recording {
   close() {
     clearTimeout(this.timer);
     this.context?.close();
+    this.context = null;
   }
 
   #play() {
