@@ -1,0 +1,70 @@
+"""A browser in front of the gateway's page, with a microphone that plays a recording."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+playwright = pytest.importorskip("playwright.async_api", reason="needs playwright: pip install '.[dev]'")
+
+INSTALLED = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass
+class Opened:
+    """A page; ``complaints`` is what the browser's console has warned of."""
+
+    page: Any
+    context: Any
+    complaints: list[str] = field(default_factory=list)
+
+    def locator(self, selector: str) -> Any:
+        return self.page.locator(selector)
+
+    async def status_is(self, text: str) -> None:
+        await playwright.expect(self.locator("#status")).to_contain_text(text, timeout=90_000)
+
+    async def words(self, status: str) -> list[str]:
+        return await self.locator(f"#transcript .word.{status}").all_inner_texts()
+
+
+@asynccontextmanager
+async def browser(microphone: Path | None = None) -> AsyncIterator[Any]:
+    """A headless Chromium: an installed one, or Playwright's own; without either the test is skipped."""
+    options = ["--no-sandbox", "--autoplay-policy=no-user-gesture-required"]
+    if microphone is not None:
+        options += [
+            "--use-fake-ui-for-media-stream",
+            "--use-fake-device-for-media-stream",
+            f"--use-file-for-fake-audio-capture={microphone}%noloop",
+        ]
+    installed = next(filter(None, map(shutil.which, INSTALLED)), None)
+    async with playwright.async_playwright() as api:
+        try:
+            chromium = await api.chromium.launch(executable_path=installed, args=options)
+        except playwright.Error as error:
+            pytest.skip(f"no Chromium here (playwright install chromium): {str(error).splitlines()[0]}")
+        try:
+            yield chromium
+        finally:
+            await chromium.close()
+
+
+@asynccontextmanager
+async def opened(chromium: Any, url: str, **settings: Any) -> AsyncIterator[Opened]:
+    """A page; whatever the console complains of fails the test."""
+    context = await chromium.new_context(**settings)
+    page = await context.new_page()
+    found = Opened(page, context)
+    page.on("console", lambda said: said.type in ("error", "warning") and found.complaints.append(said.text))
+    page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    await page.goto(url)
+    yield found
+    assert found.complaints == []
+    await context.close()

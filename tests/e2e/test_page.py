@@ -1,0 +1,286 @@
+"""The gateway's page in a browser, before the bundled pair: what is seen, saved and done by keyboard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from client.gateway.page_files import replay_page
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from tests.e2e.pages import browser, opened, playwright
+from tests.e2e.processes import Server
+
+SAMPLES = DEMO_FOLDER / "samples"
+SHORT, TITLE = "01_phone_call", "A phone call"
+TEXT = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]
+ACCESSIBILITY = Path(__file__).with_name("accessibility.js").read_text()
+COMPLETE = "The transcript is complete."
+pytestmark = pytest.mark.timeout(600)
+expect = playwright.expect
+
+
+@pytest.fixture(scope="module")
+def gateway(start_server_for_all) -> Iterator[Server]:
+    target = start_server_for_all("target_server")
+    draft = start_server_for_all("draft_server", "--target", target.address)
+    server = Server("client.gateway", "--port", "0", "--server", draft.address)
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def url(gateway) -> str:
+    return f"http://localhost:{gateway.port}/"
+
+
+@pytest.fixture(scope="module")
+def microphone(tmp_path_factory) -> Path:
+    """A recording as Chromium's microphone plays it."""
+    path = tmp_path_factory.mktemp("microphone") / "speech.wav"
+    samples, rate = soundfile.read(SAMPLES / f"{SHORT}.flac", dtype="int16")
+    soundfile.write(path, samples, rate)
+    return path
+
+
+def similarity(text: str, expected: str = TEXT) -> float:
+    """How alike two texts are, in words."""
+    return SequenceMatcher(None, words(text), words(expected)).ratio()
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+async def try_sample(page, *, at_once=False) -> None:
+    await page.page.select_option("#sample", SHORT)
+    if at_once:
+        await page.locator("#at-once").check()
+    await page.locator("#try-sample").click()
+
+
+async def final_text(page) -> str:
+    return " ".join(await page.words("final"))
+
+
+async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
+    """One click; text appears while it is heard, and what it can be kept as."""
+    async with browser() as chromium, opened(chromium, url) as page:
+        # What the eye may see of a word, noted as it comes.
+        await page.page.evaluate(
+            """() => {
+                window.seen = new Set();
+                const look = () => {
+                    for (const word of document.querySelectorAll("#transcript .word")) {
+                        seen.add(word.className.split(" ")[1]);
+                        if (word.dataset.was) seen.add("corrected");
+                    }
+                };
+                new MutationObserver(look).observe(document.querySelector("#transcript"),
+                    { subtree: true, childList: true, attributes: true });
+            }"""
+        )
+        await try_sample(page)
+        await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
+        await page.status_is("Transcribing")  # it is not over yet
+        await page.status_is(COMPLETE)
+        assert await page.page.evaluate("[...seen].sort()") == ["corrected", "draft", "final", "verified"]
+        assert await page.words("draft") == await page.words("verified") == []
+        text = await final_text(page)
+        assert similarity(text) > 0.9
+        assert words(await page.locator("#sentences").inner_text()) == words(text)
+        for figure in ("acceptance", "tokens", "roundTrip", "lag"):
+            await expect(page.locator(f"[data-figure={figure}] output")).to_have_text(re.compile(r"^\d"))
+            assert await page.locator(f"[data-figure={figure}] .line").get_attribute("d")
+        saved = {}
+        for name in ("srt", "vtt", "replay"):
+            async with page.page.expect_download() as download:
+                await page.locator(f"#save-{name}").click()
+            await (await download.value).save_as(tmp_path / f"{name}.html")
+            saved[name] = (tmp_path / f"{name}.html").read_text()
+        assert saved["srt"].startswith("1\n00:00:00,")
+        assert saved["vtt"].startswith("WEBVTT\n\n00:00:00.")
+        for subtitles in (saved["srt"], saved["vtt"]):
+            lines = [line for line in subtitles.splitlines() if "-->" not in line and not line.isdecimal()]
+            assert words(" ".join(lines).removeprefix("WEBVTT")) == words(text)
+        await replays(chromium, tmp_path / "replay.html", text)
+
+
+async def replays(chromium, path: Path, text: str) -> None:
+    """A saved session plays from its file, with no network at all."""
+    async with opened(chromium, path.as_uri(), offline=True) as page:
+        requests = []
+        page.page.on("request", lambda request: requests.append(request.url))
+        await expect(page.locator("#title")).to_contain_text(TITLE)
+        await page.locator("#play").click()
+        await expect(page.locator("#transcript .word").first).to_be_visible(timeout=30_000)
+        await expect(page.locator("#play")).to_have_text("Pause")
+        await page.locator("#play").click()
+        await expect(page.locator("#play")).to_have_text("Play")
+        await page.locator("#seek").press("End")
+        await expect(page.locator("#transcript .word.draft")).to_have_count(0)
+        assert words(await final_text(page)) == words(text)
+        await page.locator("#seek").press("Home")
+        await expect(page.locator("#transcript .word")).to_have_count(0)
+        assert await page.page.evaluate(ACCESSIBILITY) == []
+        assert requests == []
+
+
+async def test_what_is_said_into_the_microphone(url, microphone):
+    async with browser(microphone) as chromium, opened(chromium, url) as page:
+        await page.locator("details summary").click()
+        await page.page.select_option("#language", "en")
+        await page.locator("#microphone").click()
+        await page.status_is("Listening")
+        await expect(page.locator("#transcript")).to_contain_text("that you called", timeout=60_000)
+        await page.locator("#stop").click()
+        await page.status_is(COMPLETE)
+        assert similarity(await final_text(page)) > 0.8
+
+
+async def test_without_a_microphone_it_says_what_to_do(url):
+    async with browser() as chromium, opened(chromium, url) as page:  # nobody allows it
+        await page.locator("#microphone").click()
+        await page.status_is("microphone")
+        await expect(page.locator("#status")).to_have_class("error")
+        await expect(page.locator("#try-sample")).to_be_enabled()
+
+
+async def test_sliders_act_while_it_runs(url):
+    async with browser() as chromium, opened(chromium, url) as page:
+        await try_sample(page)
+        await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
+        await page.locator("#latency").fill("300")
+        await expect(page.locator("#latency-value")).to_have_text("300 ms")
+        await expect(page.locator("[data-figure=roundTrip] output")).to_have_text(
+            re.compile(r"^[3-9]\d\d$"), timeout=30_000
+        )
+        await page.locator("#gamma").fill("4")
+        await expect(page.locator("#pair")).to_contain_text("4 tokens a block", timeout=30_000)
+        await page.locator("input[value=target-only]").check()
+        await expect(page.locator("#pair")).to_contain_text("alone", timeout=30_000)
+        await expect(page.locator("#gamma")).to_be_disabled()
+        await page.status_is(COMPLETE)
+        assert similarity(await final_text(page)) > 0.8  # no word was lost, none was said twice
+
+
+async def test_a_file_at_once_by_keyboard_alone(url, microphone):
+    async with browser() as chromium, opened(chromium, url) as page:
+        await expect(page.locator("#sample option").first).to_be_attached()
+
+        async def go_to(selector: str) -> None:
+            for _ in range(40):
+                await page.page.keyboard.press("Tab")
+                if await page.page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                    style = "getComputedStyle(document.activeElement)"
+                    outline = await page.page.evaluate(f"() => {style}.outlineStyle + {style}.opacity")
+                    assert outline == "solid1" or selector.startswith("input[name=mode]")
+                    return
+            raise AssertionError(f"{selector} cannot be reached")
+
+        await go_to("#at-once")
+        await page.page.keyboard.press("Space")
+        await go_to("input[name=mode]")
+        await page.page.keyboard.press("ArrowLeft")
+        await expect(page.locator("input[value=pipelined]")).to_be_checked()
+        await go_to("#gamma")
+        await page.page.keyboard.press("ArrowRight")
+        await expect(page.locator("#gamma-value")).to_have_text("1")
+        await go_to("details summary")
+        await page.page.keyboard.press("Enter")
+        await go_to("#language")
+        await page.page.keyboard.type("English")
+        async with page.page.expect_file_chooser() as chooser:
+            await go_to("#open-file")
+            await page.page.keyboard.press("Enter")
+        await (await chooser.value).set_files(microphone)
+        await page.status_is(COMPLETE)
+        assert similarity(await final_text(page)) > 0.9
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_it_is_there_for_everybody(url, width, scheme):
+    settings = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+    async with browser() as chromium, opened(chromium, url, **settings, reduced_motion="reduce") as page:
+        await expect(page.locator("#pair")).to_contain_text("demo-target")
+        assert await page.page.evaluate(ACCESSIBILITY) == []
+        await try_sample(page)
+        await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
+        assert await page.page.evaluate(ACCESSIBILITY) == []
+        await page.locator("#stop").click()
+        await page.status_is(COMPLETE)
+
+
+async def test_nothing_inline_runs(url):
+    async with browser() as chromium, opened(chromium, url) as page:
+        script = """() => {
+            const script = document.createElement("script");
+            script.textContent = "window.hurt = 1";
+            document.body.append(script);
+            return window.hurt ?? 0;
+        }"""
+        assert await page.page.evaluate(script) == 0
+        assert "Content Security Policy" in page.complaints.pop()
+
+
+async def test_a_file_that_is_no_recording(url, tmp_path):
+    (tmp_path / "letter.txt").write_text("Dear Sir or Madam")
+    async with browser() as chromium, opened(chromium, url) as page:
+        await page.locator("#file").set_input_files(tmp_path / "letter.txt")
+        await page.status_is("cannot decode this file")
+
+
+async def test_a_gateway_that_is_gone_and_comes_back(gateway, tmp_path):
+    """The words before and after are one text."""
+    server = Server("client.gateway", "--port", "0", "--server", gateway_target(gateway))
+    port = server.port
+    try:
+        async with browser() as chromium, opened(chromium, f"http://localhost:{port}/") as page:
+            await try_sample(page)
+            await expect(page.locator("#transcript .word.final").first).to_be_visible(timeout=60_000)
+            server.end()
+            await page.status_is("Trying again")
+            server = Server("client.gateway", "--port", port, "--server", gateway_target(gateway))
+            assert server.address
+            await page.status_is(COMPLETE)
+            assert similarity(await final_text(page)) > 0.8
+            page.complaints.clear()  # the browser's own, of connections that failed
+    finally:
+        server.end()
+
+
+def gateway_target(gateway: Server) -> str:
+    """The draft server behind a gateway."""
+    command = Path(f"/proc/{gateway.pid}/cmdline").read_text().split("\0")
+    return command[command.index("--server") + 1]
+
+
+async def test_a_key_is_asked_for(gateway):
+    server = Server(
+        "client.gateway", "--port", "0", "--server", gateway_target(gateway), "--api-key", "right"
+    )
+    try:
+        async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
+            await try_sample(page, at_once=True)
+            await page.status_is("API key")
+            await page.locator("#key").fill("right")
+            await page.locator("#key").press("Enter")
+            await page.status_is(COMPLETE)
+            assert [text for text in page.complaints if "401" not in text] == []
+            page.complaints.clear()
+    finally:
+        server.end()
+
+
+def test_a_replay_is_written_without_a_browser():
+    recording = {"title": "</script><script>alert(1)", "about": "", "events": []}
+    page = replay_page(recording)
+    assert "alert(1)" in page
+    assert "</script><script>alert" not in page
+    assert "import " not in re.sub(r"//.*", "", page.split('<script type="module">')[1])

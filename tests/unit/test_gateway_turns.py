@@ -1,0 +1,83 @@
+"""A turn's events: every item begins, is committed and completed once, whatever its stream repeats."""
+
+from client.gateway.realtime.turn import Items, Turn
+from client.transcript import Update
+from specwhisper.types import Segment, VoiceEvent
+
+STARTED, STOPPED, COMMITTED = (
+    f"input_audio_buffer.{name}" for name in ("speech_started", "speech_stopped", "committed")
+)
+COMPLETED = "conversation.item.input_audio_transcription.completed"
+
+
+def speech(event, at_s):
+    return Update((), "", "", speech=event, speech_at_s=at_s)
+
+
+def said(text, start_s, end_s, *, is_last=False):
+    segment = Segment(start_s, end_s, (1,), text, 0.5, is_utterance_end=is_last)
+    return Update((segment,), "", "")
+
+
+def heard(turn, *updates, end_s=9.0):
+    """All events of a turn, to its end."""
+    events = [event for update in updates for event in turn.hear(update)]
+    return [*events, *turn.end(end_s)]
+
+
+def kinds(events, *wanted):
+    return [event.type for event in events if event.type in wanted]
+
+
+BEGIN, END = VoiceEvent.BEGIN, VoiceEvent.END
+
+
+def test_a_stream_that_goes_on_after_a_break_repeats_nothing():
+    events = heard(
+        Turn(Items(), 0.0, detects_speech=True),
+        *(speech(BEGIN, 1.0), said(" One", 1.0, 1.5), speech(END, 2.0), speech(BEGIN, 3.0)),
+        # The connection was lost: it goes on behind the last final word.
+        *(speech(BEGIN, 1.5), speech(END, 2.0), said(" two.", 1.5, 2.0, is_last=True)),
+        *(speech(BEGIN, 3.0), speech(END, 4.0), said(" Three.", 3.0, 4.0, is_last=True)),
+    )
+    assert kinds(events, STARTED, STOPPED, COMPLETED) == [
+        STARTED,
+        STOPPED,
+        STARTED,
+        COMPLETED,
+        STOPPED,
+        COMPLETED,
+    ]
+    assert [event.transcript for event in events if event.type == COMPLETED] == ["One two.", "Three."]
+
+
+def test_an_utterance_whose_beginning_was_lost():
+    events = heard(Turn(Items(), 10.0, detects_speech=True), said(" One.", 1.0, 1.5, is_last=True))
+    assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
+    assert events[0].audio_start_ms == 11_000
+
+
+def test_an_utterance_that_is_open_at_the_end_is_completed():
+    events = heard(Turn(Items(), 0.0, detects_speech=True), speech(BEGIN, 1.0), end_s=2.0)
+    assert kinds(events, STARTED, STOPPED, COMMITTED, COMPLETED) == [STARTED, STOPPED, COMMITTED, COMPLETED]
+    assert events[-1].transcript == ""
+    assert events[-1].usage.seconds == 1.0
+
+
+def test_speech_is_nobodys_news_where_the_client_commits():
+    turn = Turn(Items(), 0.0, detects_speech=False)
+    first = [*turn.hear(speech(BEGIN, 0.0)), *turn.hear(said(" One.", 0.0, 1.0, is_last=True))]
+    assert kinds(first, STARTED, STOPPED, COMMITTED, COMPLETED) == []
+    rest = [*turn.commit(2.0), *turn.hear(said(" Two.", 1.0, 2.0, is_last=True)), *turn.end(2.0)]
+    assert kinds(rest, COMMITTED, COMPLETED) == [COMMITTED, COMPLETED]
+    assert rest[-1].transcript == "One. Two."
+    assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}
+
+
+def test_items_of_several_turns_stand_in_one_line():
+    items = Items()
+    for turn in (Turn(items, 0.0, detects_speech=False), Turn(items, 1.0, detects_speech=False)):
+        before = items.last_id
+        committed = next(iter(turn.commit(1.0)))
+        assert committed.previous_item_id == before
+        assert items.last_id == committed.item_id
