@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+import soundfile
+import soxr
 
 from specwhisper.whisper.checkpoint import DEMO_FOLDER
 from tests.e2e.processes import Server, run
@@ -19,6 +24,7 @@ from tests.e2e.processes import Server, run
 SAMPLES = DEMO_FOLDER / "samples"
 RECORDING = SAMPLES / "03_errands.mp3"
 OTHERS = (SAMPLES / "04_harbor_in_the_storm.ogg", SAMPLES / "01_phone_call.flac")
+SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])["text"]  # in the last of them
 # What temperature 0 means to OpenAI's API.
 AS_OPENAI = (
     *("--temperature-increment-on-fallback", "0.2", "--compression-ratio-threshold", "2.4"),
@@ -89,6 +95,37 @@ async def test_many_at_once_and_streamed(gateway, target_alone):
         texts = await asyncio.gather(*map(streamed, (RECORDING, *OTHERS)))
     assert all(deltas == text for deltas, text in texts)
     assert texts[0][0] == target_alone["text"]
+
+
+@pytest.mark.parametrize("turn_detection", [None, {"type": "server_vad", "silence_duration_ms": 300}])
+async def test_realtime(gateway, turn_detection):
+    """Deltas grow into what each item is said to be, and together they are what was said."""
+    samples, rate = soundfile.read(OTHERS[1], dtype="int16")
+    pcm = soxr.resample(samples, rate, 24_000).astype("<i2").tobytes()
+    heard = {"transcription": {"language": "en"}, "turn_detection": turn_detection}
+    deltas: dict[str, str] = defaultdict(str)
+    completed: dict[str, str] = {}
+    async with (
+        openai.AsyncOpenAI(**settings(gateway)) as api,
+        api.realtime.connect(extra_query={"intent": "transcription"}) as connection,
+    ):
+        await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+        for start in range(0, len(pcm), 4_800):
+            await connection.input_audio_buffer.append(
+                audio=base64.b64encode(pcm[start : start + 4_800]).decode()
+            )
+        await connection.input_audio_buffer.commit()
+        while "that you called" not in " ".join(completed.values()):
+            event = await connection.recv()
+            if event.type.endswith("transcription.delta"):
+                deltas[event.item_id] += event.delta
+            if event.type.endswith("transcription.completed"):
+                completed[event.item_id] = event.transcript
+            assert event.type != "error"
+    assert deltas == completed
+    assert (len(completed) == 1) == (turn_detection is None)
+    said = SequenceMatcher(None, " ".join(completed.values()), SAID)
+    assert said.ratio() > 0.9
 
 
 @pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")

@@ -278,6 +278,57 @@ async def test_a_key_is_asked_for(gateway):
         server.end()
 
 
+async def pure(page, module: str, call: str, *arguments: object) -> object:
+    """Call a function of one of the page's modules."""
+    script = "async ([module, call, given]) => (await import(module))[call](...given)"
+    return await page.page.evaluate(script, [f"/page/{module}", call, list(arguments)])
+
+
+async def test_how_words_become_others(url):
+    async with browser() as chromium, opened(chromium, url) as page:
+        assert await pure(page, "words.js", "splitWords", " Hello, you  东京") == [
+            " Hello,",
+            " you",
+            "  东",
+            "京",
+        ]
+        assert await pure(page, "words.js", "keyOf", " “Night,") == "night"
+        for before, after, source, was in (
+            ("it took six", "it was a storm", [0, 1, 2, -1], [None, 1, 2, None]),
+            ("a stor", "a stormy night", [0, 1, -1], [None, None, None]),  # it only grew
+            ("night and so", "night", [0], [None]),  # what has gone was replaced by nothing
+            ("the sailors", "and the sailors", [-1, 0, 1], [None, None, None]),
+            ("", "so", [-1], [None]),
+        ):
+            found = await pure(page, "words.js", "matchWords", before.split(), after.split())
+            assert found == {"source": source, "was": was}
+
+
+async def test_subtitles(url):
+    def final(text, start_s, end_s, *, is_last=False):
+        return {"text": text, "start_s": start_s, "end_s": end_s, "is_utterance_end": is_last}
+
+    finals = [
+        final(" It was a", 0.0, 1.0),
+        final(" night.", 1.0, 1.5),
+        final(" A & B", 3599.5, 3600.25),
+        final("", 3601.0, 3601.0, is_last=True),
+        *(final(" and so on", 3610.0 + i, 3611.0 + i) for i in range(9)),
+    ]
+    async with browser() as chromium, opened(chromium, url) as page:
+        cues = await pure(page, "subtitles.js", "cues", finals)
+        srt = await pure(page, "subtitles.js", "toSrt", finals)
+        vtt = await pure(page, "subtitles.js", "toVtt", finals)
+    assert [cue["text"] for cue in cues[:2]] == ["It was a night.", "A & B"]
+    assert all(cue["end_s"] - cue["start_s"] <= 7 and len(cue["text"]) <= 84 for cue in cues)
+    assert "".join(cue["text"] for cue in cues[2:]).count("and so on") == 9
+    assert srt.startswith(
+        "1\n00:00:00,000 --> 00:00:01,500\nIt was a night.\n\n2\n00:59:59,500 --> 01:00:00,250\nA & B\n"
+    )
+    assert vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nIt was a night.\n")
+    assert "A &amp; B" in vtt
+
+
 def test_a_replay_is_written_without_a_browser():
     recording = {"title": "</script><script>alert(1)", "about": "", "events": []}
     page = replay_page(recording)
