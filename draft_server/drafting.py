@@ -16,7 +16,8 @@ from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
 from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.drafter import Drafted, Drafter
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.drafter_session import Drafted
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.pairing import draft_ids

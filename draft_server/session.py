@@ -22,7 +22,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import AudioChunk, Commit, Segment, VoiceEvent, VoiceMark, WindowOpened
-from specwhisper.whisper.drafter import Drafted
+from specwhisper.whisper.drafter_session import Drafted
 
 logger = logging.getLogger(__name__)
 

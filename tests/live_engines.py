@@ -28,7 +28,8 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.drafter import Drafted, Drafter
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.drafter_session import Drafted
 from specwhisper.whisper.one_process import InlineExecutor
 from specwhisper.whisper.verifier import Verifier
 from tests.live import SPOKEN

@@ -8,76 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
 from math import exp
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.controller import Choice, Controller
+from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.foresight import Foresight, foresight
-from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Window, WindowOpened
+from specwhisper.transcription.foresight import foresight
+from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
+from specwhisper.whisper.drafter_session import NOTHING, Drafted, DrafterSession
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
 from specwhisper.whisper.slots import Slots
-from specwhisper.whisper.window_draft import Believed, WindowDraft
-
-NOTHING = DraftReport()
-
-
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """A block to send, if there is one, and what the draft has to report, and its belief about the window."""
-
-    candidates: Candidates | None
-    report: DraftReport = NOTHING
-    belief: Believed | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Session:
-    """One transcription as the draft sees it.
-
-    Attributes
-    ----------
-    current : the open window; ``ahead`` is what is expected to follow, where the draft runs ahead.
-    """
-
-    length: DraftLength
-    controller: Controller
-    options: DecodingOptions
-    recording: Recording
-    foresight: Foresight
-    current: WindowDraft
-    ahead: WindowDraft | None = None
-    report: DraftReport = NOTHING  # what was not told yet
-    told_choice: Choice | None = None
-    num_blocks: dict[int, int] = field(default_factory=dict)  # sent, by window; of the open one and the next
-
-    @property
-    def drafts(self) -> list[WindowDraft]:
-        """The windows there are, the open one first."""
-        return [
-            draft for draft in (self.current, self.ahead) if draft is not None and draft.window is not None
-        ]
-
-    @property
-    def has_paused(self) -> bool:
-        """Whether nothing was told of a choice that lets no block follow."""
-        choice = self.controller.choice
-        return choice is not self.told_choice and not choice.max_ahead
-
-    def take_report(self) -> DraftReport:
-        """Give what was not told yet."""
-        controller = self.controller
-        report, self.report = self.report, NOTHING
-        self.told_choice = controller.choice
-        return replace(report, choice=controller.choice, estimates=controller.estimates)
+from specwhisper.whisper.window_draft import WindowDraft
 
 
 class Drafter:
@@ -108,7 +56,7 @@ class Drafter:
         self._wake = wake
         self._runs_ahead = runs_ahead
         self._slots = Slots(model.num_slots, "The draft server")
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, DrafterSession] = {}
         self._failures: list[tuple[str, Failed]] = []
 
     @property
@@ -136,7 +84,7 @@ class Drafter:
         if not self._slots.num_free:
             self._free_one_ahead()
         current = WindowDraft(self._slots.take(), max_ahead_tokens)
-        self._sessions[session_id] = _Session(
+        self._sessions[session_id] = DrafterSession(
             length,
             Controller(length),
             options,
@@ -245,7 +193,7 @@ class Drafter:
         self._failures.append((session_id, Failed(error)))
         self.close(session_id)
 
-    def _begin(self, session: _Session, opened: WindowOpened) -> None:
+    def _begin(self, session: DrafterSession, opened: WindowOpened) -> None:
         """Turn to a window that the target has opened; what was foreseen of it stands."""
         window = opened.window
         session.num_blocks = {
@@ -262,13 +210,15 @@ class Drafter:
         if session.ahead is not None:
             session.ahead.window = None
 
-    def _look_ahead(self, session: _Session) -> None:
+    def _look_ahead(self, session: DrafterSession) -> None:
         """Expect the window that will follow, in a slot of its own."""
         if not self._runs_ahead:
             return
         foreseen = session.foresight.following(session.current.belief.tokens, session.recording)
         if foreseen is None:
             return
+        if session.options.live is not None and self._is_encoding:
+            return  # each window reaches further than the last: only who has the time draws level
         following, expected = foreseen
         ahead = session.ahead
         if ahead is not None and ahead.window is not None:
@@ -277,8 +227,6 @@ class Drafter:
                 following.num_frames,
             ):
                 return
-            if session.options.live is not None and not ahead.is_ready:
-                return  # what it hears is a little old already, but else it would never hear anything
         if ahead is None and following.num_frames and self._slots.num_free:
             ahead = session.ahead = WindowDraft(self._slots.take(), session.current.initial_credit)
         if ahead is None:
@@ -287,9 +235,18 @@ class Drafter:
         if following.num_frames:
             self._hear(session, ahead, following, expected, is_expected=True)
 
+    @property
+    def _is_encoding(self) -> bool:
+        """Whether any window is being encoded, or waits for that."""
+        return any(
+            draft.encoding is not None and not draft.encoding.done()
+            for session in self._sessions.values()
+            for draft in session.drafts
+        )
+
     def _hear(
         self,
-        session: _Session,
+        session: DrafterSession,
         draft: WindowDraft,
         window: Window,
         expected: Sequence[int],
@@ -318,7 +275,7 @@ class Drafter:
         draft.encoding = self._executor.submit(self._model.encode, draft.slot, audio, start_frame)
         draft.encoding.add_done_callback(lambda _: self._wake())
 
-    def _follow(self, session: _Session, commit: Commit) -> None:
+    def _follow(self, session: DrafterSession, commit: Commit) -> None:
         """Apply a commit: keep what agrees, forget the rest."""
         draft = session.current
         if draft.window is None or commit.window_id != draft.window.id:
@@ -347,7 +304,7 @@ class Drafter:
         if commit.is_final:
             draft.window = None
 
-    def _time_answer(self, session: _Session, commit: Commit) -> None:
+    def _time_answer(self, session: DrafterSession, commit: Commit) -> None:
         """Note what link and target took for the newest block that a commit answers."""
         sent_ns = session.current.answered_since_ns(commit)
         if sent_ns is not None:
@@ -358,7 +315,7 @@ class Drafter:
             timing = commit.timing
             session.controller.observe_pass(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
 
-    def _row(self, session: _Session, draft: WindowDraft) -> Row:
+    def _row(self, session: DrafterSession, draft: WindowDraft) -> Row:
         if draft.window is None or draft.encoding is None:
             raise RuntimeError("A session without a window cannot draft.")
         draft.encoding.result()  # what went wrong with it surfaces here
@@ -375,7 +332,7 @@ class Drafter:
             acceptance=session.options.acceptance,
         )
 
-    def _can_draft(self, session: _Session, draft: WindowDraft) -> bool:
+    def _can_draft(self, session: DrafterSession, draft: WindowDraft) -> bool:
         if draft.window is None or not draft.is_ready:
             return False
         tokens = draft.belief.tokens
@@ -387,7 +344,7 @@ class Drafter:
         min_confidence = session.controller.choice.min_confidence
         return not min_confidence or draft.confidence >= min_confidence
 
-    def _limit(self, session: _Session, belief: Belief) -> int:
+    def _limit(self, session: DrafterSession, belief: Belief) -> int:
         """Give the position up to which (exclusive) the draft may extend a belief now."""
         choice = session.controller.choice
         if not session.length.mode.drafts:
@@ -398,7 +355,7 @@ class Drafter:
             return len(belief.tokens)
         return min(belief.credit, belief.num_sent + choice.gamma)
 
-    def _block_is_due(self, session: _Session, draft: WindowDraft) -> bool:
+    def _block_is_due(self, session: DrafterSession, draft: WindowDraft) -> bool:
         """Whether a block is full, or is all there is; an empty one lets a target that waits go on alone."""
         if not draft.is_ready:
             return False

@@ -24,7 +24,8 @@ from specwhisper.types import (
     Mode,
     WindowOpened,
 )
-from specwhisper.whisper.drafter import Drafted, Drafter
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.drafter_session import Drafted
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
 

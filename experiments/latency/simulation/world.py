@@ -17,7 +17,8 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
-from specwhisper.whisper.drafter import Drafted, Drafter
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.drafter_session import Drafted
 from specwhisper.whisper.verifier import Verifier
 
 NOTHING = AudioChunk(0, bytes(2), is_last=True)  # the engines want audio before they begin
