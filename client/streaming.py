@@ -132,8 +132,7 @@ class StreamingClient:
         pcm = self._canonical.push(samples)
         if not self._is_iterated and self._audio.num_samples > MAX_UNREAD_SAMPLES:
             raise InvalidRequest(
-                f"Nobody reads this stream, to which {MAX_UNREAD_SAMPLES // SAMPLE_RATE} s were sent: iterate "
-                "over it in another task."
+                "Nobody reads this stream, to which much was sent by now: iterate over it in another task."
             )
         await self._audio.put(pcm)
 
