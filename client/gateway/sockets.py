@@ -31,7 +31,7 @@ KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set h
 MAX_FRAME_BYTES = 20 * 1024 * 1024 + 64 * 1024  # OpenAI's 15 MiB of audio in base64, and the event around it
 SEND_TIMEOUT_S = 30.0  # for a client that has stopped to listen
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
-IDLE_TIMEOUT_S = 600.0  # for one that has stopped to speak: it holds a place on the draft server
+IDLE_TIMEOUT_S = 600.0  # for one that says and is told nothing: it may hold a place on the draft server
 
 # RFC 6455's codes and the one that IANA has added for servers that are full.
 INVALID_DATA, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
@@ -106,7 +106,7 @@ class Peer:
     Parameters
     ----------
     send_timeout_s : how long it may leave unread what it is told, in seconds.
-    idle_timeout_s : how long it may say nothing, in seconds.
+    idle_timeout_s : how long it may say nothing while it is told nothing, in seconds.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class Peer:
         self._send_timeout_s = send_timeout_s
         self._idle_timeout_s = idle_timeout_s
         self._sending = asyncio.Lock()  # events keep their order, whichever task tells them
+        self._patience: asyncio.Timeout | None = None  # with a client that says nothing
 
     async def send(self, *events: dict[str, Any]) -> None:
         """Tell events; :class:`ClientGone` where nobody listens any more."""
@@ -129,21 +130,28 @@ class Peer:
                     await self._socket.send_json(event)
         except (WebSocketDisconnect, TimeoutError) as error:
             raise ClientGone("The client does not listen any more.") from error
+        if self._patience is not None:  # who is told something waits for it, and need not speak
+            self._patience.reschedule(self._idle_at())
 
     async def frames(self) -> AsyncGenerator[str | bytes]:
         """Give what it says until it leaves."""
         while True:
             try:
-                async with asyncio.timeout(self._idle_timeout_s):
+                async with asyncio.timeout_at(self._idle_at()) as self._patience:
                     message = await self._socket.receive()
             except TimeoutError as error:
                 raise IdleSession(
                     f"Nothing was sent for {self._idle_timeout_s:g} s: connect again to go on."
                 ) from error
+            finally:
+                self._patience = None
             if message["type"] == "websocket.disconnect":
                 return
             frame: str | bytes | None = message.get("text")
             yield message["bytes"] if frame is None else frame
+
+    def _idle_at(self) -> float:
+        return asyncio.get_running_loop().time() + self._idle_timeout_s
 
     async def close(self, error: BaseException | None = None) -> None:
         """End the connection, with the error's code; the reason is its kind."""

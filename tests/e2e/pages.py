@@ -35,15 +35,15 @@ class Opened:
 
 
 @asynccontextmanager
-async def browser(microphone: Path | None = None) -> AsyncIterator[Any]:
+async def browser(microphone: Path | None = None, *options: str) -> AsyncIterator[Any]:
     """A headless Chromium: an installed one, or Playwright's own; without either the test is skipped."""
-    options = ["--no-sandbox", "--autoplay-policy=no-user-gesture-required"]
+    options = ("--no-sandbox", *options)
     if microphone is not None:
-        options += [
+        options += (
             "--use-fake-ui-for-media-stream",
             "--use-fake-device-for-media-stream",
             f"--use-file-for-fake-audio-capture={microphone}%noloop",
-        ]
+        )
     installed = next(filter(None, map(shutil.which, INSTALLED)), None)
     async with playwright.async_playwright() as api:
         try:

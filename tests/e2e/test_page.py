@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 
+import openai
 import pytest
 import soundfile
 
@@ -151,6 +156,31 @@ async def test_without_a_microphone_it_says_what_to_do(url):
         await expect(page.locator("#try-sample")).to_be_enabled()
 
 
+async def test_browsers_give_no_microphone_to_strange_places(gateway):
+    elsewhere = browser(None, "--host-resolver-rules=MAP gateway.test 127.0.0.1")
+    async with elsewhere as chromium, opened(chromium, f"http://gateway.test:{gateway.port}/") as page:
+        await page.locator("#microphone").click()
+        await page.status_is("https")
+
+
+async def test_a_full_server_is_waited_for(start_server_for_all):
+    target = start_server_for_all("target_server")
+    draft = start_server_for_all("draft_server", "--target", target.address, "--max-sessions", "1")
+    server = Server("client.gateway", "--port", "0", "--server", draft.address)
+    try:
+        url = f"http://localhost:{server.port}/"
+        async with browser() as chromium, opened(chromium, url) as first, opened(chromium, url) as second:
+            await try_sample(first)
+            await expect(first.locator("#transcript .word").first).to_be_visible(timeout=60_000)
+            await try_sample(second)
+            await second.status_is("holds its 1 sessions already")
+            await first.locator("#stop").click()
+            await second.status_is(COMPLETE)
+            assert similarity(await final_text(second)) > 0.9  # what was heard meanwhile is not lost
+    finally:
+        server.end()
+
+
 async def test_sliders_act_while_it_runs(url):
     async with browser() as chromium, opened(chromium, url) as page:
         await try_sample(page)
@@ -276,6 +306,21 @@ async def test_a_key_is_asked_for(gateway):
             page.complaints.clear()
     finally:
         server.end()
+
+
+def test_the_demo_stops_all_that_it_has_started():
+    """``make demo-web``, up to Ctrl-C."""
+    environment = {**os.environ, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    command = [sys.executable, "scripts/demo_web.py", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as demo:
+        url = next(line.strip() for line in demo.stdout if "http://" in line)
+        with openai.DefaultHttpxClient() as http:
+            assert http.get(f"{url}health").json()["target_model"] == "demo-target"
+        children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0
+    assert len(children) == 3
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
 
 
 async def pure(page, module: str, call: str, *arguments: object) -> object:

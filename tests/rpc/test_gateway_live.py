@@ -1,0 +1,213 @@
+"""The page's own WebSocket, and what stands around the page."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import websockets
+
+from client.gateway.page_files import replay_page
+from client.gateway.record import recorded
+from specwhisper.errors import ServerFull
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import running_gateway
+from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES
+
+START = {"type": "start", "sample_rate": 16_000}
+PCM = bytes(32_000)
+
+
+@asynccontextmanager
+async def page(gateway, start=START, **settings):
+    """A WebSocket of the page, with what it says first."""
+    async with websockets.connect(f"ws://{gateway.server.address}/live", **settings) as socket:
+        if start is not None:
+            await socket.send(json.dumps(start))
+        yield socket
+
+
+async def told(socket):
+    """All that is told up to the end, and the code that it ends with."""
+    messages = []
+    try:
+        async for message in socket:
+            messages.append(json.loads(message))
+    except websockets.ConnectionClosedError:
+        pass
+    return messages, socket.close_code
+
+
+async def test_a_transcription():
+    server = ScriptedTranscription(TWO_UTTERANCES)
+    way = {"mode": "pipelined", "gamma": 3, "added_latency_ms": 40, "step_ms": 700, "policy": "align-att"}
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with page(gateway, START | way | {"language": "en"}) as socket:
+            for start in range(0, len(PCM), 3_200):
+                await socket.send(PCM[start : start + 3_200])
+            await socket.send(json.dumps({"type": "finish"}))
+            messages, code = await told(socket)
+        figures = await gateway.all_answered()
+    kinds = [message["type"] for message in messages]
+    assert kinds == ["ready", "speech", "update", "speech", "speech", "update", "update", "done"]
+    assert code == 1000
+    assert messages[0]["target"] == "large"
+    assert messages[1] == {"type": "speech", "event": "begin", "at_s": 0.1}
+    first = messages[2]
+    assert (first["verified"], first["draft"], first["received_s"]) == (" their", " bye", 1.0)
+    assert first["finals"] == [
+        {
+            "text": " Hello",
+            "start_s": 0.1,
+            "end_s": 0.5,
+            "utterance": 1,
+            "is_utterance_end": False,
+            "words": [],
+        }
+    ]
+    assert first["statistics"]["accepted"] / first["statistics"]["verified"] == 0.75
+    assert first["statistics"]["round_trip_ms"] == 0.16
+    assert server.audio == PCM
+    config = server.config
+    assert (config.config.mode, config.config.gamma) == (3, 3)
+    assert (config.added_latency_ms, config.config.decoding.language) == (40, "en")
+    assert config.config.decoding.live.step_ms == 700
+    assert figures['sessions_total{code="1000",route="/live"}'] == 1
+
+
+async def test_it_goes_on_in_another_way():
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway, page(gateway) as socket:
+        await socket.send(PCM)
+        while json.loads(await socket.recv())["type"] != "update":
+            pass
+        await socket.send(json.dumps({"type": "change", "mode": "sync", "gamma": 4, "added_latency_ms": 100}))
+        await server.left
+        while json.loads(await socket.recv())["type"] != "update":  # of the second call
+            pass
+        assert server.config.config.gamma == 4
+        assert server.config.added_latency_ms == 100
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("no JSON", 1008),
+        (b"\0\0", 1008),
+        (json.dumps({"type": "finish"}), 1008),
+        (json.dumps({"type": "start"}), 1008),
+        (json.dumps({"type": "start", "sample_rate": 4_000}), 1008),
+        (json.dumps(START | {"mode": "one-process"}), 1008),
+        (json.dumps(START | {"volume": 11}), 1008),
+    ],
+)
+async def test_a_stream_that_does_not_begin(frame, code):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        async with page(gateway, start=None) as socket:
+            await socket.send(frame)
+            messages, closed = await told(socket)
+    assert closed == code
+    assert [message["type"] for message in messages] == ["error"]
+    assert messages[0]["kind"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("frame", ["no JSON", json.dumps(START), json.dumps({"type": "change", "gamma": -1})])
+async def test_what_is_wrong_later_is_told(frame):
+    async with serving(ScriptedTranscription(EVERYTHING)) as address, running_gateway(address) as gateway:
+        async with page(gateway) as socket:
+            await socket.send(frame)
+            assert json.loads(await socket.recv())["type"] == "error"
+            await socket.send(PCM)
+            await socket.send(json.dumps({"type": "finish"}))
+            messages, code = await told(socket)
+    assert (messages[-1]["type"], code) == ("done", 1000)
+
+
+async def test_too_large_a_piece():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        async with page(gateway) as socket:
+            await socket.send(bytes(300_000))
+            messages, code = await told(socket)
+    assert (messages[0]["type"], code) == ("error", 1009)
+
+
+async def test_a_full_server_says_so():
+    error = ServerFull("The draft server is full: try again later.")
+    server = ScriptedTranscription((), error=error, hears_everything=False)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with page(gateway) as socket:
+            messages, code = await told(socket)
+    assert code == 1013
+    assert messages == [
+        {"type": "error", "kind": "requests", "code": "rate_limit_exceeded", "message": str(error)}
+    ]
+
+
+async def test_leaving_ends_the_transcription():
+    server = ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with page(gateway) as socket:
+            await socket.send(PCM)
+            await socket.recv()
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures["active_sessions"] == 0
+    assert figures['errors_total{kind="ClientGone"}'] == 1
+
+
+async def test_who_may_use_it():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, api_key="right") as gateway,
+    ):
+        with pytest.raises(websockets.InvalidStatus, match="401"):
+            async with page(gateway):
+                pass
+        protocols = ["specwhisper.live", "openai-insecure-api-key.right"]
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            async with page(gateway, subprotocols=protocols, origin="https://elsewhere.example"):
+                pass
+        async with page(gateway, subprotocols=protocols, origin=gateway.url) as socket:
+            assert socket.subprotocol == "specwhisper.live"
+
+
+async def test_the_page_and_its_files():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, api_key="key") as gateway,
+    ):
+        index = await gateway.http.get("/")
+        assert "<title>specwhisper</title>" in index.text
+        policy = index.headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "style=" not in index.text
+        assert "<script>" not in index.text
+        for name, media_type in (("main.js", "text/javascript"), ("style.css", "text/css")):
+            reply = await gateway.http.get(f"/page/{name}")
+            assert (reply.status_code, reply.headers["content-type"]) == (200, f"{media_type}; charset=utf-8")
+        for missing in ("/page/__init__.py", "/page/..%2fapp.py", "/samples/none.wav"):
+            assert (await gateway.http.get(missing)).status_code == 404
+
+
+async def test_the_samples():
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        samples = (await gateway.http.get("/samples")).json()
+        assert samples[0]["name"] == "01_phone_call"
+        recording = await gateway.http.get("/samples/01_phone_call.wav")
+    assert recording.content[:4] == b"RIFF"
+    assert len(recording.content) == pytest.approx(samples[0]["seconds"] * 32_000, abs=500)
+
+
+async def test_a_session_is_recorded_without_a_browser():
+    async def at_once(_):
+        await asyncio.sleep(0)
+
+    async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address:
+        recording = await recorded("talk.wav", PCM + b"\0\x40", address, "en", sleep=at_once)
+    kinds = [event["type"] for event in recording["events"]]
+    assert kinds == ["ready", "speech", "update", "speech", "speech", "update", "update", "done"]
+    times = [event["at"] for event in recording["events"]]
+    assert times == sorted(times)
+    assert recording["peaks"] == [*[0] * 20, 128]
+    assert "talk.wav" in replay_page(recording)

@@ -1,0 +1,94 @@
+"""The other end of a WebSocket that does not listen, does not speak, or has gone."""
+
+import asyncio
+
+import pytest
+from starlette.websockets import WebSocketDisconnect
+
+from client.gateway import sockets
+from client.gateway.errors import ClientGone, IdleSession, InvalidEvent
+from client.gateway.sockets import Peer, close_code, ended_by_errors, unless_stalled
+from specwhisper.errors import MessageTooLarge, PairMismatch, ServerFull, TargetUnavailable
+from tests.rpc.services import eventually
+
+
+class Socket:
+    """A client that never does what it is waited for, or has gone."""
+
+    def __init__(self, *, is_gone=False):
+        self.scope = {"state": {}}
+        self.is_gone = is_gone
+        self.closed = None
+
+    async def send_json(self, event):
+        await self._hang()
+
+    async def receive(self):
+        await self._hang()
+
+    async def close(self, code, reason):
+        self.closed = (code, reason)
+        await self._hang()
+
+    async def _hang(self):
+        if self.is_gone:
+            raise WebSocketDisconnect(1006)
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_who_does_not_listen_has_left(is_gone):
+    with pytest.raises(ClientGone):
+        await Peer(Socket(is_gone=is_gone), send_timeout_s=0).send({})
+
+
+async def test_who_does_not_speak_is_asked_to_come_again():
+    with pytest.raises(IdleSession):
+        await anext(Peer(Socket(), idle_timeout_s=0).frames())
+
+
+async def test_who_is_told_something_need_not_speak():
+    class Listener(Socket):
+        async def send_json(self, event):
+            pass
+
+    peer = Peer(Listener(), idle_timeout_s=600)
+    waiting = asyncio.ensure_future(anext(peer.frames()))
+    await eventually(lambda: peer._patience is not None)
+    before_s = peer._patience.when()
+    await peer.send({})
+    assert peer._patience.when() > before_s
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_nothing_waits_for_a_client_that_does_not_listen():
+    async def tell(error):
+        await peer.send({"error": str(error)})
+
+    socket = Socket()
+    peer = Peer(socket, send_timeout_s=0)
+    async with ended_by_errors(socket, peer, tell):
+        raise ServerFull("The draft server is full.")
+    assert socket.closed == (1013, "rate_limit_exceeded")
+
+
+async def test_a_draft_server_that_takes_nothing(monkeypatch):
+    monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
+    with pytest.raises(TargetUnavailable):
+        async with unless_stalled():
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidEvent("What?"), 1008),
+        (MessageTooLarge("Too much."), 1009),
+        (PairMismatch("No pair."), 1011),
+        (ValueError("a bug"), 1011),
+        (TargetUnavailable("Nobody there."), 1013),
+    ],
+)
+def test_close_codes(error, code):
+    assert close_code(error) == code
