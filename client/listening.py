@@ -121,19 +121,25 @@ class LiveUtterances:
         if update.speech is not None:
             self._is_speech = update.speech is VoiceEvent.BEGIN
         final = "".join(piece.text for piece in self._utterances.pieces)
-        draft_style = "dim italic" if update.is_unverified else "dim"
-        self._live.update(
-            Text.assemble(
-                ("● " if self._is_speech else "○ ", "red" if self._is_speech else "dim"),
-                (printable(final).lstrip(), "bold"),
-                printable(update.verified_text),
-                (printable(update.draft_text), draft_style),
-            )
-        )
+        self._live.update(open_line(final, update, is_speech=self._is_speech))
 
     def _print(self, utterance: Segment) -> None:
-        text = printable(one_line(utterance.text))
-        self._console.print(Text.assemble((f"{span(utterance)} ", "cyan"), text))
+        self._console.print(complete_line(utterance))
+
+
+def complete_line(utterance: Segment) -> Text:
+    """Write an utterance that will not change."""
+    return Text.assemble((f"{span(utterance)} ", "cyan"), printable(one_line(utterance.text)))
+
+
+def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
+    """Write the open utterance, and whether somebody speaks; text that no target has seen is in italics."""
+    return Text.assemble(
+        ("● ", "red") if is_speech else ("○ ", "dim"),
+        (printable(final).lstrip(), "bold"),
+        printable(update.verified_text),
+        (printable(update.draft_text), "dim italic" if update.is_unverified else "dim"),
+    )
 
 
 class UtteranceLines:

@@ -19,7 +19,7 @@ from draft_server.replies import (
     spoken_language,
     statistics_message,
 )
-from draft_server.session import Session, SessionRequest
+from draft_server.session import TELL_SAMPLES, Session, SessionRequest
 from specwhisper import __version__
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.decode import decode_bytes
@@ -118,6 +118,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
             )
             interim: list[pb.SpeechRecognitionResult] = []
+            told_position = 0
             async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
                 async for segments in updates:
                     # Put together before anything is sent: what happens meanwhile is told the next time.
@@ -129,7 +130,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     update = self._update(session, [*finals, *interim])
                     for event in events:
                         yield speech_event(event)
-                    if finals or interim != before or update.steps:
+                    # In silence, a client learns now and then what it need not keep.
+                    position = update.position.start_sample // TELL_SAMPLES
+                    if finals or interim != before or update.steps or position > told_position:
+                        told_position = position
                         yield update
             last = self._update(session, [])
             last.language.CopyFrom(spoken_language(session.builder))

@@ -21,11 +21,12 @@ from specwhisper.transcription.foresight import foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.types import AudioChunk, Commit, Segment, VoiceEvent, VoiceMark, WindowOpened
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, Segment, VoiceEvent, VoiceMark, WindowOpened
 from specwhisper.whisper.drafter_session import Drafted
 
 logger = logging.getLogger(__name__)
 
+TELL_SAMPLES = 5 * SAMPLE_RATE
 PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait behind audio for long
 
 
@@ -183,6 +184,11 @@ class Session:
             self._has_moved_on.clear()
             await self._has_moved_on.wait()
         self._foresight.hear(chunk, end_sample)
+        if isinstance(self.builder, LiveTranscript):
+            before = self.builder.position.start_sample
+            self.builder.pass_over(self._foresight.needed_from)
+            if self.builder.position.start_sample // TELL_SAMPLES > before // TELL_SAMPLES:
+                self._changed.set()  # whoever keeps the audio need not keep silence
         self._note_speech(marks)
         self.builder.num_samples = end_sample
         self._has_all_audio = is_last

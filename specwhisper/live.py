@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from specwhisper.errors import InvalidRequest
 
+FRAME_SAMPLES = 160  # a mel frame
+
 
 class StabilityPolicy(StrEnum):
     """When text of live audio is final."""
@@ -50,6 +52,11 @@ class LiveOptions:
             ("utterance", 0, 2**31),
         ):
             check_between(name, getattr(self, name), lowest, highest)
+        if self.start_sample % FRAME_SAMPLES:
+            raise InvalidRequest(
+                f"start_sample is {self.start_sample}: a session goes on at a multiple of {FRAME_SAMPLES}, "
+                "where its last position said."
+            )
 
 
 @dataclass(frozen=True, slots=True)

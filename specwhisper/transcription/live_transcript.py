@@ -102,6 +102,11 @@ class LiveTranscript:
             self._believed = (window, tokens)
             self._forget_beliefs()
 
+    def pass_over(self, sample: int) -> None:
+        """Note that nothing before a sample is of use any more, in silence."""
+        if not self._is_open and not self._final:
+            self._start_sample = max(self._start_sample, sample // HOP_SAMPLES * HOP_SAMPLES)
+
     def observe(self, message: WindowOpened | Candidates | Commit) -> list[Segment]:
         """Take in one message and give the text that it makes final."""
         self.statistics.observe(message)
@@ -212,6 +217,7 @@ class LiveTranscript:
                 at_s = max(known[-1][1], frames * FRAME_S)
                 known += [(i, at_s), (i + 1, at_s)]  # it takes no time itself
         known.append((len(self._committed), max(known[-1][1], window.num_frames * FRAME_S)))
+        position = min(position, len(self._committed))
         before = max(entry for entry in known if entry[0] <= position)
         behind = min(entry for entry in known if entry[0] >= position)
         share = (position - before[0]) / (behind[0] - before[0]) if behind[0] > before[0] else 0.0

@@ -171,6 +171,7 @@ class LiveWindows(SequentialWindows):
         """Begin the next window where speech does; within an utterance it stays where it was."""
         if self._final and self._utterances.has_fallen_silent:
             self._final = ()  # of an utterance that had ended where the session went on
+            self._utterances.skip()
         if not (self._decoded_to or self._final):
             self.next_frame = max(self.next_frame, self._utterances.needed_from // HOP_SAMPLES)
         utterance = self._utterances.current

@@ -81,6 +81,10 @@ class Utterances:
         if is_last and self._open and self._open[-1].end_sample is None:
             self._take(VoiceMark(VoiceEvent.END, self.received_samples))
 
+    def skip(self) -> None:
+        """Count an utterance of which nothing was left."""
+        self._number += 1
+
     def finish_current(self) -> None:
         """Be done with the oldest one."""
         self._end_sample = self._open[0].end_sample or self.received_samples

@@ -304,6 +304,8 @@ class Verifier:
         )
         if commit.is_final and commit.outcome is Outcome.KEPT and session.options.word_timestamps:
             commit = replace(commit, words=self._align(session, window))
+        if session.window is None and session.windows.language is None:
+            self._model.rollback(session.slot, 0)  # it may be asked at once what language the slot is in
         self._reply(session, commit)
 
     def _attended_ms(self, session: VerifierSession, verdict: Verdict) -> tuple[float, ...]:

@@ -195,6 +195,10 @@ class VerifierSession:
 
     def resume(self, resume: Resume, vocabulary: Vocabulary, num_mel_bins: int) -> None:
         """Continue a window that another target opened."""
+        if self.windows.is_live:
+            raise InvalidRequest(
+                "A live session is not resumed in a window: open it with the position where it goes on."
+            )
         window, committed = resume.window, resume.committed
         if self.window is not None or self.recording.received_samples:
             raise InvalidRequest(

@@ -232,12 +232,7 @@ def test_sessions_side_by_side_do_not_mix():
     "step_ms",
     [
         500,
-        pytest.param(
-            1_000,
-            marks=pytest.mark.xfail(
-                strict=True, reason="the verifier detects the language behind what is in the slot already"
-            ),
-        ),
+        1_000,
     ],
 )
 def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms):

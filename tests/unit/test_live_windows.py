@@ -486,7 +486,7 @@ class TestGoingOn:
         assert (heard.windows.num_final, heard.windows.next_frame) == (0, 10)
         heard.hear(6.0, mark(BEGIN, 5.5), is_last=True)
         heard.step("ABC.")
-        assert heard.text(5) == "ABC"
+        assert heard.text(6) == "ABC"  # the one that had ended was the fifth
 
     def test_final_tokens_that_are_no_text_are_refused(self):
         with pytest.raises(InvalidRequest, match="final tokens of a position are text"):

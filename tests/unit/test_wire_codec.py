@@ -52,7 +52,10 @@ ids = st.lists(uint32, max_size=8).map(tuple)
 maybe = st.none().__or__
 
 positions = st.builds(
-    LiveOptions, start_sample=st.integers(0, 2**62), utterance=st.integers(0, 2**31), final_tokens=ids
+    LiveOptions,
+    start_sample=st.integers(0, 2**54).map(lambda frame: frame * 160),
+    utterance=st.integers(0, 2**31),
+    final_tokens=ids,
 )
 live_options = st.builds(
     LiveOptions,
@@ -61,7 +64,7 @@ live_options = st.builds(
     margin_ms=st.integers(0, 5_000),
     trim_ms=st.integers(1_000, 28_000),
     recalls=st.booleans(),
-    start_sample=st.integers(0, 2**62),
+    start_sample=st.integers(0, 2**54).map(lambda frame: frame * 160),
     utterance=st.integers(0, 2**31),
     final_tokens=ids,
 )
