@@ -134,12 +134,11 @@ def complete_line(utterance: Segment) -> Text:
 
 def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
     """Write the open utterance, and whether somebody speaks; text that no target has seen is in italics."""
-    return Text.assemble(
-        ("● ", "red") if is_speech else ("○ ", "dim"),
-        (printable(final).lstrip(), "bold"),
-        printable(update.verified_text),
-        (printable(update.draft_text), "dim italic" if update.is_unverified else "dim"),
-    )
+    draft_style = "dim italic" if update.is_unverified else "dim"
+    styles = {"bold": final, "": update.verified_text, draft_style: update.draft_text}
+    text = Text.assemble(*((printable(text), style) for style, text in styles.items()))
+    num_spaces = len(text.plain) - len(text.plain.lstrip())
+    return Text.assemble(("● ", "red") if is_speech else ("○ ", "dim"), text[num_spaces:])
 
 
 class UtteranceLines:

@@ -24,7 +24,7 @@ from specwhisper.types import VoiceEvent
 SAMPLE = Path(__file__).parents[1] / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
 EVERY_S = 0.4
 FROM_S, TO_S = 8.0, 12.0  # of the sample
-WIDTH = 96
+WIDTH = 106
 
 
 async def draw(server: str, output: Path) -> None:
