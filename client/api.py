@@ -86,10 +86,12 @@ class TranscriptionClient:
         mode: Mode | None = None,
         gamma: int | None = None,
         interim_results: bool = True,
+        max_duration_s: float | None = None,
     ) -> Transcription:
         """Transcribe a file and tell what is known meanwhile: iterate over what this returns.
 
-        Without interim results, updates only come with final segments.
+        Without interim results, updates only come with final segments. A recording that is longer than
+        ``max_duration_s`` seconds is refused.
         """
         return Transcription(
             path,
@@ -97,6 +99,7 @@ class TranscriptionClient:
             mode=mode,
             gamma=gamma,
             interim_results=interim_results,
+            max_duration_s=max_duration_s,
             server=self._server,
             open_call=self._stub.StreamingRecognize,
             get_model=self.get_model,

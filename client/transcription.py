@@ -46,6 +46,7 @@ class Transcription:
         mode: Mode | None,
         gamma: int | None,
         interim_results: bool,
+        max_duration_s: float | None,
         server: str,
         open_call: Callable[[], Any],
         get_model: Callable[[], Awaitable[ServerInfo]],
@@ -55,6 +56,7 @@ class Transcription:
         self._mode = mode
         self._gamma = gamma
         self._interim_results = interim_results
+        self._max_duration_s = max_duration_s
         self._server = server
         self._open_call = open_call
         self._get_model = get_model
@@ -72,7 +74,7 @@ class Transcription:
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Transcribe; leaving the loop early ends the call."""
         started_s = time.perf_counter()
-        source = await AudioSource.open(partial(decode_file, self._path))
+        source = await AudioSource.open(partial(decode_file, self._path, self._max_duration_s))
         options = self._options
         if not source.fits_one_window and not options.log_mel_max:
             num_mel_bins = (await self._get_model()).log_mel_max_bins
