@@ -309,6 +309,33 @@ async def test_turns_have_one_place_on_the_draft_server():
     assert completed == [event.item_id for event in events if event.type == UTTERANCE[2]]
 
 
+async def test_a_long_turn_waits_for_the_one_before_it():
+    class Busy(ScriptedTranscription):
+        """Hears nothing before it may."""
+
+        async def StreamingRecognize(self, request_iterator, context):
+            await may_hear.wait()
+            self.audio = b""
+            async for response in super().StreamingRecognize(request_iterator, context):
+                yield response
+
+    may_hear, server = asyncio.Event(), Busy(EVERYTHING)
+    long = bytes(16_000 * 2 * 90)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with session(gateway) as connection:
+            await connection.session.update(session=SAME_RATE)
+            await connection.session.update(session=MANUAL)
+            for pcm in (PCM, long):
+                await connection.input_audio_buffer.append(audio=base64_of(pcm))
+                await connection.input_audio_buffer.commit()
+            await up_to(connection, UTTERANCE[2])  # the first is committed, and the second is on its way
+            may_hear.set()
+            events = await up_to(connection, COMPLETED, 2)
+    assert "error" not in {event.type for event in events}
+    assert server.audio == long
+    assert events[-1].usage.seconds == 90
+
+
 @pytest.mark.parametrize("told", ["header", "subprotocol"])
 async def test_the_key(told):
     settings = {"api_key": "right"} if told == "header" else {"api_key": "any"}

@@ -31,6 +31,7 @@ from client.gateway.status import body_of
 from client.streaming import StreamingClient
 from specwhisper.errors import InvalidRequest
 
+MAX_WAITING_S = 20  # audio of a turn whose transcription has not begun
 MAX_TURNS = 4  # that wait for their transcription; a client that commits more often has to wait
 
 
@@ -41,7 +42,8 @@ class _Running:
     Attributes
     ----------
     num_samples : its audio so far, at the client's rate.
-    work : what takes the transcription's updates, once its time has come.
+    has_begun : that the transcription's time has come.
+    work : what takes its updates then.
     """
 
     turn: Turn
@@ -49,7 +51,8 @@ class _Running:
     sample_rate: int
     num_samples: int = 0
     is_cleared: bool = False
-    work: asyncio.Task[None] | None = field(default=None)
+    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
+    work: asyncio.Task[None] | None = None
 
     @property
     def length_s(self) -> float:
@@ -130,11 +133,13 @@ class RealtimeSession:
         if not pcm:
             return
         running = self._open or await self._begin_turn()
-        running.num_samples += len(pcm) // BYTES_PER_SAMPLE
         # By the second: resampling long pieces would keep other clients waiting.
         for piece in _pieces(pcm, self._settings.sample_rate * BYTES_PER_SAMPLE):
             async with unless_stalled():
+                if running.length_s > MAX_WAITING_S:
+                    await running.has_begun.wait()
                 await running.stream.send(piece)
+            running.num_samples += len(piece) // BYTES_PER_SAMPLE
             await asyncio.sleep(0)
 
     async def _begin_turn(self) -> _Running:
@@ -206,6 +211,7 @@ class RealtimeSession:
 
     async def _run(self, running: _Running) -> None:
         turn, figures = running.turn, LiveFigures()
+        running.has_begun.set()
         try:
             async for update in running.stream:
                 figures.observe(update.statistics)
