@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, RealtimeErrorEvent
@@ -31,7 +31,6 @@ from client.gateway.status import body_of
 from client.streaming import StreamingClient
 from specwhisper.errors import InvalidRequest
 
-MAX_WAITING_S = 20  # audio of a turn whose transcription has not begun
 MAX_TURNS = 4  # that wait for their transcription; a client that commits more often has to wait
 
 
@@ -42,8 +41,7 @@ class _Running:
     Attributes
     ----------
     num_samples : its audio so far, at the client's rate.
-    has_begun : that the transcription's time has come.
-    work : what takes its updates then.
+    work : what takes the transcription's updates, once its time has come.
     """
 
     turn: Turn
@@ -51,7 +49,6 @@ class _Running:
     sample_rate: int
     num_samples: int = 0
     is_cleared: bool = False
-    has_begun: asyncio.Event = field(default_factory=asyncio.Event)
     work: asyncio.Task[None] | None = None
 
     @property
@@ -136,8 +133,6 @@ class RealtimeSession:
         # By the second: resampling long pieces would keep other clients waiting.
         for piece in _pieces(pcm, self._settings.sample_rate * BYTES_PER_SAMPLE):
             async with unless_stalled():
-                if running.length_s > MAX_WAITING_S:
-                    await running.has_begun.wait()
                 await running.stream.send(piece)
             running.num_samples += len(piece) // BYTES_PER_SAMPLE
             await asyncio.sleep(0)
@@ -211,7 +206,6 @@ class RealtimeSession:
 
     async def _run(self, running: _Running) -> None:
         turn, figures = running.turn, LiveFigures()
-        running.has_begun.set()
         try:
             async for update in running.stream:
                 figures.observe(update.statistics)
