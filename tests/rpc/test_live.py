@@ -4,149 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from functools import cache
 
-import numpy as np
 import pytest
 import torch
 
 from client import streaming
-from client.streaming import StreamingClient
-from client.transcript import Update
-from draft_server.config import MAX_MESSAGE_BYTES
-from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
-from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, Mode, VoiceEvent
-from specwhisper.wire.serving import ServingOptions
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.streams import with_true_status
-from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.live import SPOKEN
-from tests.live_engines import SpeakingModel, speech, words_of
-from tests.rpc.services import (
-    MAX_SESSIONS,
-    Draft,
-    Target,
-    all_free,
-    audio_requests,
-    draft_server,
-    error_of,
-    eventually,
-    is_one_sentence,
-    scripted_checkpoint,
-    target_server,
+from tests.live_engines import speech, words_of
+from tests.rpc.services import all_free, audio_requests, draft_server, error_of, eventually, is_one_sentence
+from tests.rpc.speaking import (
+    LENGTH_S,
+    SPANS,
+    Ear,
+    Listener,
+    config,
+    final_results,
+    listen,
+    live_client,
+    samples_of,
+    speaking_draft,
+    speaking_pair,
+    speaking_target,
+    spoken_utterances,
+    talk,
+    texts_of,
 )
 from tests.scripted import END
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
-SPANS = ((1.0, 4.2), (6.0, 6.6), (8.0, 12.4))
-LENGTH_S = 14.0
-STEP_MS = 300
-
-
-class Ear:
-    """Stands in for silero-vad: what is not silent is speech."""
-
-    def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
-        return (frame.abs().max() > 0.01).float()
 
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
     monkeypatch.setattr("draft_server.voice._model", Ear)
     monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
-
-
-@asynccontextmanager
-async def speaking_target(**kwargs) -> AsyncIterator[Target]:
-    checkpoint = scripted_checkpoint(vocabulary=SPOKEN)
-    async with target_server(SpeakingModel(MAX_SESSIONS), checkpoint, **kwargs) as target:
-        yield target
-
-
-@asynccontextmanager
-async def speaking_draft(target: str, *, error_rate: float = 0.2, port: int = 0) -> AsyncIterator[Draft]:
-    checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN)
-    model = SpeakingModel(MAX_SESSIONS, error_rate=error_rate)
-    serving = ServingOptions(port=port, max_message_bytes=MAX_MESSAGE_BYTES)
-    async with draft_server(target, model, checkpoint, serving=serving) as draft:
-        yield draft
-
-
-@asynccontextmanager
-async def speaking_pair(**kwargs) -> AsyncIterator[tuple[Target, Draft]]:
-    async with speaking_target() as target, speaking_draft(target.address, **kwargs) as draft:
-        yield target, draft
-
-
-@cache
-def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGTH_S) -> bytes:
-    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
-    for seed, (begin_s, end_s) in enumerate(spans):
-        begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
-        audio[begin:end] = speech(end_s - begin_s, seed)[: end - begin]
-    return bytes(audio)
-
-
-def samples_of(pcm: bytes) -> np.ndarray:
-    return np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
-
-
-@cache
-def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
-    """What is said in each utterance, as the endpointer finds them: whatever the steps, that is final."""
-    endpointer, ear = Endpointer(EndpointingOptions()), Ear()
-    samples, texts, begin = samples_of(pcm), {}, 0
-    for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
-        frame = torch.from_numpy(samples[start : start + FRAME_SAMPLES].copy())
-        for mark in endpointer.hear(ear(frame, SAMPLE_RATE).item()):
-            if mark.event is VoiceEvent.BEGIN:
-                begin = begin or mark.sample // 160 * 160
-            elif mark.event is VoiceEvent.END:
-                clip = samples[begin : mark.sample // 160 * 160]
-                texts[len(texts) + 1], begin = [token for token in words_of(clip) if token < END], 0
-    return texts
-
-
-def config(
-    *, disabled=False, interim=False, language="en", live=None, **more
-) -> pb.StreamingRecognizeRequest:
-    decoding = decoding_pb2.DecodingOptions(
-        language=language, live=decoding_pb2.LiveOptions(**live or {}), **more.pop("decoding", {})
-    )
-    return pb.StreamingRecognizeRequest(
-        streaming_config=pb.StreamingRecognitionConfig(
-            config=pb.RecognitionConfig(
-                encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE, decoding=decoding, **more
-            ),
-            interim_results=interim,
-            endpointing=pb.Endpointing(disabled=disabled),
-        )
-    )
-
-
-async def listen(draft: Draft, pcm: bytes, piece_bytes: int = 3_200, **kwargs):
-    requests = iter([config(**kwargs), *audio_requests(pcm, piece_bytes)])
-    call = with_true_status(draft.stub.StreamingRecognize(requests))
-    return [response async for response in call]
-
-
-def final_results(responses) -> list[pb.SpeechRecognitionResult]:
-    return [result for response in responses for result in response.results if result.is_final]
-
-
-def texts_of(results: Iterable) -> dict[int, list[int]]:
-    texts: dict[int, list[int]] = {}
-    for result in results:
-        said = (
-            result.alternatives[0].tokens if isinstance(result, pb.SpeechRecognitionResult) else result.tokens
-        )
-        texts.setdefault(result.utterance, []).extend(token for token in said if token < END)
-    return texts
 
 
 @pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])
@@ -357,61 +252,6 @@ async def test_clients_that_vanish_leave_nothing_behind():
         await all_free(target, draft)
         assert texts_of(final_results(await listen(draft, talk()))) == spoken_utterances(talk())
         await all_free(target, draft)
-
-
-class Listener:
-    """A client that is listened to in a task of its own."""
-
-    def __init__(self, client: StreamingClient) -> None:
-        self.updates: list[Update] = []
-        self._task = asyncio.create_task(self._listen(client))
-
-    async def _listen(self, client: StreamingClient) -> None:
-        async for update in client:
-            self.updates.append(update)
-
-    @property
-    def segments(self) -> list:
-        return [segment for update in self.updates for segment in update.segments]
-
-    @property
-    def num_words(self) -> int:
-        return sum(len(text) for text in texts_of(self.segments).values())
-
-    async def heard(self, num_words: int) -> None:
-        await eventually(lambda: self._task.done() or self.num_words >= num_words)
-
-    async def follow(self, client: StreamingClient, pcm: bytes, start: int, end: int) -> None:
-        """Speak so slowly that no step is left out, from one sample to another."""
-        part = 2 * STEP_MS * SAMPLE_RATE // 1_000
-        for at in range(start, end, part):
-            until = min(at + part, end)
-            await client.send(pcm[at * 2 : until * 2])
-            await eventually(lambda until=until: self._decoded_to > until - part)
-
-    @property
-    def _decoded_to(self) -> int:
-        return max((step.end_sample for update in self.updates for step in update.steps), default=0)
-
-    async def whole(self) -> None:
-        async with asyncio.timeout(20):
-            await self._task
-
-    def check(self, expected: dict[int, list[int]]) -> None:
-        assert texts_of(self.segments) == expected
-        assert [s.utterance for s in self.segments if s.is_utterance_end] == list(expected)
-        starts = [segment.start_s for segment in self.segments]
-        assert starts == sorted(starts)
-
-
-def live_client(address: str, *, trim_ms: int = 2_000, disabled: bool = False, **kwargs) -> StreamingClient:
-    return StreamingClient(
-        address,
-        DecodingOptions(language="en"),
-        live=LiveOptions(trim_ms=trim_ms, step_ms=STEP_MS),
-        endpointing=None if disabled else EndpointingOptions(),
-        **kwargs,
-    )
 
 
 async def test_a_client_hears_what_the_server_says():
