@@ -142,8 +142,7 @@ class StreamingClient:
         """Go on in another way, from the last final word; it takes another call."""
         self._mode, self._gamma, self._added_latency_ms = mode, gamma, added_latency_ms
         if self._call is not None:
-            self._has_changed = True
-            self._call.cancel()
+            self._has_changed = self._call.cancel()  # it may have ended by itself
 
     async def finish(self) -> None:
         """Say that no audio follows; what is said so far becomes final."""
@@ -196,7 +195,8 @@ class StreamingClient:
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, self._server) from error
         except asyncio.CancelledError:
-            if not self._has_changed:
+            task = asyncio.current_task()
+            if not self._has_changed or (task is not None and task.cancelling()):
                 raise
 
     def _read(self, response: pb.StreamingRecognizeResponse) -> Update:
