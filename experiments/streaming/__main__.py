@@ -31,6 +31,7 @@ def benchmark(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
+    dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
     step_ms: Annotated[int, typer.Option(help="Speech between two decodings.")] = 500,
     rounds: Annotated[int, typer.Option(min=1, help="How often each take is heard by each arm.")] = 2,
     sessions: Annotated[int, typer.Option(min=1, help="Sessions at once, beside single ones.")] = 8,
@@ -49,13 +50,13 @@ def benchmark(
     live = LiveOptions(step_ms=step_ms)
     try:
         takes, long = make_takes(target, audio, seed, quick=quick)
-        with stage(target, draft) as servers:
+        with stage(target, draft, dtype) as servers:
             taken = measure(servers, takes, long, live, 1 if quick else rounds, seed, quick, console)
             if sessions > 1 and not quick:
                 for arm, mode in ((FULL, Mode.FULL), (TARGET_ONLY, Mode.TARGET_ONLY)):
                     heard = servers.hear_together([long[1]] * sessions, live, mode)
                     taken += [Taken(0, arm, long[1], one, sessions) for one in heard]
-        taken = heard_again(target, taken, live)
+        taken = heard_again(target, dtype, taken, live)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming: {error}")
     rows = rows_of(taken)
@@ -68,7 +69,7 @@ def benchmark(
             "differences": differences(taken),
             "takes": [facts(one) for one in taken],
         }
-        write_json(json, models={"target": target, "draft": draft}, figures=figures)
+        write_json(json, models={"target": target, "draft": draft, "target_dtype": dtype}, figures=figures)
     all_hold = print_bars(held_bars, console) if check else True
     broken = differences(taken)
     for line in broken:
@@ -113,9 +114,9 @@ def measure(
     return taken
 
 
-def heard_again(target: str, taken: list[Taken], live: LiveOptions) -> list[Taken]:
+def heard_again(target: str, dtype: str, taken: list[Taken], live: LiveOptions) -> list[Taken]:
     """Let the target alone hear what our servers with the first policy heard, in the same steps."""
-    alone = TargetAlone(target)
+    alone = TargetAlone(target, dtype)
     again = []
     for one in taken:
         text = alone.text(one.take, live, one.heard) if one.arm in (FULL, NO_RECALL) else None

@@ -35,8 +35,8 @@ SESSION = "again"
 class TargetAlone:
     """Hears takes in the steps in which they were heard before."""
 
-    def __init__(self, target: str) -> None:
-        checkpoint = load_checkpoint(target)
+    def __init__(self, target: str, dtype: str = "float32") -> None:
+        checkpoint = load_checkpoint(target, dtype=dtype)
         self._vocabulary = checkpoint.vocabulary
         self._max_new_tokens = checkpoint.max_new_tokens
         self._model = WhisperModel(checkpoint, 1)

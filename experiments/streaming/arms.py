@@ -61,7 +61,7 @@ class Stage:
 
 
 @contextmanager
-def stage(target: str, draft: str) -> Iterator[Stage]:
+def stage(target: str, draft: str, dtype: str = "float32") -> Iterator[Stage]:
     """Start everything: the target on one core, the draft and this program on the other."""
     first, second = first_two_cores()
     sessions = ("--max-sessions", str(MAX_SESSIONS))
@@ -69,7 +69,7 @@ def stage(target: str, draft: str) -> Iterator[Stage]:
         plain = Worker(partial(PlainTransformers, target), cores=[first])
         stack.callback(plain.stop)
         server = stack.enter_context(
-            running_server("target_server", "--model", target, *sessions, cores=[first])
+            running_server("target_server", "--model", target, "--dtype", dtype, *sessions, cores=[first])
         )
         draft_model = ("--draft-model", draft)
         split = stack.enter_context(

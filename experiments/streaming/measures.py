@@ -14,6 +14,7 @@ from jiwer import wer
 from experiments.streaming.listening import Heard, Shown
 from experiments.streaming.takes import SpokenWord, Take
 
+LONG_S = 45.0  # of speech, before growth can be told from the differences between sentences
 NOTICED_WITHIN_S = 0.5  # of its beginning, speech is known to be there
 
 
@@ -87,9 +88,9 @@ def _num_lost(before: Sequence[str], now: Sequence[str]) -> int:
 
 
 def drift_s_per_minute(words: Sequence[FinalWord]) -> float:
-    """Tell by how much latency grows with every minute of a session; 0 of a short one."""
-    if len(words) < 3:
-        return 0.0
+    """Tell by how much latency grows with every minute of a session; not a number of a short one."""
+    if len(words) < 3 or words[-1].spoken_s - words[0].spoken_s < LONG_S:
+        return float("nan")
     spoken_min = np.array([word.spoken_s for word in words]) / 60
     return float(np.polyfit(spoken_min, [word.latency_s for word in words], 1)[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Row:
     changed, changed_verified : words that were shown and became others, per word; with and without drafts.
     passes_per_step, steps_per_s : of the target, and of audio.
     busy : time of the target per time of audio: its real-time factor.
-    drift_s_per_minute : growth of ``final_s``, of the longest take.
+    drift_s_per_minute : growth of ``final_s``, of the longest takes; not a number where all are short.
     """
 
     first_s: tuple[float, ...]
@@ -114,13 +115,10 @@ def bars(rows: dict[tuple[str, int], Row], *, step_s: float, sessions: int) -> l
         Bar("first text after an utterance's first word, p95, s", first_s, 0.3 + step_s, shown(full.first_s)),
         Bar("passes per step over those without recalling", ratio, 0.4, f"{ratio:.2f}"),
         Bar("word final after it was spoken, p95, s", final_s, 1.5, shown(full.final_s)),
-        Bar(
-            "growth of that in a long session, s/min",
-            full.drift_s_per_minute,
-            MAX_DRIFT_S,
-            f"{full.drift_s_per_minute:+.3f}",
-        ),
     ]
+    if not math.isnan(full.drift_s_per_minute):
+        name = "growth of that in a long session, s/min"
+        found.append(Bar(name, full.drift_s_per_minute, MAX_DRIFT_S, f"{full.drift_s_per_minute:+.3f}"))
     if (together := rows.get((FULL, sessions))) is not None and sessions > 1:
         p95_s = quantile(together.final_s, 0.95)
         name = f"{sessions} sessions: word final, p95, s"
@@ -159,7 +157,7 @@ def print_rows(rows: dict[tuple[str, int], Row], console: Console) -> None:
             f"{row.passes_per_step:.1f}",
             f"{row.steps_per_s:.2f}",
             f"{row.busy:.2f}" if arm != PLAIN else "",
-            f"{row.drift_s_per_minute:+.3f}",
+            "" if math.isnan(row.drift_s_per_minute) else f"{row.drift_s_per_minute:+.3f}",
             f"{row.word_errors:.0%}",
         )
     console.print(table)
