@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from client.api import DEFAULT_SERVER
-from client.gateway.config import DEFAULT_PORT, MAX_UPLOAD_BYTES, GatewayConfig
+from client.gateway.config import DEFAULT_PORT, MAX_AUDIO_S, MAX_UPLOAD_BYTES, GatewayConfig
 from specwhisper.errors import SpecWhisperError
 from specwhisper.wire import flags
 from specwhisper.wire.flags import SERVING_PANEL
@@ -34,6 +34,10 @@ def serve_gateway(
             help="Largest request; default: OpenAI's.",
         ),
     ] = MAX_UPLOAD_BYTES,
+    max_audio_seconds: Annotated[
+        float,
+        typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="SECONDS", help="Longest recording."),
+    ] = MAX_AUDIO_S,
     api_key: Annotated[
         str | None,
         typer.Option(
@@ -66,6 +70,7 @@ def serve_gateway(
             port=port,
             insecure=insecure,
             max_upload_bytes=max_upload_bytes,
+            max_audio_s=max_audio_seconds,
             api_key=api_key,
             metrics=metrics,
             drain_timeout_s=drain_timeout,

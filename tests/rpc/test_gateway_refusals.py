@@ -133,6 +133,18 @@ async def test_forms_that_are_none():
     ]
 
 
+async def test_a_recording_that_is_too_long_is_refused():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, max_audio_s=0.1) as gateway,
+    ):
+        error = await refusal(gateway, openai.BadRequestError)
+        stream = await refusal(gateway, openai.BadRequestError, stream=True)
+    assert "0.1 s" in error.body["message"]
+    assert (error.param, error.code) == ("file", "invalid_file")
+    assert stream.body == error.body
+
+
 @pytest.mark.parametrize("num_bytes", [100_000, 3_000_000])
 async def test_what_is_too_large_is_refused(num_bytes):
     async with (

@@ -79,7 +79,12 @@ async def _begin(request: Request, received: Upload, fields: AudioFields) -> Tra
     """Make a transcription that runs when its updates are taken."""
     gateway = gateway_of(request)
     await check_model(gateway, fields.model)
-    return gateway.client.stream_file(received.path, fields.options(), interim_results=False)
+    return gateway.client.stream_file(
+        received.path,
+        fields.options(),
+        interim_results=False,
+        max_duration_s=gateway.config.max_audio_s,
+    )
 
 
 async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
