@@ -98,7 +98,7 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
     match rpc_error.code():
         case grpc.StatusCode.UNAVAILABLE if _never_connected(details):
             return TargetUnavailable(f"No server answers at {peer}; is it running?")
-        case grpc.StatusCode.UNAVAILABLE:
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:  # not by us: a server that was stopped
             return TargetUnavailable(f"The connection to {peer} was lost ({details}); try again.")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return TargetUnavailable(f"The server at {peer} did not answer in time; is it overloaded?")
