@@ -106,6 +106,8 @@ class Session:
                     if send_audio.done():
                         await send_audio
                     yield await self._next_change(remote)
+                if self._fresh:  # also where the target is lost: whoever goes on elsewhere goes on behind it
+                    yield await self._next_change(remote)
                 await follow
                 if self._draft is not None:
                     self.builder.statistics.observe(await self._draft.last_report())
@@ -113,8 +115,6 @@ class Session:
                     raise TargetUnavailable(
                         f"Target {self._transcriber.address} ended the session before its audio."
                     )
-                if self._fresh:
-                    yield await self._next_change(remote)
             finally:
                 follow.cancel()
                 send_audio.cancel()
