@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from time import monotonic
 
 from draft_server.alone import Alone
 from draft_server.drafting import Drafting
@@ -14,11 +15,11 @@ from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
-from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import SAMPLE_RATE, DecodedStep, Segment, VoiceMark
+from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, VoiceMark
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,10 @@ class UnverifiedSession:
         self._is_alone = False
         self._written: dict[int, str] = {}  # by the draft alone, by utterance
         self._counted = SpeculationStatistics()  # of targets that are lost
+        self._told_to_s = 0.0  # end of the last segment
         self._told_to = -1  # sample, of speech events
+        self._told: VoiceEvent | None = None  # the last one
+        self._waits_since_s: float | None = None  # for a target that takes a session, behind the audio's end
         self.speech_events: list[VoiceMark] = []
 
     @property
@@ -140,8 +144,9 @@ class UnverifiedSession:
                 try:
                     async with aclosing(self._run_session(reading)) as updates:
                         async for segments in updates:
+                            self._waits_since_s = None
                             self._note(segments)
-                            yield segments
+                            yield self._in_order(segments)
                     return
                 except LOST as error:
                     logger.warning("target lost", extra={"session": self._session.id, "error": str(error)})
@@ -178,20 +183,13 @@ class UnverifiedSession:
             carry_initial_prompt=False,
             word_timestamps=False,
         )
-        self._session = self._new_session(Alone(), options)
+        request = replace(self._request, options=options, length=_alone(self._request.length))
+        self._session = self._new_session(Alone(), request)
         self._is_alone, self._written = True, {}
         updates = self._session.run(self._audio.pieces(self._live.start_sample))
         try:
-            async with aclosing(updates):
-                while not knocking.done():
-                    following = asyncio.ensure_future(anext(updates, None))
-                    await asyncio.wait((knocking, following), return_when=asyncio.FIRST_COMPLETED)
-                    if not following.done():
-                        following.cancel()
-                        await asyncio.gather(following, return_exceptions=True)
-                        break
-                    if (segments := await following) is None:
-                        break  # the audio has ended
+            async with aclosing(_until(knocking, updates)) as changes:
+                async for segments in changes:
                     for segment in segments:
                         self._write(segment.utterance, segment.text)
                     self.speech_events += self._take_events()
@@ -206,7 +204,6 @@ class UnverifiedSession:
 
     async def _knock(self) -> None:
         """Wait until the target answers."""
-        waited_s = 0.0
         while True:
             await asyncio.sleep(KNOCK_EVERY_S)
             if self._audio.num_samples > MAX_KEPT_SAMPLES:
@@ -214,7 +211,11 @@ class UnverifiedSession:
                     f"Target {self._transcriber.address} was lost for longer than "
                     f"{MAX_KEPT_SAMPLES // SAMPLE_RATE} s."
                 )
-            waited_s = waited_s + KNOCK_EVERY_S if self._audio.is_complete else 0.0
+            if self._audio.is_complete:
+                self._waits_since_s = self._waits_since_s or monotonic()
+                waited_s = monotonic() - self._waits_since_s
+            else:
+                waited_s = 0.0
             if waited_s > MAX_WAIT_S:
                 raise TargetUnavailable(
                     f"Target {self._transcriber.address} was lost, and is not back {MAX_WAIT_S:g} s after "
@@ -239,6 +240,15 @@ class UnverifiedSession:
         if not self._is_alone:
             self._go_on_from(self._transcript.position)
 
+    def _in_order(self, segments: list[Segment]) -> list[Segment]:
+        """Let nothing begin before what was told by a target that is lost: its times are estimates too."""
+        ordered = []
+        for segment in segments:
+            start_s = max(segment.start_s, self._told_to_s)
+            self._told_to_s = max(segment.end_s, start_s)
+            ordered.append(replace(segment, start_s=start_s, end_s=self._told_to_s))
+        return ordered
+
     def _write(self, utterance: int, text: str) -> None:
         if text.strip():
             self._written[utterance] = self._written.get(utterance, "") + text
@@ -256,8 +266,12 @@ class UnverifiedSession:
     def _take_events(self) -> list[VoiceMark]:
         """Take what was not told yet: audio that is heard again has the same events again."""
         events, self._session.speech_events = self._session.speech_events, []
-        fresh = [event for event in events if event.sample > self._told_to]
-        self._told_to = max([self._told_to, *(event.sample for event in fresh)])
+        fresh = []
+        for mark in events:
+            # Where a window was cut, its utterance seems to begin.
+            if mark.sample > self._told_to and mark.event is not self._told:
+                self._told_to, self._told = mark.sample, mark.event
+                fresh.append(mark)
         return fresh
 
     @property
@@ -277,6 +291,28 @@ class UnverifiedSession:
         finally:
             self._audio.finish()
 
-    def _new_session(self, transcriber: Transcriber, options: DecodingOptions | None = None) -> Session:
-        request = self._request if options is None else replace(self._request, options=options)
-        return Session(request, transcriber, self._target, self._drafting)
+    def _new_session(self, transcriber: Transcriber, request: SessionRequest | None = None) -> Session:
+        return Session(request or self._request, transcriber, self._target, self._drafting)
+
+
+def _alone(length: DraftLength) -> DraftLength:
+    """Give how a draft writes that nobody helps: it neither waits nor pauses, for nobody would go on."""
+    mode = Mode.FULL if length.mode.drafts else length.mode
+    return DraftLength(mode, length.gamma, min_confidence=0.0)
+
+
+async def _until(
+    knocking: asyncio.Task[None], updates: AsyncGenerator[list[Segment]]
+) -> AsyncGenerator[list[Segment]]:
+    """Give updates until the target answers, or the audio has ended."""
+    async with aclosing(updates):
+        while not knocking.done():
+            following = asyncio.ensure_future(anext(updates, None))
+            try:
+                await asyncio.wait((knocking, following), return_when=asyncio.FIRST_COMPLETED)
+                if not following.done() or (segments := following.result()) is None:
+                    return
+            finally:  # nobody may close what is still running
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+            yield segments

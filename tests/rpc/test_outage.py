@@ -1,0 +1,467 @@
+"""A target that goes away under a live session: the draft writes on, marked, and no word is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import grpc.aio
+import pytest
+
+from client import streaming
+from client.streaming import StreamingClient
+from draft_server import outage
+from draft_server.session import SessionRequest
+from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.live_windows import LiveWindows
+from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Commit,
+    Limits,
+    Mode,
+    Segment,
+    VoiceEvent,
+    WindowOpened,
+)
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.live import BEGIN, ENDED, SPOKEN, mark
+from tests.live_engines import SpeakingModel, speech, words_of
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    PROMPTLY_S,
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    error_of,
+    eventually,
+    is_one_sentence,
+)
+from tests.rpc.speaking import (
+    Ear,
+    Listener,
+    config,
+    live_client,
+    samples_of,
+    speaking_draft,
+    speaking_target,
+    spoken_utterances,
+    talk,
+    texts_of,
+)
+from tests.scripted import END
+
+BEGUN = 10 * SAMPLE_RATE * 2  # bytes: within the third utterance
+LIVE = DecodingOptions(live=LiveOptions())
+MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+
+
+@pytest.fixture(autouse=True)
+def hearing(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+    monkeypatch.setattr(outage, "KNOCK_EVERY_S", 0.01)
+
+
+class Targets:
+    """Targets that follow each other at one address."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._port = 0
+        self.current: Target | None = None
+
+    async def come(self, **kwargs) -> Target:
+        """Start one; from the second on where the first one was."""
+        target = await self._stack.enter_async_context(speaking_target(port=self._port, **kwargs))
+        self._port, self.current = int(target.address.rpartition(":")[2]), target
+        return target
+
+    async def go(self) -> None:
+        """Stop the one that runs, at once."""
+        assert self.current is not None
+        await self.current.server.stop(drain_timeout_s=0)
+
+
+@asynccontextmanager
+async def breaking_pair(**kwargs) -> AsyncIterator[tuple[Targets, Draft]]:
+    async with AsyncExitStack() as stack:
+        targets = Targets(stack)
+        first = await targets.come()
+        # A call that waits for the target gives up soon: so often does the session go on alone.
+        settings = {"connect_timeout_s": 0.3} | kwargs
+        yield targets, await stack.enter_async_context(speaking_draft(first.address, **settings))
+
+
+def patient_client(draft: Draft, **kwargs) -> StreamingClient:
+    return live_client(draft.address, continue_unverified=True, **kwargs)
+
+
+def said(tokens: list[int]) -> str:
+    return SPOKEN.decode(tokens)
+
+
+def words(pcm: bytes) -> list[int]:
+    return [token for token in words_of(samples_of(pcm)) if token < END]
+
+
+def shown(listener: Listener) -> str:
+    """All text that somebody sees."""
+    return "".join([*(segment.text for segment in listener.segments), listener.updates[-1].draft_text])
+
+
+def unverified(listener: Listener, since: int = 0) -> list[str]:
+    """Text that stood for lack of a target."""
+    return [update.draft_text for update in listener.updates[since:] if update.is_unverified]
+
+
+async def shown_alone(listener: Listener, since: int = 0) -> None:
+    """Wait until there is such text."""
+    await eventually(lambda: any(text.strip() for text in unverified(listener, since)))
+
+
+def check_marks(listener: Listener) -> None:
+    """Only the draft's text is ever marked; what is final is not, and is told in order."""
+    for update in listener.updates:
+        if update.is_unverified:
+            assert update.draft_text
+    events = [update.speech for update in listener.updates if update.speech is not None]
+    assert events[::2] == [VoiceEvent.BEGIN] * len(events[::2])
+    assert events[1::2] == [VoiceEvent.END] * len(events[1::2])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("trim_ms", [2_000, 15_000])
+async def test_what_was_said_in_an_outage_is_shown_then_verified(mode, trim_ms):
+    pcm = talk()
+    half = len(pcm) * 5 // 8
+    async with (
+        breaking_pair() as (targets, draft),
+        patient_client(draft, mode=mode, trim_ms=trim_ms) as client,
+    ):
+        listener = Listener(client)
+        await client.send(pcm[:half])
+        await listener.heard(8)
+        await targets.go()
+        await client.send(pcm[half:])
+        await shown_alone(listener)
+        num_words = listener.num_words
+        await client.finish()
+        assert listener.num_words == num_words, "nothing is final without a target"
+        target = await targets.come()
+        await listener.whole()
+        await all_free(target, draft)
+        assert client.num_reconnects == 0, "the client notices nothing"
+    listener.check(spoken_utterances(pcm))
+    check_marks(listener)
+
+
+@pytest.mark.parametrize("gamma", [None, 3])
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_draft_alone_writes_all_that_is_said(mode, gamma):
+    """However it paces itself with a target: nobody will go on where it pauses."""
+    pcm = speech(12.0)
+    begun = 3 * SAMPLE_RATE
+    async with breaking_pair(error_rate=0.0) as (targets, draft):
+        async with patient_client(draft, mode=mode, gamma=gamma, disabled=True) as client:
+            listener = Listener(client)
+            await listener.follow(client, pcm, 0, begun)
+            await listener.heard(6)
+            await targets.go()
+            await client.send(pcm[begun * 2 :])
+            whole = said(words(pcm[: -SAMPLE_RATE * 2]))
+            await eventually(lambda: shown(listener).startswith(whole))
+            assert listener.updates[-1].is_unverified
+            assert listener.num_words <= len(words(pcm[: begun * 2]))
+            await client.finish()
+            await targets.come()
+            await listener.whole()
+    listener.check({1: words(pcm)})
+    check_marks(listener)
+
+
+async def test_a_target_that_goes_twice_is_awaited_twice():
+    pcm = talk()
+    third = len(pcm) // 6 * 2
+    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+        listener = Listener(client)
+        await client.send(pcm[:third])
+        for number in (1, 2):
+            await listener.heard(4 * number)
+            since = len(listener.updates)
+            await targets.go()
+            await client.send(pcm[number * third : (number + 1) * third])
+            await shown_alone(listener, since)
+            await targets.come()
+        await client.finish()
+        await listener.whole()
+    listener.check(spoken_utterances(pcm))
+    check_marks(listener)
+
+
+async def test_a_target_that_goes_at_once_loses_nothing():
+    """Its sessions end as they begin, again and again."""
+    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+        listener = Listener(client)
+        await eventually(lambda: draft.service.num_sessions == 1)
+        for _ in range(3):
+            await targets.go()
+            await targets.come()
+        await client.send(talk())
+        await client.finish()
+        await listener.whole()
+    listener.check(spoken_utterances(talk()))
+
+
+async def test_a_target_may_come_back_after_the_audio_has_ended():
+    pcm = talk()
+    async with breaking_pair(error_rate=0.0) as (targets, draft), patient_client(draft) as client:
+        listener = Listener(client)
+        await client.send(pcm[:BEGUN])
+        await listener.heard(8)
+        await targets.go()
+        await client.send(pcm[BEGUN:])
+        await client.finish()
+        whole = said([token for text in spoken_utterances(pcm).values() for token in text])
+        await eventually(lambda: shown(listener) == whole)
+        assert listener.updates[-1].is_unverified
+        target = await targets.come()
+        await listener.whole()
+        await all_free(target, draft)
+    listener.check(spoken_utterances(pcm))
+
+
+async def test_other_weights_are_refused():
+    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+        listener = Listener(client)
+        await client.send(talk())
+        await listener.heard(4)
+        await targets.go()
+        target = await targets.come(digest="digest of another one")
+        with pytest.raises(PairMismatch, match="came back with other weights") as refused:
+            await listener.whole()
+        assert is_one_sentence(refused.value)
+        await all_free(target, draft)
+
+
+async def test_nobody_waits_for_ever_once_the_audio_has_ended(monkeypatch):
+    monkeypatch.setattr(outage, "MAX_WAIT_S", 0.02)
+    async with breaking_pair() as (targets, draft):
+        async with patient_client(draft, reconnect_s=0.0) as client:
+            listener = Listener(client)
+            await client.send(talk()[:BEGUN])
+            await listener.heard(4)
+            await targets.go()
+            await client.finish()
+            with pytest.raises(TargetUnavailable, match=r"is not back 0\.02 s after the end") as refused:
+                await listener.whole()
+            assert is_one_sentence(refused.value)
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+
+
+async def test_audio_is_not_kept_without_end(monkeypatch):
+    monkeypatch.setattr(outage, "MAX_KEPT_SAMPLES", SAMPLE_RATE)
+    async with breaking_pair() as (targets, draft):
+        async with patient_client(draft, reconnect_s=0.0) as client:
+            listener = Listener(client)
+            await client.send(talk()[: 4 * SAMPLE_RATE * 2])
+            await listener.heard(4)
+            await targets.go()
+            await client.send(talk()[4 * SAMPLE_RATE * 2 :])
+            with pytest.raises(TargetUnavailable, match="was lost for longer than 1 s") as refused:
+                await listener.whole()
+            assert is_one_sentence(refused.value)
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+
+
+async def test_a_client_that_leaves_in_an_outage_leaves_nothing_behind():
+    async with breaking_pair() as (targets, draft):
+        for _ in range(2):
+            async with patient_client(draft) as client:
+                await client.send(talk()[:BEGUN])
+                async for update in client:
+                    if update.segments:
+                        await targets.go()
+                    if update.is_unverified:
+                        break
+            target = await targets.come()
+            await all_free(target, draft)
+        tasks = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
+        assert not [name for name in tasks if "UnverifiedSession" in name or "DistantSession" in name]
+
+
+async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
+    async with breaking_pair() as (targets, draft):
+        call = with_true_status(draft.stub.StreamingRecognize())
+        request = config()
+        request.streaming_config.continue_unverified = True
+        await call.write(request)
+        for piece in audio_requests(talk()):
+            await call.write(piece)
+        while not (await call.read()).results:
+            pass
+        await targets.go()
+        await call.write(request)
+        target = await targets.come()
+        with pytest.raises(grpc.aio.AioRpcError) as ended:
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        error = error_from_rpc(ended.value, "the server")
+        assert type(error) is InvalidRequest and "takes audio_content only" in str(error)
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize(
+    ("behind", "kind", "says"),
+    [
+        ([config()], InvalidRequest, "takes audio_content only"),
+        ([*audio_requests(talk()), config()], InvalidRequest, "takes audio_content only"),
+        ([pb.StreamingRecognizeRequest(audio_content=bytes(3))], InvalidAudio, "ends within a frame"),
+        ([], InvalidAudio, "recording is empty"),
+    ],
+)
+async def test_what_is_refused_is_refused_with_its_reason(behind, kind, says):
+    request = config()
+    request.streaming_config.continue_unverified = True
+    async with breaking_pair() as (targets, draft):
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, *behind]))))
+        assert type(error) is kind and says in str(error)
+        await all_free(targets.current, draft)
+
+
+class BrokenDraft(SpeakingModel):
+    """Works until it is broken."""
+
+    is_broken = False
+
+    def score(self, rows):
+        if self.is_broken:
+            raise RuntimeError("out of memory")
+        return super().score(rows)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_draft_that_fails_in_an_outage_costs_no_word(mode):
+    pcm, model = talk(), BrokenDraft(MAX_SESSIONS)
+    async with breaking_pair(model=model) as (targets, draft), patient_client(draft, mode=mode) as client:
+        listener = Listener(client)
+        await client.send(pcm[:BEGUN])
+        await listener.heard(8)
+        await targets.go()
+        await shown_alone(listener)
+        model.is_broken = True
+        await client.send(pcm[BEGUN:])
+        await client.finish()
+        target = await targets.come()
+        await listener.whole()
+        await all_free(target, draft)
+    listener.check(spoken_utterances(pcm))
+
+
+async def test_without_a_draft_the_target_is_awaited():
+    pcm = talk()
+    async with breaking_pair() as (targets, draft):
+        async with patient_client(draft, mode=Mode.TARGET_ONLY) as client:
+            listener = Listener(client)
+            await client.send(pcm[: len(pcm) // 2])
+            await listener.heard(8)
+            await targets.go()
+            await client.send(pcm[len(pcm) // 2 :])
+            await targets.come()
+            await client.finish()
+            await listener.whole()
+        assert client.num_reconnects == 0
+    listener.check(spoken_utterances(pcm))
+
+
+async def test_without_the_option_the_client_waits_and_nothing_is_unverified():
+    pcm = talk()
+    async with breaking_pair() as (targets, draft), live_client(draft.address) as client:
+        listener = Listener(client)
+        await client.send(pcm[: len(pcm) // 2])
+        await listener.heard(8)
+        await targets.go()
+        await client.send(pcm[len(pcm) // 2 :])
+        await client.finish()
+        await eventually(lambda: client.num_reconnects > 0)
+        await targets.come()
+        await listener.whole()
+    listener.check(spoken_utterances(pcm))
+    assert not unverified(listener)
+
+
+class Unsteady:
+    """A target that welcomes no session, or ends each right behind what it has made final."""
+
+    address = "that is unsteady"
+    limits = Limits()
+    min_round_trip_ns = 0
+
+    def __init__(self, refusal: Exception | None = None, *, digest: str = "") -> None:
+        self._refusal = refusal
+        self._digest = digest
+        self._has_heard = asyncio.Event()
+        self.may_go, self.is_gone = asyncio.Event(), asyncio.Event()
+
+    async def describe(self) -> TargetDescription:
+        return TargetDescription("unsteady", self._digest, SPOKEN, 80, self.limits)
+
+    @asynccontextmanager
+    async def open(self, *_, **__) -> AsyncIterator[Unsteady]:
+        if self._refusal is not None:
+            raise self._refusal
+        yield self
+
+    async def send_audio(self, chunk: AudioChunk) -> None:
+        self._has_heard.set()
+
+    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        await self._has_heard.wait()
+        windows = LiveWindows(SPOKEN, LIVE)
+        windows.hear(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0), mark(ENDED, 1.0))), SAMPLE_RATE)
+        window = windows.open(100)
+        yield WindowOpened(window)
+        await self.may_go.wait()
+        tokens = (1, 2, END)
+        yield Commit(window.id, 0, tokens, is_final=True, step=windows.close(window, tokens).step)
+        self.is_gone.set()
+        raise TargetUnavailable("It is gone.")
+
+
+def alone_on(target: Unsteady) -> AsyncGenerator[list[Segment]]:
+    """Transcribe a second of speech there, without a draft."""
+
+    async def second() -> AsyncIterator[bytes]:
+        yield speech(1.0)
+
+    request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
+    description = TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits)
+    return outage.UnverifiedSession(request, target, description, None).run(second())
+
+
+async def test_what_was_final_as_the_target_was_lost_is_told():
+    """The session goes on behind it: nobody would tell it later."""
+    told, target = [], Unsteady(digest="of another one")
+    with pytest.raises(PairMismatch):
+        async for segments in alone_on(target):
+            told += segments
+            target.may_go.set()
+            await target.is_gone.wait()  # a client that reads slowly
+    assert texts_of(told) == {1: [1, 2]}
+
+
+@pytest.mark.parametrize("refusal", [ServerFull("No place."), TargetUnavailable("It is gone.")])
+async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(refusal, monkeypatch):
+    monkeypatch.setattr(outage, "MAX_WAIT_S", 0.05)
+    with pytest.raises(TargetUnavailable, match=r"is not back 0\.05 s after the end"):
+        async with asyncio.timeout(PROMPTLY_S):
+            async for segments in alone_on(Unsteady(refusal, digest="digest")):
+                assert not segments
