@@ -7,11 +7,13 @@ for update in listen(pieces_of_pcm, "127.0.0.1:50051"):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from queue import Queue
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing, suppress
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from client.live_transcription import LiveTranscription
 from client.streaming import StreamingClient
 from client.transcript import Update
 from specwhisper.audio.canonical import Samples
@@ -26,57 +28,83 @@ def listen(
 
     ``options`` are those of :class:`client.streaming.StreamingClient`. Leaving the loop early ends the call.
     """
-    updates: Queue[Update | BaseException | None] = Queue(MAX_UNREAD_UPDATES)
-    has_left = False
-
-    def put(item: Update | BaseException | None) -> None:
-        if not has_left:
-            updates.put(item)
+    updates: SimpleQueue[Update | BaseException | None] = SimpleQueue()
+    loop = asyncio.new_event_loop()
+    room = asyncio.Semaphore(MAX_UNREAD_UPDATES)
+    has_left = asyncio.Event()
 
     async def run() -> None:
         async with StreamingClient(server, **options) as stream:
-            sending = asyncio.create_task(_send(stream, audio))
-            try:
-                async for update in stream:
-                    await asyncio.to_thread(put, update)
-                    if has_left:
-                        return
-                    if sending.done():
-                        await sending
-                await sending
-            finally:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+            live = LiveTranscription(stream, _in_thread(iter(audio)), keeps_segments=False)
+            async with aclosing(aiter(live)) as news:
+                async for update in news:
+                    await room.acquire()
+                    updates.put(update)
+
+    async def run_until_left() -> None:
+        running, leaving = asyncio.create_task(run()), asyncio.create_task(has_left.wait())
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if running.done():
+            await running
+        running.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
 
     def work() -> None:
         try:
-            asyncio.run(run())
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(run_until_left())
         except BaseException as error:
-            put(error)
+            updates.put(error)
         else:
-            put(None)
+            updates.put(None)
 
-    thread = Thread(target=work, name="live transcription", daemon=True)
-    thread.start()
+    Thread(target=work, name="live transcription", daemon=True).start()
     try:
         while (item := updates.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
+            with suppress(RuntimeError):  # all has been told
+                loop.call_soon_threadsafe(room.release)
             yield item
     finally:
-        has_left = True
-        while not updates.empty():  # it may be waiting for room
-            updates.get_nowait()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(has_left.set)
 
 
-async def _send(stream: StreamingClient, audio: Iterable[bytes | Samples]) -> None:
+async def _in_thread(audio: Iterator[bytes | Samples]) -> AsyncGenerator[bytes | Samples]:
+    """Take the pieces in a thread that nobody waits for: it may block for ever."""
+    loop = asyncio.get_running_loop()
+    wanted: SimpleQueue[asyncio.Future[bytes | Samples | None] | None] = SimpleQueue()
+
+    def take() -> None:
+        while (place := wanted.get()) is not None:
+            piece, error = None, None
+            try:
+                piece = next(audio, None)
+            except BaseException as raised:
+                error = raised
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_fill, place, piece, error)
+
+    Thread(target=take, name="live audio", daemon=True).start()
     try:
-        async for piece in _in_thread(iter(audio)):
-            await stream.send(piece)
+        while True:
+            place = loop.create_future()
+            wanted.put(place)
+            if (piece := await place) is None:
+                return
+            yield piece
     finally:
-        await stream.finish()
+        wanted.put(None)
 
 
-async def _in_thread(audio: Iterator[bytes | Samples]) -> AsyncIterator[bytes | Samples]:
-    while (piece := await asyncio.to_thread(next, audio, None)) is not None:
-        yield piece
+def _fill(
+    place: asyncio.Future[bytes | Samples | None], piece: bytes | Samples | None, error: BaseException | None
+) -> None:
+    if place.done():
+        return
+    if error is not None:
+        place.set_exception(error)
+    else:
+        place.set_result(piece)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 
 from client.streaming import StreamingClient
 from client.transcript import Transcript, Update
 from client.utterances import Utterances
+from specwhisper.audio.canonical import Samples
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Segment
 
@@ -20,12 +22,12 @@ class LiveTranscription:
     Parameters
     ----------
     stream : an open stream.
-    audio : canonical PCM in pieces, at the pace at which it is spoken or any other.
+    audio : what ``stream`` takes, in pieces, at the pace at which it is spoken or any other.
     keeps_segments : whether the transcript will have them; hours of speech need not be kept.
     """
 
     def __init__(
-        self, stream: StreamingClient, audio: AsyncIterator[bytes], *, keeps_segments: bool = True
+        self, stream: StreamingClient, audio: AsyncIterator[bytes | Samples], *, keeps_segments: bool = True
     ) -> None:
         self._stream = stream
         self._audio = audio
@@ -61,12 +63,17 @@ class LiveTranscription:
         started_s = time.perf_counter()
         sending = asyncio.create_task(self._send())
         try:
-            async for update in self._stream:
-                self._keep(self._utterances.add(update.segments))
-                yield update
-                if sending.done():
-                    await sending
+            async with aclosing(aiter(self._stream)) as updates:
+                async for update in updates:
+                    self._keep(self._utterances.add(update.segments))
+                    yield update
+                    if sending.done():
+                        await sending
             await sending
+        except SpecWhisperError:
+            if sending.done():
+                await sending  # of a recording that cannot be read a server only knows that it is empty
+            raise
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
@@ -78,23 +85,31 @@ class LiveTranscription:
             self._segments += segments
 
     async def _send(self) -> None:
-        stopped = asyncio.create_task(self._is_stopped.wait())
         try:
-            while True:
-                piece = asyncio.create_task(anext(self._audio, None))
-                await asyncio.wait((piece, stopped), return_when=asyncio.FIRST_COMPLETED)
-                if not piece.done():
-                    piece.cancel()
-                    await asyncio.gather(piece, return_exceptions=True)
-                    break
-                pcm = await piece
-                if pcm is None:
-                    break
-                await self._stream.send(pcm)
-        finally:
-            stopped.cancel()
+            async with aclosing(self._until_stopped()) as pieces:
+                async for piece in pieces:
+                    await self._stream.send(piece)
+        except Exception:
             # Without its end the stream would wait for ever; why it ended is told by this task.
             await self._stream.finish()
+            raise
+        await self._stream.finish()  # not where this is cancelled: then nobody takes what is left
+
+    async def _until_stopped(self) -> AsyncGenerator[bytes | Samples]:
+        stopped = asyncio.create_task(self._is_stopped.wait())
+        taking: set[asyncio.Task[bytes | Samples | None]] = set()
+        try:
+            while not self._is_stopped.is_set():
+                taking = {asyncio.create_task(anext(self._audio, None))}
+                await asyncio.wait((*taking, stopped), return_when=asyncio.FIRST_COMPLETED)
+                piece = next((task.result() for task in taking if task.done()), None)
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            for task in (stopped, *taking):
+                task.cancel()
+            await asyncio.gather(stopped, *taking, return_exceptions=True)
 
 
 async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:

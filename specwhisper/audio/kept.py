@@ -55,7 +55,8 @@ class KeptAudio:
     async def pieces(self, sample: int) -> AsyncGenerator[bytes]:
         """Give what there is from a sample on, and then what comes."""
         while True:
-            begin = max(0, sample - self._start_sample) * BYTES_PER_SAMPLE
+            sample = max(sample, self._start_sample)  # what is forgotten is passed over
+            begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
             piece = bytes(self._pcm[begin : begin + PIECE_BYTES])
             if piece:
                 sample += len(piece) // BYTES_PER_SAMPLE

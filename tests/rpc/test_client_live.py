@@ -1,0 +1,371 @@
+"""Live transcription as programs and people use it: blocking, asynchronous, and from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import soundfile
+from rich.console import Console
+from typer.testing import CliRunner
+
+from client import blocking, listening, sources, streaming
+from client.blocking import listen
+from client.cli import app
+from client.jobs import Job, transcribe_files
+from client.listening import Listening
+from client.live_transcription import LiveTranscription
+from client.output import OutputFormat
+from client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.types import SAMPLE_RATE
+from tests.live import SPOKEN
+from tests.rpc.services import all_free, eventually
+from tests.rpc.speaking import Ear, samples_of, speaking_pair, spoken_utterances, talk, texts_of
+
+PIECE_BYTES = 3_200
+
+
+@pytest.fixture(autouse=True)
+def hearing(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+
+
+def pieces_of(pcm: bytes) -> Iterator[bytes]:
+    for start in range(0, len(pcm), PIECE_BYTES):
+        yield pcm[start : start + PIECE_BYTES]
+
+
+async def coming(pcm: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces_of(pcm):
+        yield piece
+
+
+def lines_of(pcm: bytes) -> list[str]:
+    return [SPOKEN.decode(text).strip() for text in spoken_utterances(pcm).values()]
+
+
+def segments_of(updates) -> list:
+    return [segment for update in updates for segment in update.segments]
+
+
+@pytest.fixture
+def endless() -> Iterator[Iterator[bytes]]:
+    """A talk, and then nothing for ever: its iterator blocks."""
+    is_over = threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        yield from pieces_of(talk())
+        is_over.wait()
+
+    yield pieces()
+    is_over.set()
+
+
+@pytest.mark.parametrize("max_unread", [1, 256])
+async def test_a_program_without_an_event_loop_hears_the_same(max_unread, monkeypatch):
+    monkeypatch.setattr(blocking, "MAX_UNREAD_UPDATES", max_unread)
+    async with speaking_pair() as (target, draft):
+        updates = await asyncio.to_thread(list, listen(pieces_of(talk()), draft.address))
+        await all_free(target, draft)
+    assert texts_of(segments_of(updates)) == spoken_utterances(talk())
+
+
+async def test_leaving_the_loop_ends_the_call_although_its_audio_never_does(endless):
+    async with speaking_pair() as (target, draft):
+        updates = listen(endless, draft.address)
+
+        def leave() -> None:
+            for update in updates:
+                if update.segments:
+                    break
+            updates.close()
+
+        await asyncio.to_thread(leave)
+        await all_free(target, draft)
+
+
+async def test_audio_that_fails_ends_the_call_with_its_error():
+    def pieces() -> Iterator[bytes]:
+        yield from pieces_of(talk()[: 5 * SAMPLE_RATE * 2])
+        raise OSError("The microphone was unplugged.")
+
+    async with speaking_pair() as (target, draft):
+        with pytest.raises(OSError, match="was unplugged"):
+            await asyncio.to_thread(list, listen(pieces(), draft.address))
+        await all_free(target, draft)
+
+
+async def test_no_server_is_told_although_the_audio_never_ends(endless, unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    with pytest.raises(TargetUnavailable, match="No server answers at"):
+        await asyncio.to_thread(list, listen(endless, address, reconnect_s=0.0))
+
+
+async def test_a_server_that_goes_is_told_although_much_waits_to_be_sent():
+    """More than a stream takes unread: whoever sends it waits, and is not waited for."""
+    async with speaking_pair() as (_, draft):
+        async with StreamingClient(draft.address, reconnect_s=0.0) as stream:
+            live = LiveTranscription(stream, coming(talk() * 10))
+            with pytest.raises(TargetUnavailable):
+                async for update in live:
+                    if update.segments:
+                        await draft.server.stop(drain_timeout_s=0)
+
+
+async def test_leaving_early_leaves_nothing_behind():
+    before = len(asyncio.all_tasks())
+    async with speaking_pair() as (target, draft):
+        async with StreamingClient(draft.address) as stream:
+            running = len(asyncio.all_tasks())
+            updates = aiter(LiveTranscription(stream, coming(talk() * 10)))
+            assert await anext(updates)
+            await updates.aclose()
+            await all_free(target, draft)
+            await eventually(lambda: len(asyncio.all_tasks()) <= running)
+    await eventually(lambda: len(asyncio.all_tasks()) <= before)
+
+
+async def test_audio_that_is_cancelled_with_its_reader_is_taken_no_further():
+    async def silent() -> AsyncIterator[bytes]:
+        try:
+            yield talk()
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    ended = asyncio.Event()
+    async with speaking_pair() as (target, draft):
+        async with StreamingClient(draft.address) as stream:
+            updates = aiter(LiveTranscription(stream, silent()))
+            assert await anext(updates)
+            await updates.aclose()
+            assert ended.is_set()
+            await all_free(target, draft)
+
+
+async def test_what_was_said_by_the_stop_becomes_final():
+    async def talking() -> AsyncIterator[bytes]:
+        yield talk()[: 5 * SAMPLE_RATE * 2]
+        while True:  # and never waits for anything
+            yield bytes(PIECE_BYTES)
+
+    async with speaking_pair() as (target, draft), StreamingClient(draft.address) as stream:
+        live = LiveTranscription(stream, talking())
+        with pytest.raises(SpecWhisperError, match="has not ended"):
+            _ = live.transcript
+        async for update in live:
+            if update.segments:
+                live.stop()
+        await all_free(target, draft)
+        assert len(live.transcript.segments) == 1
+        assert live.transcript.duration_s == stream.received_s > 1.0
+        assert live.transcript.language == "en"
+
+
+async def test_a_stop_is_heard_while_nobody_speaks():
+    async def silent() -> AsyncIterator[bytes]:
+        yield talk()
+        await asyncio.Event().wait()
+
+    async with speaking_pair() as (target, draft), StreamingClient(draft.address) as stream:
+        live = LiveTranscription(stream, silent(), keeps_segments=False)
+        updates = []
+        async for update in live:
+            updates.append(update)
+            live.stop()
+        assert texts_of(segments_of(updates)) == spoken_utterances(talk())
+        assert live.transcript.segments == ()
+        await all_free(target, draft)
+
+
+async def test_audio_that_cannot_be_read_is_not_called_empty(tmp_path):
+    async with speaking_pair() as (target, draft), StreamingClient(draft.address) as stream:
+        with pytest.raises(InvalidAudio, match="does not exist"):
+            async for _ in LiveTranscription(stream, sources.file(tmp_path / "no.wav", is_paced=False)):
+                pass
+        await all_free(target, draft)
+
+
+@pytest.fixture
+def talk_file(tmp_path):
+    path = tmp_path / "talk.wav"
+    soundfile.write(path, samples_of(talk()), SAMPLE_RATE, subtype="PCM_16")
+    return path
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Let a file that stands for the microphone be read as fast as it is taken."""
+    read = sources.file
+    monkeypatch.setattr(sources, "file", lambda path, *, is_paced: read(path, is_paced=False))
+
+
+def wanted(server: str, **more) -> Listening:
+    return Listening(server, LIVE_DECODING, LiveOptions(), EndpointingOptions(), **more)
+
+
+def console(*, is_terminal: bool = False) -> tuple[Console, io.StringIO]:
+    file = io.StringIO()
+    return Console(file=file, force_terminal=is_terminal, width=120), file
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+async def test_listen_prints_an_utterance_as_soon_as_it_is_complete(talk_file, at_once, is_terminal):
+    (out, printed), (errors, said) = console(is_terminal=is_terminal), console()
+    async with speaking_pair() as (target, draft):
+        assert await listening.listen(wanted(draft.address, simulate=talk_file), out, errors)
+        await all_free(target, draft)
+    if is_terminal:
+        assert all(line in printed.getvalue() for line in lines_of(talk()))
+        assert "→" in printed.getvalue()
+    else:
+        assert printed.getvalue().splitlines() == lines_of(talk())
+    assert "real-time factor" in said.getvalue()
+
+
+async def test_listen_quietly_prints_nothing_else(talk_file, at_once):
+    (out, printed), (errors, said) = console(), console()
+    async with speaking_pair() as (_, draft):
+        assert await listening.listen(wanted(draft.address, simulate=talk_file, quiet=True), out, errors)
+    assert (printed.getvalue().splitlines(), said.getvalue()) == (lines_of(talk()), "")
+
+
+async def test_listen_names_a_file_that_is_not_there(tmp_path):
+    (out, printed), (errors, said) = console(), console()
+    async with speaking_pair() as (_, draft):
+        missing = tmp_path / "no.wav"
+        assert not await listening.listen(wanted(draft.address, simulate=missing), out, errors)
+    assert printed.getvalue() == ""
+    assert said.getvalue().startswith("error: ") and "does not exist" in said.getvalue()
+
+
+async def test_transcribe_streaming_writes_a_subtitle_per_utterance(talk_file):
+    (out, printed), (errors, _) = console(), console()
+    async with speaking_pair() as (target, draft):
+        job = Job(draft.address, LIVE_DECODING, formats=[OutputFormat.SRT], is_streaming=True, quiet=True)
+        assert await transcribe_files([talk_file], job, out, errors)
+        await all_free(target, draft)
+    cues = printed.getvalue().strip().split("\n\n")
+    assert [" ".join(cue.splitlines()[2:]) for cue in cues] == lines_of(talk())
+    assert [cue.splitlines()[0] for cue in cues] == ["1", "2", "3"]
+    assert all(" --> " in cue for cue in cues)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (["--step-ms", "50"], 1, "step_ms is 50"),
+        (["--threshold", "2"], 1, "threshold is 2"),
+        (["--silence-duration-ms", "100"], 1, "pause_ms is 200"),
+        (["--policy", "guess"], 2, "guess"),
+        (["--mode", "one-process"], 2, "one-process"),
+        (["--gamma", "0"], 2, "--gamma"),
+        (["--added-latency-ms", "-1"], 2, "--added-latency-ms"),
+    ],
+)
+def test_listen_refuses_bad_options(options, status, says):
+    result = CliRunner().invoke(app, ["listen", *options])
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert says in result.stderr
+    assert status == 2 or len(result.stderr.splitlines()) == 1
+
+
+def test_listen_says_what_a_microphone_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    result = CliRunner().invoke(app, ["listen"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "pip install 'specwhisper[microphone]', or try --simulate FILE." in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+FAKE_SOUNDDEVICE = """
+class PortAudioError(Exception):
+    pass
+
+streams = []
+
+class RawInputStream:
+    def __init__(self, *, device, callback, **settings):
+        if device == "nowhere":
+            raise PortAudioError("no such device")
+        self.device, self.callback, self.is_open = device, callback, False
+        streams.append(self)
+
+    def __enter__(self):
+        self.is_open = True
+
+    def __exit__(self, *_):
+        self.is_open = False
+"""
+
+
+@pytest.fixture
+def sounddevice(tmp_path, monkeypatch):
+    """A module in the place of sounddevice, whose text a test may choose."""
+
+    def write(text: str = FAKE_SOUNDDEVICE) -> None:
+        (tmp_path / "sounddevice.py").write_text(text)
+
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield write
+    sys.modules.pop("sounddevice", None)
+
+
+def test_listen_says_what_portaudio_needs(sounddevice):
+    sounddevice("raise OSError('PortAudio library not found')")
+    result = CliRunner().invoke(app, ["listen"])
+    assert result.exit_code == 1
+    assert "PortAudio library not found" in result.stderr and "libportaudio2" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("device", "opened"), [(None, None), ("3", 3), ("USB", "USB")])
+async def test_a_microphone_gives_what_it_hears_until_it_is_closed(sounddevice, device, opened):
+    sounddevice()
+    async with sources.microphone(device) as pieces:
+        (stream,) = sys.modules["sounddevice"].streams
+        assert (stream.device, stream.is_open) == (opened, True)
+        for number in range(sources.MAX_UNREAD_PIECES + 2):  # nobody reads: the newest are left out
+            stream.callback(memoryview(number.to_bytes(2, "little")), 1, None, None)
+        heard = [await anext(pieces) for _ in range(sources.MAX_UNREAD_PIECES)]
+        assert heard == [number.to_bytes(2, "little") for number in range(sources.MAX_UNREAD_PIECES)]
+    assert not stream.is_open
+
+
+async def test_a_microphone_that_cannot_be_opened_is_one_sentence(sounddevice):
+    sounddevice()
+    with pytest.raises(InvalidRequest, match=r"cannot be opened \(no such device\): choose another one"):
+        async with sources.microphone("nowhere"):
+            pass
+
+
+async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):
+    pcm = talk(((0.1, 0.7), (1.5, 60.0)), 61.0)
+    path = tmp_path / "talk.wav"
+    soundfile.write(path, samples_of(pcm), SAMPLE_RATE, subtype="PCM_16")
+    async with speaking_pair() as (target, draft):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "client.cli", "listen", "--server", draft.address),
+            *("--simulate", str(path), "--quiet"),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        first = await process.stdout.readline()
+        assert first.decode().strip() == lines_of(pcm)[0]
+        (session,) = target.service._verifier._sessions.values()
+        await eventually(lambda: session.recording.received_samples > 2.5 * SAMPLE_RATE)
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+        assert (process.returncode, err) == (0, b"")
+        (last,) = out.decode().splitlines()
+        assert len(last) > 3 and lines_of(pcm)[1].startswith(last[:-2].strip())
+        await all_free(target, draft)
