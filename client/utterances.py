@@ -44,8 +44,8 @@ def joined(pieces: list[Segment]) -> Segment:
     return replace(
         spoken[0],
         end_s=spoken[-1].end_s,
-        text="".join(piece.text for piece in spoken),
-        tokens=tuple(token for piece in spoken for token in piece.tokens),
+        text="".join(piece.text for piece in pieces),
+        tokens=tuple(token for piece in pieces for token in piece.tokens),
         words=tuple(word for piece in spoken for word in piece.words),
         confidence=fmean(piece.confidence for piece in spoken),
         avg_logprob=spoken[-1].avg_logprob,

@@ -1,0 +1,110 @@
+"""Live text comes in pieces; people read utterances."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client.live_transcription import whole_utterances
+from client.transcript import Update
+from client.utterances import Utterances, joined
+from specwhisper.types import Segment, Word
+
+
+def piece(text: str, utterance: int = 1, at_s: float = 0.0, *, is_last: bool = False, **more) -> Segment:
+    segment = Segment(at_s, at_s + 1, (len(text),), text, 0.5)
+    return replace(segment, utterance=utterance, is_utterance_end=is_last, **more)
+
+
+def test_an_utterance_is_complete_with_its_last_piece():
+    utterances = Utterances()
+    assert utterances.add([piece(" Hello")]) == []
+    assert [each.text for each in utterances.pieces] == [" Hello"]
+    (whole,) = utterances.add([piece(" there", at_s=1.0), piece(".", at_s=2.0, is_last=True)])
+    assert (whole.text, whole.start_s, whole.end_s, whole.utterance) == (" Hello there.", 0.0, 3.0, 1)
+    assert whole.is_utterance_end
+    assert utterances.pieces == utterances.finish() == []
+
+
+def test_several_utterances_may_come_at_once_and_one_whose_end_was_lost_ends():
+    utterances = Utterances()
+    whole = utterances.add([piece(" a"), piece(" b", 2), piece(" c", 2, is_last=True), piece(" d", 3)])
+    assert [each.text for each in whole] == [" a", " b c"]
+    assert [each.text for each in utterances.finish()] == [" d"]
+
+
+def test_what_has_no_text_is_no_utterance():
+    utterances = Utterances()
+    assert utterances.add([piece("", is_last=True), piece(" ", 2, is_last=True)]) == []
+    assert utterances.finish() == []
+    (whole,) = utterances.add([piece(" a", 3), piece("", 3, at_s=9.0, is_last=True)])
+    assert (whole.text, whole.end_s) == (" a", 1.0), "nothing is said in the silence behind it"
+
+
+def test_figures_are_means_and_the_highest_temperature():
+    words = [Word(0.0, 1.0, " a", 0.1), Word(1.0, 2.0, " b", 0.2)]
+    one = piece(
+        " a", words=(words[0],), confidence=0.2, no_speech_prob=0.1, temperature=0.4, avg_logprob=-2.0
+    )
+    other = piece(" b", words=(words[1],), confidence=0.4, no_speech_prob=0.3, avg_logprob=-1.0, is_last=True)
+    whole = joined([one, replace(piece(""), confidence=0.0), other])
+    assert whole.confidence == pytest.approx(0.3)
+    assert whole.no_speech_prob == pytest.approx(0.2)
+    assert (whole.temperature, whole.avg_logprob) == (0.4, -1.0)
+    assert (whole.words, whole.tokens) == (tuple(words), (2, 0, 2))
+    assert joined([piece(" a", no_speech_prob=None)]).no_speech_prob is None
+
+
+PIECES = st.lists(st.tuples(st.sampled_from(["", " ", " a", "b"]), st.booleans()), max_size=30)
+
+
+def numbered(texts: list[tuple[str, bool]]) -> list[Segment]:
+    pieces, number = [], 1
+    for text, is_last in texts:
+        pieces.append(piece(text, number, is_last=is_last))
+        number += is_last
+    return pieces
+
+
+@given(PIECES, st.integers(1, 5))
+def test_no_text_is_lost_or_repeated_however_it_comes(texts, at_once):
+    pieces, utterances, whole = numbered(texts), Utterances(), []
+    for start in range(0, len(pieces), at_once):
+        whole += utterances.add(pieces[start : start + at_once])
+    whole += utterances.finish()
+    told = "".join(each.text for each in whole)
+    assert told.replace(" ", "") == "".join(text for text, _ in texts).replace(" ", "")
+    numbers = [each.utterance for each in whole]
+    assert numbers == sorted(set(numbers))
+    assert all(each.is_utterance_end for each in whole)
+
+
+async def coming(updates: list[Update]) -> AsyncIterator[Update]:
+    for update in updates:
+        yield update
+
+
+async def test_what_is_final_of_an_open_utterance_counts_as_verified():
+    updates = [
+        Update((piece(" Hello"),), " there", " you"),
+        Update((piece(" there", at_s=1.0, is_last=True), piece(" By", 2, at_s=2.0)), "e", "", received_s=3.0),
+        Update((), "es", "."),
+    ]
+    seen = [update async for update in whole_utterances(coming(updates))]
+    texts = [("".join(s.text for s in each.segments), each.verified_text, each.draft_text) for each in seen]
+    assert texts == [
+        ("", " Hello there", " you"),
+        (" Hello there", " Bye", ""),
+        ("", " Byes", "."),
+        (" By", "", ""),  # the audio has ended within it
+    ]
+    assert seen[1].received_s == 3.0
+
+
+async def test_text_of_an_outage_stays_marked():
+    (seen,) = [each async for each in whole_utterances(coming([Update((), "", " x", is_unverified=True)]))]
+    assert seen.is_unverified
