@@ -1,0 +1,121 @@
+"""Audio that is kept until it is final: whatever is forgotten and read again, it is the same audio."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specwhisper.audio import kept
+from specwhisper.audio.kept import PIECE_BYTES, KeptAudio
+
+
+def samples(start: int, end: int) -> bytes:
+    """Each sample tells where it stands."""
+    return b"".join((sample % 65_536).to_bytes(2, "little") for sample in range(start, end))
+
+
+async def read(audio: KeptAudio, sample: int) -> bytes:
+    return b"".join([piece async for piece in audio.pieces(sample)])
+
+
+async def test_what_was_put_is_read_in_small_pieces():
+    audio = KeptAudio()
+    await audio.put(samples(0, 4_000))
+    audio.finish()
+    pieces = [piece async for piece in audio.pieces(0)]
+    assert b"".join(pieces) == samples(0, 4_000)
+    assert [len(piece) for piece in pieces] == [PIECE_BYTES, PIECE_BYTES, 1_600]
+    assert (audio.num_samples, audio.is_complete) == (4_000, True)
+
+
+async def test_it_begins_where_a_session_goes_on():
+    audio = KeptAudio(1_000)
+    await audio.put(samples(1_000, 1_500))
+    audio.finish()
+    assert await read(audio, 1_000) == samples(1_000, 1_500)
+    assert await read(audio, 1_200) == samples(1_200, 1_500)
+
+
+async def test_what_is_forgotten_is_passed_over_and_never_given_twice():
+    audio = KeptAudio()
+    await audio.put(samples(0, 9_000))
+    audio.forget_before(5_000)
+    audio.finish()
+    assert audio.num_samples == 4_000
+    assert await read(audio, 0) == samples(5_000, 9_000)
+    assert await read(audio, 6_000) == samples(6_000, 9_000)
+
+
+async def test_a_reader_waits_for_what_comes_and_ends_with_the_audio():
+    audio = KeptAudio()
+    reading = asyncio.create_task(read(audio, 0))
+    for start in range(0, 100, 10):
+        await audio.put(samples(start, start + 10))
+        await asyncio.sleep(0)
+    assert not reading.done()
+    audio.finish()
+    assert await reading == samples(0, 100)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_whoever_puts_too_much_waits_until_it_is_read_or_over(ends, monkeypatch):
+    monkeypatch.setattr(kept, "MAX_UNREAD_SAMPLES", 1_600)
+    audio = KeptAudio()
+    await audio.put(samples(0, 1_600))
+    putting = asyncio.create_task(audio.put(samples(1_600, 3_300)))
+    await asyncio.sleep(0)
+    assert not putting.done()
+    if ends:
+        audio.finish()
+    else:
+        pieces = audio.pieces(0)
+        await anext(pieces)
+        await asyncio.sleep(0)
+        assert not putting.done(), "it is a hundred samples more than may wait"
+        await anext(pieces)
+    await putting
+
+
+async def test_no_more_is_forgotten_than_there_is():
+    audio = KeptAudio()
+    await audio.put(samples(0, 100))
+    audio.forget_before(10_000)
+    audio.forget_before(0)
+    assert audio.num_samples == 0
+    await audio.put(samples(100, 150))
+    audio.finish()
+    assert await read(audio, 100) == samples(100, 150)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "forget", "read", "read on"]), st.integers(0, 5_000)), max_size=30
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(start=st.integers(0, 1_000), steps=STEPS)
+def test_whatever_is_put_forgotten_and_read_again_is_the_same(start, steps):
+    async def go() -> None:
+        audio, end, forgotten = KeptAudio(start), start, start
+        readers: list[tuple[asyncio.Task[bytes], int]] = []
+        for what, number in steps:
+            if what == "put":
+                await audio.put(samples(end, end + number))
+                end += number
+            elif what == "forget":
+                forgotten = max(forgotten, min(number, end))
+                audio.forget_before(number)
+            elif what == "read":
+                position = max(forgotten, min(number, end))
+                readers.append((asyncio.create_task(read(audio, position)), position))
+            for _ in range(8):
+                await asyncio.sleep(0)  # readers read all there is before any of it is forgotten
+            assert audio.num_samples == end - forgotten
+        audio.finish()
+        for reader, position in readers:
+            assert await reader == samples(position, end)
+
+    asyncio.run(go())

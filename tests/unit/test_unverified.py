@@ -1,0 +1,276 @@
+"""What stands in for a lost target: it believes the draft, whatever that is, and always comes to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.unverified import BelievingTarget
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Candidates,
+    Commit,
+    Failed,
+    Finished,
+    Limits,
+    Mode,
+    Segment,
+    VoiceEvent,
+    VoiceMark,
+    WindowOpened,
+)
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.one_process import InlineExecutor
+from tests.live import BEGIN, ENDED, PAUSE, SPOKEN, mark, said
+from tests.live_engines import SpeakingModel, speech, words_of
+from tests.rpc.speaking import samples_of
+from tests.scripted import END
+
+LIMITS = Limits(max_ahead_tokens=16)
+MAX_NEW_TOKENS = SPOKEN.max_length
+MOST_EVENTS = 20_000  # of a session that goes on: one that says more has no end
+
+
+def believing(**live) -> BelievingTarget:
+    options = DecodingOptions(live=LiveOptions(**live))
+    return BelievingTarget(SPOKEN, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
+
+
+def heard(target: BelievingTarget, seconds: float = 1.0, *marks: VoiceMark, is_last: bool = False) -> list:
+    return target.hear(AudioChunk(0, bytes(round(seconds * SAMPLE_RATE) * 2), is_last, marks))
+
+
+def test_silence_opens_nothing_and_ends_at_once():
+    target = believing()
+    assert heard(target, 3.0) == []
+    assert heard(target, 4.0, is_last=True) == [Finished()]
+    assert heard(target, 5.0, is_last=True) == [], "it ends once"
+
+
+def test_a_block_is_committed_as_it_is():
+    target = believing()
+    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+    assert (opened.window.start_frame, opened.window.num_frames, opened.expected) == (0, 100, ())
+    (commit,) = target.offer(Candidates(opened.window.id, 0, 0, said("ab"), 1))
+    assert (commit.base, commit.tokens, commit.is_final) == (0, said("ab"), False)
+    assert commit.candidates_received == 1
+    assert (commit.held, commit.credit) == (2, 2 + LIMITS.max_ahead_tokens)
+    (commit,) = target.offer(Candidates(opened.window.id, 2, 2, said("c.d"), 2))
+    assert (commit.tokens, commit.is_final) == (said("c."), True), "nothing follows the end of the text"
+    assert commit.step is not None and not commit.step.is_last
+
+
+def test_what_two_steps_agree_on_is_final_and_the_end_of_an_utterance_is():
+    target = believing()
+    (first,) = heard(target, 1.0, mark(BEGIN, 0.0))
+    target.offer(Candidates(first.window.id, 0, 0, said("ab."), 1))
+    (second,) = heard(target, 1.6)
+    (commit,) = target.offer(Candidates(second.window.id, 0, 0, said("abc."), 1))
+    assert (commit.step.final_start, commit.step.final_end) == (0, 2)
+    (third,) = heard(target, 2.0, mark(ENDED, 1.8))
+    assert third.num_final == 2
+    (commit,) = target.offer(Candidates(third.window.id, 0, 0, said("abc."), 1))
+    assert commit.step.is_last and (commit.step.final_start, commit.step.final_end) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("block", "committed"),
+    [
+        ((0, said("abcd")), said("cd")),  # the head is known
+        ((1, said("xcd")), said("cd")),  # what it says of what is known does not matter
+        ((0, said("ab")), ()),  # again
+        ((3, said("d")), ()),  # a gap
+        ((2, ()), ()),
+        ((0, ()), ()),
+    ],
+)
+def test_blocks_that_overlap_repeat_or_leave_a_gap_harm_nothing(block, committed):
+    target = believing()
+    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+    target.offer(Candidates(opened.window.id, 0, 0, said("ab"), 1))
+    base, tokens = block
+    (commit,) = target.offer(Candidates(opened.window.id, base, base, tokens, 2))
+    assert (commit.base, commit.tokens, commit.is_final) == (2, committed, False)
+    assert commit.candidates_received == 2
+
+
+def test_a_block_of_another_window_is_nothing_unless_it_is_early():
+    target = believing()
+    assert target.offer(Candidates(0, 0, 0, said("a"), 1)) == [], "no window is open"
+    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+    number = opened.window.id
+    assert target.offer(Candidates(number + 1, 0, 0, said("xyz"), 1)) == [], "it does not say of which audio"
+    assert target.offer(Candidates(number + 1, 0, 0, said("abc."), 1, start_frame=0)) == []
+    assert target.offer(Candidates(number + 1, 0, 0, said("z"), 1, start_frame=9)) == [], "of other audio"
+    target.offer(Candidates(number, 0, 0, said("ab."), 1))
+    opened, commit = heard(target, 1.6)
+    assert opened.window.id == commit.window_id == number + 1
+    assert (commit.tokens, commit.is_final) == (said("abc."), True)
+
+
+def test_early_blocks_are_not_kept_without_end():
+    target = believing()
+    for number in range(10_000):
+        assert target.offer(Candidates(7, 0, 0, said("a"), number, start_frame=0)) == []
+    assert len(target._early) == LIMITS.max_ahead_tokens
+
+
+def test_a_text_without_an_end_is_as_long_as_its_window_may_be():
+    target = believing()
+    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+    most = opened.window.max_new_tokens
+    (commit,) = target.offer(Candidates(opened.window.id, 0, 0, said("a") * (most + 50), 1))
+    assert (len(commit.tokens), commit.is_final) == (most, True)
+
+
+class Alone:
+    """A draft, and what stands in for its target; both are gone through until they wait for audio."""
+
+    def __init__(
+        self,
+        model: SpeakingModel,
+        options: DecodingOptions,
+    ) -> None:
+        self._target = BelievingTarget(model.vocabulary, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
+        self._drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
+        length = DraftLength(Mode.FULL, 3, min_confidence=0.0)
+        self._drafter.open("alone", length, options, max_ahead_tokens=LIMITS.max_ahead_tokens)
+        self._transcript = LiveTranscript(model.vocabulary, options.live)
+        self._num_events = 0
+        self.segments: list[Segment] = []
+        self.is_finished = False
+
+    def hear(self, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
+        chunk = AudioChunk(self._transcript.num_samples, pcm, is_last, marks)
+        self._transcript.num_samples += len(pcm) // 2
+        self._drafter.submit("alone", chunk)
+        self._take(self._target.hear(chunk))
+        while self._drafter.has_work:
+            for _, drafted in self._drafter.step():
+                if isinstance(drafted, Failed):
+                    raise drafted.error
+                if drafted.candidates is not None:
+                    self._take(self._target.offer(drafted.candidates))
+
+    def _take(self, events: Sequence[WindowOpened | Commit | Finished]) -> None:
+        self._num_events += len(events)
+        assert self._num_events < MOST_EVENTS
+        for event in events:
+            assert not self.is_finished, "nothing follows the end"
+            if isinstance(event, Finished):
+                self.is_finished = True
+                continue
+            self.segments += self._transcript.observe(event)
+            self._drafter.submit("alone", event)
+
+    @property
+    def texts(self) -> dict[int, list[int]]:
+        texts: dict[int, list[int]] = {}
+        for segment in self.segments:
+            texts.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
+        return texts
+
+
+@pytest.mark.parametrize("piece_s", [0.032, 0.1, 0.5, 4.0])
+def test_a_draft_on_its_own_writes_what_it_hears(piece_s):
+    pcm = speech(6.0)
+    alone = Alone(SpeakingModel(2), DecodingOptions(live=LiveOptions(recalls=False)))
+    piece = round(piece_s * SAMPLE_RATE) * 2
+    for start in range(0, len(pcm), piece):
+        alone.hear(pcm[start : start + piece], *([mark(BEGIN, 0.0)] if not start else []))
+    alone.hear(b"", is_last=True)
+    assert alone.is_finished
+    assert alone.texts == {1: [token for token in words_of(samples_of(pcm)) if token < END]}
+
+
+EVENTS = st.sampled_from([BEGIN, PAUSE, ENDED])
+PIECES = st.lists(
+    st.tuples(st.integers(0, 24_000), st.lists(st.tuples(EVENTS, st.integers(-8_000, 8_000)), max_size=2)),
+    max_size=16,
+)
+WAYS = st.fixed_dictionaries(
+    {
+        "step_ms": st.sampled_from([100, 300, 500, 2_000]),
+        "trim_ms": st.sampled_from([1_000, 3_000, 15_000]),
+        "policy": st.sampled_from(list(StabilityPolicy)),
+    }
+)
+THRESHOLDS = st.sampled_from(
+    [
+        {},
+        {"compression_ratio_threshold": 0.5, "temperatures": (0.0, 0.4)},
+        {"logprob_threshold": -0.1, "temperatures": (0.0, 0.2, 0.4)},
+        {"no_speech_threshold": 0.6, "logprob_threshold": -1.0},
+        {"condition_on_previous_text": True},
+    ]
+)
+
+
+def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[VoiceMark]:
+    return [VoiceMark(event, max(0, sample + offset)) for event, offset in marks]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pieces=PIECES, way=WAYS, thresholds=THRESHOLDS, error_rate=st.sampled_from([0.0, 0.3, 1.0]))
+def test_it_never_stalls_and_never_breaks(pieces, way, thresholds, error_rate):
+    options = DecodingOptions(live=LiveOptions(recalls=False, **way), **thresholds)
+    alone = Alone(SpeakingModel(2, error_rate=error_rate), options)
+    audio, at = speech(16 * 1.5 + 1), 160
+    alone.hear(audio[: at * 2])
+    for length, marks in pieces:
+        alone.hear(audio[at * 2 : (at + length) * 2], *marks_at(at + length, marks))
+        at += length
+    alone.hear(b"", is_last=True)
+    assert alone.is_finished
+    numbers = [segment.utterance for segment in alone.segments if segment.is_utterance_end]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert {segment.utterance for segment in alone.segments} == set(numbers)
+
+
+TOKENS = st.lists(st.integers(0, len(SPOKEN.tokens) - 1), max_size=40).map(tuple)
+HOSTILE = st.lists(
+    st.builds(
+        Candidates,
+        window_id=st.integers(0, 6),
+        base=st.integers(0, 500),
+        known_committed=st.integers(0, 500),
+        tokens=TOKENS,
+        number=st.integers(0, 2**31),
+        start_frame=st.none() | st.integers(0, 3_000),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocks=HOSTILE, seconds=st.lists(st.floats(0.0, 40.0), max_size=6).map(sorted))
+def test_hostile_blocks_break_nothing(blocks, seconds):
+    target = believing()
+    events = heard(target, 1.0, mark(BEGIN, 0.0))
+    for second in seconds:
+        events += heard(target, 1.0 + second)
+    for block in blocks:
+        events += target.offer(block)
+    window, committed, most = None, 0, 0
+    for event in events:
+        match event:
+            case WindowOpened():
+                assert window is None, "one window at a time"
+                window, committed, most = event.window, 0, event.window.max_new_tokens
+            case Commit():
+                assert window is not None and event.window_id == window.id
+                assert event.base == committed
+                committed += len(event.tokens)
+                assert committed <= most
+                assert event.held == committed
+                if event.is_final:
+                    assert event.step is not None
+                    window = None
