@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -43,21 +43,23 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
         while True:
             yield await heard.get()
 
-    try:
-        stream = sounddevice.RawInputStream(
-            samplerate=SAMPLE_RATE,
-            channels=1,
-            dtype="int16",
-            blocksize=PIECE_SAMPLES,
-            device=int(device) if device is not None and device.isdigit() else device,
-            callback=take,
-        )
-    except (sounddevice.PortAudioError, ValueError) as error:
-        raise InvalidRequest(
-            f"The microphone cannot be opened ({error}): choose another one with --device, or try "
-            "--simulate FILE."
-        ) from error
-    with stream:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(
+                sounddevice.RawInputStream(
+                    samplerate=SAMPLE_RATE,
+                    channels=1,
+                    dtype="int16",
+                    blocksize=PIECE_SAMPLES,
+                    device=int(device) if device is not None and device.isdigit() else device,
+                    callback=take,
+                )
+            )
+        except (sounddevice.PortAudioError, ValueError) as error:
+            raise InvalidRequest(
+                f"The microphone cannot be opened ({error}): choose another one with --device, or try "
+                "--simulate FILE."
+            ) from error
         yield pieces()
 
 

@@ -22,8 +22,14 @@ from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
 from client.transcript import ModelInfo, Update
 from specwhisper.audio.canonical import CanonicalStream, Samples
-from specwhisper.audio.kept import MAX_UNREAD_SAMPLES, KeptAudio
-from specwhisper.errors import InvalidRequest, ServerDraining, SpecWhisperError, TargetUnavailable
+from specwhisper.audio.kept import KeptAudio
+from specwhisper.errors import (
+    InvalidRequest,
+    ServerDraining,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -38,6 +44,7 @@ from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 logger = logging.getLogger(__name__)
 
 RETRY_EVERY_S = 0.5
+FIRST_S = 5.0  # for a server that has not answered yet
 # openai/whisper's own thresholds: live audio has more noise in it than recordings that somebody chose.
 LIVE_DECODING = DecodingOptions(
     compression_ratio_threshold=2.4,
@@ -125,29 +132,32 @@ class StreamingClient:
 
         It returns at once while the server keeps up, and waits while it does not.
 
-        Raises
-        ------
-        InvalidRequest : nobody reads the text, and much was sent by now: it would wait for ever.
+        So it also waits while nobody reads the text: send in one task and read in another.
         """
-        pcm = self._canonical.push(samples)
-        if not self._is_iterated and self._audio.num_samples > MAX_UNREAD_SAMPLES:
-            raise InvalidRequest(
-                "Nobody reads this stream, to which much was sent by now: iterate over it in another task."
-            )
-        await self._audio.put(pcm)
+        await self._audio.put(self._canonical.push(samples))
+
+    @property
+    def position(self) -> LiveOptions:
+        """Where another stream would go on, and what it would be asked for."""
+        return self._options.live or LiveOptions()
 
     def change(
         self, *, mode: Mode | None = None, gamma: int | None = None, added_latency_ms: int = 0
     ) -> None:
-        """Go on in another way, from the last final word; it takes another call."""
+        """Go on in another way, from the last final word; it takes another call.
+
+        What is not named is as the server is set.
+        """
         self._mode, self._gamma, self._added_latency_ms = mode, gamma, added_latency_ms
-        if self._call is not None:
-            self._has_changed = self._call.cancel()  # it may have ended by itself
+        if self._call is not None:  # it may have ended by itself, or by an earlier change
+            self._has_changed = self._call.cancel() or self._has_changed
 
     async def finish(self) -> None:
         """Say that no audio follows; what is said so far becomes final."""
-        await self._audio.put(self._canonical.finish())
-        self._audio.finish()
+        try:
+            await self._audio.put(self._canonical.finish())
+        finally:  # also where the samples break off: else it would be waited for more
+            self._audio.finish()
 
     async def __aiter__(self) -> AsyncGenerator[Update]:
         """Give what is new until all is final."""
@@ -155,22 +165,31 @@ class StreamingClient:
             raise InvalidRequest("A stream is listened to once: open another one.")
         self._is_iterated = True
         lost_s = None
-        while True:
-            try:
-                async with aclosing(self._updates()) as updates:
-                    async for update in updates:
-                        lost_s = None
-                        yield update
-                if not self._has_changed:
-                    return
-                self._has_changed = False
-            except LOST as error:
-                lost_s = lost_s or monotonic()
-                if monotonic() - lost_s + RETRY_EVERY_S > self._reconnect_s:
-                    raise
-                logger.info("connection lost", extra={"server": self._server, "error": str(error)})
-                self.num_reconnects += 1
-                await asyncio.sleep(RETRY_EVERY_S)
+        try:
+            while True:
+                try:
+                    async with aclosing(self._updates()) as updates:
+                        async for update in updates:
+                            lost_s = None
+                            yield update
+                    if not self._has_changed:
+                        return
+                    self._has_changed = False
+                except (*LOST, ServerFull) as error:
+                    lost_s = lost_s or monotonic()
+                    # A server that never answered is more likely a wrong address than lost; one that did, and
+                    # is full now, may hold the place of the very call that was lost.
+                    has_answered = self.model is not None
+                    patience_s = self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s)
+                    if isinstance(error, ServerFull) and not has_answered:
+                        raise
+                    if monotonic() - lost_s + RETRY_EVERY_S > patience_s:
+                        raise
+                    logger.info("connection lost", extra={"server": self._server, "error": str(error)})
+                    self.num_reconnects += 1
+                    await asyncio.sleep(RETRY_EVERY_S)
+        finally:
+            self._audio.finish()  # nobody reads what is sent from here on
 
     async def _updates(self) -> AsyncGenerator[Update]:
         """Run one call, from where the last one ended."""

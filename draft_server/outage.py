@@ -23,7 +23,7 @@ from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEven
 
 logger = logging.getLogger(__name__)
 
-KNOCK_EVERY_S = 1.0
+KNOCK_EVERY_S, MAX_KNOCK_S = 1.0, 15.0
 MAX_KEPT_SAMPLES = 900 * SAMPLE_RATE  # beyond a quarter of an hour the session ends
 MAX_WAIT_S = 60.0  # for the target, once the audio has ended
 LOST = (TargetUnavailable, ServerDraining, ServerFull)
@@ -57,6 +57,9 @@ class UnverifiedSession:
         self._is_alone = False
         self._written: dict[int, str] = {}  # by the draft alone, by utterance
         self._counted = SpeculationStatistics()  # of targets that are lost
+        self._has_begun = False  # on some target
+        self._knock_s = KNOCK_EVERY_S
+        self._language: str | None = None  # that was spoken last
         self._told_to_s = 0.0  # end of the last segment
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
@@ -145,10 +148,13 @@ class UnverifiedSession:
                     async with aclosing(self._run_session(reading)) as updates:
                         async for segments in updates:
                             self._waits_since_s = None
+                            self._has_begun, self._knock_s = True, KNOCK_EVERY_S
                             self._note(segments)
                             yield self._in_order(segments)
                     return
                 except LOST as error:
+                    if isinstance(error, ServerFull) and not self._has_begun:
+                        raise  # nothing is lost: there is no room
                     logger.warning("target lost", extra={"session": self._session.id, "error": str(error)})
                 self._counted.add(self._session.builder.statistics)
                 self._go_on_from(self._transcript.position)
@@ -173,10 +179,14 @@ class UnverifiedSession:
     async def _run_alone(self) -> AsyncGenerator[None]:
         """Let the draft go on alone until the target answers."""
         knocking = asyncio.create_task(self._knock())
-        language = self._session.builder.language
+        if self._transcript.statistics.num_windows:
+            self._language = self._session.builder.language
+        language = (
+            self._request.options.language or self._language or self._target.vocabulary.default_language
+        )
         options = replace(
             self._request.options,
-            language=language if self._target.vocabulary.languages else None,
+            language=(language or "en") if self._target.vocabulary.languages else None,
             live=replace(self._live, recalls=False),
             hotwords="",
             initial_prompt="",
@@ -205,7 +215,7 @@ class UnverifiedSession:
     async def _knock(self) -> None:
         """Wait until the target answers."""
         while True:
-            await asyncio.sleep(KNOCK_EVERY_S)
+            await asyncio.sleep(self._knock_s)
             if self._audio.num_samples > MAX_KEPT_SAMPLES:
                 raise TargetUnavailable(
                     f"Target {self._transcriber.address} was lost for longer than "
@@ -230,6 +240,8 @@ class UnverifiedSession:
                     f"Target {self._transcriber.address} came back with other weights than the session "
                     "began on: begin another one."
                 )
+            # Where it answers and takes no session after all, it is left alone for longer each time.
+            self._knock_s = min(2 * self._knock_s, MAX_KNOCK_S)
             return
 
     def _note(self, segments: list[Segment]) -> None:

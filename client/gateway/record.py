@@ -75,7 +75,7 @@ async def recorded(
                 if stream.model is not None and stream.model != model:
                     model = stream.model
                     note(reports.ready(model))
-                note(reports.update(update, figures.observe(update.statistics)))
+                note(reports.update(update, figures.observe(update.statistics), stream.position))
             await speaking
         finally:
             speaking.cancel()

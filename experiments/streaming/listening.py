@@ -72,11 +72,14 @@ async def listen(
             await stream.finish()
 
         speaking = asyncio.create_task(speak())
-        async for update in stream:
-            heard.shown.append(_shown(update, time.perf_counter() - started_s))
-            heard.steps += update.steps
-            statistics = update.statistics or statistics
-        await speaking
+        try:
+            async for update in stream:
+                heard.shown.append(_shown(update, time.perf_counter() - started_s))
+                heard.steps += update.steps
+                statistics = update.statistics or statistics
+            await speaking
+        finally:
+            speaking.cancel()
         heard.elapsed_s = time.perf_counter() - started_s
     heard.num_steps, heard.num_passes = statistics.num_windows, statistics.num_passes
     heard.busy_s = (statistics.encode_ns + statistics.forward_ns) / 1e9

@@ -33,7 +33,9 @@ class KeptAudio:
         return self._is_complete
 
     async def put(self, pcm: bytes) -> None:
-        """Add audio, and wait while much of it was never read."""
+        """Add audio, and wait while much of it was never read; behind its end there is none."""
+        if self._is_complete:
+            return
         self._pcm += pcm
         self._has_grown.set()
         while self._num_unread > MAX_UNREAD_SAMPLES and not self._is_complete:

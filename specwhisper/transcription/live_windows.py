@@ -56,6 +56,11 @@ class LiveWindows(SequentialWindows):
         self._utterances = Utterances(self._live.start_sample, self._live.utterance)
         if max(self._live.final_tokens, default=0) >= vocabulary.end_of_text:
             raise InvalidRequest("The final tokens of a position are text: one of them is not.")
+        if len(self._live.final_tokens) > vocabulary.max_length:
+            raise InvalidRequest(
+                f"A position has {len(self._live.final_tokens)} final tokens: a window of this model holds "
+                f"{vocabulary.max_length}."
+            )
         self._known_language = self.language  # of all utterances; ``None`` if each may have another
         self._final = self._live.final_tokens  # text of the open window that is final
         self._hypothesis: tuple[int, ...] = ()  # text behind it, by the last step

@@ -18,13 +18,21 @@ def continuation(final: Sequence[int], text: Sequence[int], may_begin: MayBegin)
     before it repeats nothing. Then the one is taken whose length is nearest: a word that changed stands for
     the one it was. Nothing begins within a word.
     """
-    if list(text[: len(final)]) == list(final):
-        start = len(final)
-    else:
-        edits = _prefix_edits(final, text)
+    num_same = 0
+    while num_same < min(len(final), len(text)) and final[num_same] == text[num_same]:
+        num_same += 1
+    if num_same == len(final):
+        start = num_same
+    else:  # what both begin with needs no edits, and is most of it
+        edits = _prefix_edits(final[num_same:], text[num_same:])
         start = min(
-            range(len(edits)),
-            key=lambda i: (edits[i], i == 0 or text[i - 1] != final[-1], abs(i - len(final)), -i),
+            range(num_same, len(text) + 1),
+            key=lambda i: (
+                edits[i - num_same],
+                i == 0 or text[i - 1] != final[-1],
+                abs(i - len(final)),
+                -i,
+            ),
         )
     while 0 < start < len(text) and not may_begin(text[start]):
         start += 1

@@ -342,3 +342,23 @@ async def test_a_listener_that_leaves_frees_its_session():
 
 def test_an_ear_can_be_copied():
     assert copy.copy(Ear())(torch.zeros(512), SAMPLE_RATE).item() == 0.0
+
+
+async def test_changes_in_quick_succession_are_one():
+    """A slider that is pulled changes faster than a call can be opened."""
+    pcm = speech(6.0)
+    async with speaking_pair() as (target, draft):
+        async with live_client(draft.address, mode=Mode.SYNC, disabled=True) as client:
+            listener = Listener(client)
+            await listener.follow(client, pcm, 0, 2 * SAMPLE_RATE)
+            await listener.heard(4)
+            client.change(mode=Mode.PIPELINED)
+            client.change(mode=Mode.FULL, gamma=3)
+            await asyncio.sleep(0)
+            client.change(mode=Mode.TARGET_ONLY)
+            await client.send(pcm[2 * SAMPLE_RATE * 2 :])
+            await client.finish()
+            await listener.whole()
+            assert client.model.mode is Mode.TARGET_ONLY
+            await all_free(target, draft)
+    listener.check({1: [token for token in words_of(samples_of(pcm)) if token < END]})

@@ -458,10 +458,16 @@ async def test_what_was_final_as_the_target_was_lost_is_told():
     assert texts_of(told) == {1: [1, 2]}
 
 
-@pytest.mark.parametrize("refusal", [ServerFull("No place."), TargetUnavailable("It is gone.")])
-async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(refusal, monkeypatch):
+async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(monkeypatch):
     monkeypatch.setattr(outage, "MAX_WAIT_S", 0.05)
+    refusal = TargetUnavailable("It is gone.")
     with pytest.raises(TargetUnavailable, match=r"is not back 0\.05 s after the end"):
         async with asyncio.timeout(PROMPTLY_S):
             async for segments in alone_on(Unsteady(refusal, digest="digest")):
                 assert not segments
+
+
+async def test_a_target_that_is_full_from_the_beginning_says_so():
+    with pytest.raises(ServerFull, match="No place"):
+        async for segments in alone_on(Unsteady(ServerFull("No place."), digest="digest")):
+            assert not segments

@@ -24,6 +24,14 @@ class _Way(_Message):
     added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
 
 
+class Position(_Message):
+    """Where a stream goes on: as an update told it."""
+
+    start_sample: Annotated[int, Field(ge=0, le=2**62)] = 0
+    utterance: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    final_tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024)] = []
+
+
 class Start(_Way):
     """Begin; audio of this rate, in Hz, follows."""
 
@@ -32,6 +40,7 @@ class Start(_Way):
     language: str | None = None
     step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
     policy: StabilityPolicy = LiveOptions().policy
+    position: Position = Position()
 
 
 class Change(_Way):

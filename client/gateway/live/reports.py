@@ -6,6 +6,7 @@ from typing import Any
 
 from client.gateway.status import body_of
 from client.transcript import ModelInfo, Update
+from specwhisper.live import LiveOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Segment
 
@@ -21,7 +22,7 @@ def ready(model: ModelInfo) -> dict[str, Any]:
     }
 
 
-def update(news: Update, statistics: SpeculationStatistics | None) -> dict[str, Any]:
+def update(news: Update, statistics: SpeculationStatistics | None, position: LiveOptions) -> dict[str, Any]:
     """Tell what is new: of speech, or of the text."""
     if news.speech is not None:
         return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
@@ -32,6 +33,11 @@ def update(news: Update, statistics: SpeculationStatistics | None) -> dict[str, 
         "draft": news.draft_text,
         "is_unverified": news.is_unverified,
         "received_s": round(news.received_s, 3),
+        "position": {
+            "start_sample": position.start_sample,
+            "utterance": position.utterance,
+            "final_tokens": position.final_tokens,
+        },
     }
     return told if statistics is None else told | {"statistics": _figures(statistics)}
 

@@ -56,7 +56,13 @@ class LiveSession:
         return StreamingClient(
             self._gateway.config.server,
             replace(LIVE_DECODING, language=start.language or None),
-            live=LiveOptions(step_ms=start.step_ms, policy=start.policy),
+            live=LiveOptions(
+                step_ms=start.step_ms,
+                policy=start.policy,
+                start_sample=start.position.start_sample,
+                utterance=start.position.utterance,
+                final_tokens=tuple(start.position.final_tokens),
+            ),
             mode=start.mode,
             gamma=start.gamma or None,
             sample_rate=start.sample_rate,
@@ -95,7 +101,8 @@ class LiveSession:
                 model = stream.model
                 await self._peer.send(reports.ready(model))
             self._received_s = max(self._received_s, update.received_s)
-            await self._peer.send(reports.update(update, self._figures.observe(update.statistics)))
+            figures = self._figures.observe(update.statistics)
+            await self._peer.send(reports.update(update, figures, stream.position))
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -6,10 +6,11 @@ const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
 const TRY_AGAIN = [1001, 1006, 1012, 1013]; // gone, lost, restarting, full or unreachable
 const WAITS_MS = [500, 1000, 2000, 4000, 8000];
 const MAX_UNSENT_BYTES = 512 * 1024;
-const MAX_KEPT_S = 30;
+const MAX_KEPT_S = 600; // an outage that is longer loses what was said first
+const POSITION_RATE = 16000; // Hz of a position's samples
 
 export class Connection {
-  // `onMessage` is told what the gateway says, its times counted from the first sample ever sent; `onState` one of
+  // `onMessage` is told what the gateway says; times count from the first sample ever sent. `onState` is one of
   // connecting, open, waiting, closed and why.
   constructor(settings, key, { onMessage, onState }) {
     this.settings = settings;
@@ -18,7 +19,7 @@ export class Connection {
     this.onState = onState;
     this.kept = []; // pieces that are not final yet: {startS, pcm}
     this.sentS = 0;
-    this.numUtterances = 0;
+    this.position = null; // where another connection would go on, as the last update told it
     this.numFailures = 0;
     this.isFinished = false;
     this.isClosed = false;
@@ -30,8 +31,6 @@ export class Connection {
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     this.onState("connecting");
     this.error = null;
-    this.offsetS = this.kept[0]?.startS ?? this.sentS;
-    this.offsetUtterances = this.numUtterances;
     this.socket = new WebSocket(url, protocols);
     this.socket.binaryType = "arraybuffer";
     this.socket.addEventListener("open", () => this.#begin());
@@ -40,6 +39,7 @@ export class Connection {
   }
 
   send(pcm) {
+    if (this.isFinished) return; // a microphone's last piece comes after its end
     const piece = { startS: this.sentS, pcm };
     this.sentS += pcm.length / this.settings.sample_rate;
     this.kept.push(piece);
@@ -83,8 +83,12 @@ export class Connection {
   }
 
   #begin() {
-    this.#tell({ type: "start", ...this.settings });
-    for (const { pcm } of this.kept) this.socket.send(pcm);
+    const position = this.position ? { position: this.position } : {};
+    this.#tell({ type: "start", ...this.settings, ...position });
+    for (const { startS, pcm } of this.kept) {
+      const before = Math.round((this.#positionS - startS) * this.settings.sample_rate);
+      this.socket.send(pcm.subarray(Math.max(0, before)));
+    }
     if (this.isFinished) this.#tell({ type: "finish" });
     this.onState("open");
   }
@@ -94,22 +98,18 @@ export class Connection {
     else this.numFailures = 0;
     if (message.type === "done") this.isClosed = true;
     if (message.type === "update") this.#place(message);
-    if (message.type === "speech") message.at_s += this.offsetS;
     this.onMessage(message);
   }
 
   #place(message) {
-    message.received_s += this.offsetS;
     message.sent_s = this.sentS;
-    for (const final of message.finals) {
-      final.start_s += this.offsetS;
-      final.end_s += this.offsetS;
-      final.utterance += this.offsetUtterances;
-      this.numUtterances = final.is_utterance_end ? final.utterance : final.utterance - 1;
-      const { end_s } = final;
-      const length = (piece) => piece.pcm.length / this.settings.sample_rate;
-      while (this.kept.length && this.kept[0].startS + length(this.kept[0]) <= end_s) this.kept.shift();
-    }
+    this.position = message.position;
+    const endS = ({ startS, pcm }) => startS + pcm.length / this.settings.sample_rate;
+    while (this.kept.length && endS(this.kept[0]) <= this.#positionS) this.kept.shift();
+  }
+
+  get #positionS() {
+    return (this.position?.start_sample ?? 0) / POSITION_RATE;
   }
 
   #lost(code) {

@@ -29,6 +29,7 @@ from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 BYTES_PER_SAMPLE = 2
+MAX_MARKS = 256  # of a message; speech does not begin and end that often in the longest
 MAX_TOTAL_PROB = 1.001  # single precision does not sum to 1 exactly
 OUTCOMES = {
     Outcome.KEPT: pb.OUTCOME_KEPT,
@@ -68,6 +69,8 @@ def audio_chunk_from_proto(message: pb.Audio, *, max_samples: int = WINDOW_SAMPL
         raise InvalidAudio(f"The audio message has {len(pcm)} bytes; 16-bit samples need an even number.")
     if len(pcm) > max_samples * BYTES_PER_SAMPLE:
         raise InvalidAudio(f"The audio message holds more than {max_samples} samples; send smaller pieces.")
+    if len(message.marks) > MAX_MARKS:
+        raise InvalidAudio(f"The audio message has {len(message.marks)} marks: at most {MAX_MARKS} fit.")
     if any(mark.event not in VOICE_EVENT_OF_NUMBER for mark in message.marks):
         raise InvalidAudio("A mark in the audio has an event that is unset or unknown.")
     marks = tuple(VoiceMark(VOICE_EVENT_OF_NUMBER[mark.event], mark.sample) for mark in message.marks)
