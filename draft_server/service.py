@@ -74,6 +74,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
         """Transcribe a whole recording."""
         wanted = self._session_request(request.config)
+        if wanted.options.live is not None:
+            raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self._place_taken():
             target = await self._transcriber.describe()
             source = await AudioSource.open(partial(self._decode, request))
@@ -103,6 +105,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         is_live = wanted.options.live is not None
         if is_live:
             wanted = replace(wanted, endpointing=codec.endpointing_from_proto(config.endpointing))
+        elif config.HasField("endpointing") or config.continue_unverified:
+            raise InvalidRequest(
+                "endpointing and continue_unverified are for live audio: set decoding.live too."
+            )
         check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
         wanted = replace(wanted, added_latency_ms=config.added_latency_ms)
         if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:

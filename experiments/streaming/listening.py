@@ -13,7 +13,7 @@ from experiments.streaming.takes import Take
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode
+from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, VoiceEvent
 
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE
@@ -29,14 +29,14 @@ class Shown:
     ----------
     at_s : since the take began to be spoken.
     final : text that has become final now; ``verified`` and ``draft`` stand behind it and may change.
-    begins : an utterance is known to begin, or not.
+    begins_s : where in the take an utterance begins, which is known now; ``None`` for other news.
     """
 
     at_s: float
     final: str
     verified: str
     draft: str
-    begins: bool = False
+    begins_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -103,5 +103,5 @@ def pieces(pcm: bytes) -> Sequence[tuple[float, bytes]]:
 
 def _shown(update: Update, at_s: float) -> Shown:
     final = "".join(segment.text for segment in update.segments)
-    begins = update.speech is not None and update.speech.value == "begin"
-    return Shown(at_s, final, update.verified_text, update.draft_text, begins)
+    begins_s = update.speech_at_s if update.speech is VoiceEvent.BEGIN else None
+    return Shown(at_s, final, update.verified_text, update.draft_text, begins_s)

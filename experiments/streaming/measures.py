@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 from jiwer import wer
@@ -15,7 +16,6 @@ from experiments.streaming.listening import Heard, Shown
 from experiments.streaming.takes import SpokenWord, Take
 
 LONG_S = 45.0  # of speech, before growth can be told from the differences between sentences
-NOTICED_WITHIN_S = 0.5  # of its beginning, speech is known to be there
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,19 @@ def final_words(take: Take, heard: Heard) -> list[FinalWord]:
 
 
 def first_texts_s(take: Take, heard: Heard) -> list[float]:
-    """Give, for each utterance, how long after the end of its first word any text of it was shown."""
+    """Give, for each utterance, how long after the end of its first word any text of it was shown.
+
+    It is infinite where none was; what was taken for speech and has no word does not count.
+    """
     found = []
-    begins = [i for i, shown in enumerate(heard.shown) if shown.begins]
-    for begin, end in pairwise([*begins, len(heard.shown)]):
-        since_s = heard.shown[begin].at_s
-        word = next((w for w in take.words if w.end_s > since_s - NOTICED_WITHIN_S), None)
+    begins = [(i, shown.begins_s) for i, shown in enumerate(heard.shown) if shown.begins_s is not None]
+    for (begin, begins_s), (end, ends_s) in pairwise([*begins, (len(heard.shown), inf)]):
+        word = next((word for word in take.words if begins_s < word.end_s < ends_s), None)
         # What is shown at first may still be the text of the utterance before.
         old = heard.shown[begin].verified + heard.shown[begin].draft
         texts = ((shown.at_s, shown.verified + shown.draft) for shown in heard.shown[begin + 1 : end])
-        first_s = next((at_s for at_s, text in texts if text.strip() and text != old), None)
-        if word is not None and first_s is not None:
+        first_s = next((at_s for at_s, text in texts if text.strip() and text != old), inf)
+        if word is not None:
             found.append(first_s - word.end_s)
     return found
 

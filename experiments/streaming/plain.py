@@ -78,7 +78,6 @@ class PlainTransformers:
                     self._vocabulary.decode(final),
                     self._vocabulary.decode(behind),
                     "",
-                    begins=False,
                 )
             )
             num_passes = self._num_passes - passes_before

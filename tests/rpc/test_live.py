@@ -228,6 +228,21 @@ async def test_what_is_no_live_session_is_refused(requests, kind, says):
         await all_free(target, draft)
 
 
+@pytest.mark.parametrize("field", [{"endpointing": {"disabled": True}}, {"continue_unverified": True}])
+async def test_what_is_for_live_audio_is_refused_elsewhere(field):
+    recording = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE)
+    first = pb.StreamingRecognizeRequest(
+        streaming_config=pb.StreamingRecognitionConfig(config=recording, **field)
+    )
+    whole = pb.RecognitionConfig(decoding={"live": {"step_ms": 500}})
+    async with speaking_pair() as (target, draft):
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([first, AUDIO]))))
+        assert isinstance(error, InvalidRequest) and "set decoding.live" in str(error)
+        error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=whole, audio=b"RIFF")))
+        assert isinstance(error, InvalidRequest) and "is not live" in str(error)
+        await all_free(target, draft)
+
+
 @pytest.mark.parametrize("endpointing", [{"threshold": 0.99}, {"pause_ms": 600, "silence_duration_ms": 500}])
 async def test_endpointing_outside_its_bounds_is_refused(endpointing):
     request = config()

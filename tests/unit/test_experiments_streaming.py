@@ -58,10 +58,10 @@ def test_words_that_were_not_spoken_so_have_no_moment():
 def test_the_first_text_of_an_utterance_counts_from_the_end_of_its_first_word():
     words = take((" Hello", 1.0), (" Bob", 5.0), (" there", 5.5))
     told = heard(
-        Shown(0.7, "", "", "", begins=True),
+        Shown(0.7, "", "", "", begins_s=0.3),
         Shown(1.2, "", "", " He"),
         Shown(1.4, "", " Hello", ""),
-        Shown(4.6, "", " Hello", "", begins=True),
+        Shown(4.6, "", " Hello", "", begins_s=4.2),
         Shown(4.8, "", " Hello", ""),  # still the text of the utterance before
         Shown(4.9, " Hello", "", " "),
         Shown(5.3, "", "", " Bob"),
@@ -69,11 +69,16 @@ def test_the_first_text_of_an_utterance_counts_from_the_end_of_its_first_word():
     assert first_texts_s(words, told) == pytest.approx([0.2, 0.3])
 
 
-def test_an_utterance_without_text_or_words_has_no_first_text():
-    silent = heard(Shown(0.7, "", "", "", begins=True), Shown(2.0, "", "", ""))
-    assert first_texts_s(GREETING, silent) == []
-    late = heard(Shown(9.0, "", "", "", begins=True), Shown(9.5, "", " x", ""))
+def test_an_utterance_whose_text_was_never_shown_took_for_ever():
+    silent = heard(Shown(0.7, "", "", "", begins_s=0.3), Shown(2.0, "", "", ""))
+    assert first_texts_s(GREETING, silent) == [math.inf]
+
+
+def test_a_noise_that_was_taken_for_speech_does_not_count():
+    late = heard(Shown(9.0, "", "", "", begins_s=8.7), Shown(9.5, "", " x", ""))
     assert first_texts_s(GREETING, late) == []
+    early = heard(Shown(0.2, "", "", "", begins_s=0.0), Shown(0.7, "", "", "", begins_s=0.3))
+    assert first_texts_s(GREETING, early) == [math.inf]
 
 
 @pytest.mark.parametrize(
