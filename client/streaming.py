@@ -176,7 +176,7 @@ class StreamingClient:
                         return
                     self._has_changed = False
                 except (*LOST, ServerFull) as error:
-                    lost_s = lost_s or monotonic()
+                    is_new, lost_s = lost_s is None, lost_s or monotonic()
                     # A server that never answered is more likely a wrong address than lost; one that did, and
                     # is full now, may hold the place of the very call that was lost.
                     has_answered = self.model is not None
@@ -186,7 +186,7 @@ class StreamingClient:
                     if monotonic() - lost_s + RETRY_EVERY_S > patience_s:
                         raise
                     logger.info("connection lost", extra={"server": self._server, "error": str(error)})
-                    self.num_reconnects += 1
+                    self.num_reconnects += is_new
                     await asyncio.sleep(RETRY_EVERY_S)
         finally:
             self._audio.finish()  # nobody reads what is sent from here on

@@ -74,7 +74,7 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
         stability=1.0,
         start_offset=duration(segment.start_s),
         end_offset=duration(segment.end_s),
-        language_code=language,
+        language_code=segment.language or language,
         utterance=segment.utterance,
         is_utterance_end=segment.is_utterance_end,
     )

@@ -349,6 +349,7 @@ class Segment:
     words : where they were asked for.
     utterance : of live audio, the utterance it is a piece of, counted from 1; 0 of recordings.
     is_utterance_end : whether that ends with it; its text may be empty then.
+    language : of live audio, where each utterance may have another; empty for the transcript's.
     """
 
     start_s: float
@@ -364,3 +365,4 @@ class Segment:
     words: tuple[Word, ...] = ()
     utterance: int = 0
     is_utterance_end: bool = False
+    language: str = ""

@@ -205,6 +205,7 @@ class LiveTranscript:
             words=words,
             utterance=step.utterance,
             is_utterance_end=step.is_last,
+            language=self.language,
         )
 
     def _time_s(self, window: Window, position: int) -> float:
