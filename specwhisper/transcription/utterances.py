@@ -106,7 +106,8 @@ class Utterances:
                 last.pause_sample = max(sample, last.start_sample)
             case VoiceEvent.END if last is not None and speaks:
                 if self.received_samples - last.start_sample < HOP_SAMPLES:
-                    self._open.pop()  # nothing of it was heard
+                    nothing = self._open.pop()  # of it was heard
                     self._number -= 1
+                    self._end_sample = max(self._end_sample, nothing.start_sample)  # what is before it is gone
                 else:
                     last.end_sample = max(sample, last.start_sample + HOP_SAMPLES)

@@ -167,6 +167,14 @@ pieces = st.lists(
 )
 
 
+def test_what_was_passed_over_is_not_needed_again_where_an_utterance_was_none():
+    utterances = Utterances(start_sample=24)
+    utterances.hear(320, [VoiceMark(BEGIN, 320)])
+    assert utterances.needed_from == 320
+    utterances.hear(320, [VoiceMark(END, 0)])
+    assert (utterances.current, utterances.needed_from) == (None, 320)
+
+
 @given(pieces=pieces, start_sample=st.integers(0, 10**6), num_complete=st.integers(0, 9), data=st.data())
 def test_whatever_is_marked_utterances_are_in_order_and_lie_in_the_audio(
     pieces, start_sample, num_complete, data
