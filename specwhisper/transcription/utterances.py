@@ -106,8 +106,9 @@ class Utterances:
                 last.pause_sample = max(sample, last.start_sample)
             case VoiceEvent.END if last is not None and speaks:
                 if self.received_samples - last.start_sample < HOP_SAMPLES:
-                    nothing = self._open.pop()  # of it was heard
+                    unheard = self._open.pop()
                     self._number -= 1
-                    self._end_sample = max(self._end_sample, nothing.start_sample)  # what is before it is gone
+                    # What lies before it may be gone by now.
+                    self._end_sample = max(self._end_sample, unheard.start_sample)
                 else:
                     last.end_sample = max(sample, last.start_sample + HOP_SAMPLES)
