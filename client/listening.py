@@ -184,7 +184,7 @@ class _stopping:
             self._loop.add_signal_handler(signal.SIGINT, self._stop)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(NotImplementedError):
+        with suppress(NotImplementedError):  # they had no handler
             self._loop.remove_signal_handler(signal.SIGINT)
 
     def _stop(self) -> None:

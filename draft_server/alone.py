@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.unverified import BelievingTarget
@@ -46,8 +47,8 @@ class Alone:
     address = "that is lost"
 
     async def describe(self) -> TargetDescription:
-        """Refuse: whoever comes here knows the target already."""
-        raise NotImplementedError("A target that is lost describes nothing.")
+        """Refuse: only the target itself could."""
+        raise TargetUnavailable("A target that is lost describes nothing.")
 
     @asynccontextmanager
     async def open(
