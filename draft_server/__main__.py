@@ -140,6 +140,14 @@ def serve_draft(
     max_sessions: Annotated[
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Client sessions at once.")
     ] = 8,
+    idle_timeout: Annotated[
+        float,
+        typer.Option(
+            rich_help_panel=SERVING_PANEL,
+            metavar="SECONDS",
+            help="Seconds a client may send nothing, or take no answer, until its stream ends.",
+        ),
+    ] = 60.0,
     max_message_bytes: Annotated[
         int,
         typer.Option(
@@ -181,6 +189,7 @@ def serve_draft(
             drafts_next_window=next_window,
             compress_audio=compress_audio,
             connect_timeout_s=connect_timeout,
+            idle_timeout_s=idle_timeout,
             max_sessions=max_sessions,
             riva=riva,
             serving=ServingOptions(

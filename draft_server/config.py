@@ -30,6 +30,7 @@ class DraftConfig:
     drafts_next_window : before the target opens it, in a second slot for each session.
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
+    idle_timeout_s : how long a client may send nothing, or take no answer, until its stream ends.
     riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
     """
@@ -52,6 +53,7 @@ class DraftConfig:
     drafts_next_window: bool = True
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
+    idle_timeout_s: float = 60.0
     max_sessions: int = 8
     riva: bool | None = None
     max_audio_s: float = 4 * 3600.0
@@ -74,6 +76,8 @@ class DraftConfig:
             raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
         if not self.connect_timeout_s >= 0:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
+        if not self.idle_timeout_s > 0:
+            raise InvalidRequest(f"--idle-timeout is {self.idle_timeout_s}: it must be more than 0.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -10,6 +10,7 @@ from typing import Any
 
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
+from draft_server.idle import unless_idle
 from draft_server.outage import UnverifiedSession
 from draft_server.replies import (
     duration,
@@ -53,6 +54,11 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._transcriber = transcriber
         self._drafting = drafting
         self.num_sessions = 0
+
+    @property
+    def idle_timeout_s(self) -> float:
+        """How long the client of a stream may do nothing."""
+        return self._config.idle_timeout_s
 
     @property
     def num_free_draft_slots(self) -> int | None:
@@ -100,6 +106,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
         """Transcribe while audio arrives."""
+        async with aclosing(unless_idle(self.transcribe, requests, self.idle_timeout_s)) as responses:
+            async for response in responses:
+                yield response
+
+    async def transcribe(
+        self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
+    ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
+        """Answer a stream, however long its client takes."""
         config = await _streaming_config(requests)
         wanted = self._session_request(config.config)
         is_live = wanted.options.live is not None

@@ -4,6 +4,7 @@
     ├── InvalidRequest            the caller sent something that can never work
     │   ├── InvalidAudio          not decodable, empty, wrong rate, a gap in the stream
     │   ├── InvalidCandidates     a token id or position outside its range, a block too long
+    │   ├── IdleClient            nothing was sent, or no answer taken, for too long
     │   └── UnsupportedOption     an option this model or this version does not have
     ├── MessageTooLarge           one message exceeds the announced limit
     ├── PairMismatch              this draft cannot work with this target
@@ -35,6 +36,10 @@ class InvalidAudio(InvalidRequest):
 
 class InvalidCandidates(InvalidRequest):
     """A candidate block breaks the contract: an id or a position out of range, or too many tokens."""
+
+
+class IdleClient(InvalidRequest):
+    """The client of a stream has sent nothing, or taken no answer, for too long."""
 
 
 class UnsupportedOption(InvalidRequest):

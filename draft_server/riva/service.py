@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from riva.client.proto import riva_asr_pb2
 
+from draft_server.idle import unless_idle
 from draft_server.riva.audio import StreamedAudio
 from draft_server.riva.replies import LiveReplies, config_response, recognize_response
 from draft_server.riva.requests import endpointing, recognition_config, recognize_request, set_samples
@@ -46,13 +48,21 @@ class RivaService:
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[riva_asr_pb2.StreamingRecognizeResponse]:
         """Transcribe while audio arrives."""
+        answer = partial(self._transcribe, context=context)
+        async with aclosing(unless_idle(answer, requests, self._service.idle_timeout_s)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _transcribe(
+        self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
+    ) -> AsyncGenerator[riva_asr_pb2.StreamingRecognizeResponse]:
         first = await _first(requests)
         config = first.streaming_config
         await self._check_model(config.config.model, context)
         replies = LiveReplies(tells_interim=config.interim_results)
         async with (
             aclosing(_our_requests(config, requests)) as ours,
-            aclosing(self._service.StreamingRecognize(ours, context)) as responses,  # type: ignore[type-var]
+            aclosing(self._service.transcribe(ours)) as responses,
         ):
             async for response in responses:
                 for reply in replies.take(response):

@@ -13,6 +13,7 @@ import grpc.aio
 
 from specwhisper.errors import (
     CheckpointError,
+    IdleClient,
     InvalidAudio,
     InvalidCandidates,
     InvalidRequest,
@@ -33,6 +34,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     InvalidRequest: grpc.StatusCode.INVALID_ARGUMENT,
     InvalidAudio: grpc.StatusCode.INVALID_ARGUMENT,
     InvalidCandidates: grpc.StatusCode.INVALID_ARGUMENT,
+    IdleClient: grpc.StatusCode.DEADLINE_EXCEEDED,
     UnsupportedOption: grpc.StatusCode.INVALID_ARGUMENT,
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,

@@ -258,6 +258,8 @@ def test_settings_that_cannot_work(config_class):
         ({"target": "nowhere"}, "is not HOST:PORT"),
         ({"max_sessions": 0}, "--max-sessions is 0"),
         ({"connect_timeout_s": -1.0}, "--connect-timeout is -1"),
+        ({"idle_timeout_s": 0.0}, "--idle-timeout is 0.0"),
+        ({"idle_timeout_s": math.nan}, "--idle-timeout is nan"),
     ],
 )
 def test_settings_of_a_draft_server_that_cannot_work(settings, words):

@@ -1,0 +1,147 @@
+"""Clients that fall silent or take no answers: they are told so, and others get their places."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+import pytest
+from riva.client.proto import riva_asr_pb2 as riva_pb
+from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
+
+from specwhisper.errors import IdleClient
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from tests.rpc.riva_clients import live_config
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    PROMPTLY_S,
+    RATE,
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    eventually,
+    is_one_sentence,
+)
+from tests.rpc.speaking import (
+    SPANS,
+    Ear,
+    config,
+    final_results,
+    speaking_pair,
+    spoken_utterances,
+    talk,
+    texts_of,
+)
+
+LIMIT_S = 0.5
+TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
+
+
+@pytest.fixture(autouse=True)
+def hearing(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+
+
+def open_utterance() -> bytes:
+    """Two utterances, the second of which nothing ends."""
+    return talk()[: round((SPANS[1][1] + 0.1) * RATE) * 2]
+
+
+async def answers(call) -> tuple[list, Exception]:
+    """All responses, and the error behind them."""
+    responses = []
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        while (response := await call.read()) is not grpc.aio.EOF:
+            responses.append(response)
+    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    return responses, error_from_rpc(ended.value, "the server")
+
+
+def check_silent(error: Exception) -> None:
+    assert type(error) is IdleClient and "has sent nothing for 0.5 s" in str(error)
+    assert is_one_sentence(error)
+
+
+async def test_what_was_said_before_a_client_fell_silent_is_final():
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
+        call = with_true_status(draft.stub.StreamingRecognize())
+        for request in (config(interim=True), *audio_requests(open_utterance(), 3_200)):
+            await call.write(request)
+        responses, error = await answers(call)
+        check_silent(error)
+        said = texts_of(final_results(responses))
+        assert said[1] == spoken_utterances(talk())[1]
+        assert said[2]
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("num_requests", [0, 1])
+async def test_a_client_that_sends_nothing(num_requests):
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
+        call = with_true_status(draft.stub.StreamingRecognize())
+        for request in [config()][:num_requests]:
+            await call.write(request)
+        responses, error = await answers(call)
+        check_silent(error)
+        assert not final_results(responses)
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("num_requests", [0, 1, 100])
+async def test_a_client_of_riva_that_falls_silent(num_requests):
+    requests = [riva_pb.StreamingRecognizeRequest(streaming_config=live_config(language_code="en-US"))]
+    requests += [
+        riva_pb.StreamingRecognizeRequest(audio_content=request.audio_content)
+        for request in audio_requests(open_utterance())
+    ]
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
+        call = with_true_status(RivaSpeechRecognitionStub(draft.channel).StreamingRecognize())
+        for request in requests[:num_requests]:
+            await call.write(request)
+        responses, error = await answers(call)
+        check_silent(error)
+        num_finals = sum(result.is_final for response in responses for result in response.results)
+        assert num_finals == (2 if num_requests == 100 else 0)
+        await all_free(target, draft)
+
+
+@asynccontextmanager
+async def stalled(target: Target, draft: Draft) -> AsyncIterator[Any]:
+    """A call whose client speaks and does not listen, once its session has begun."""
+
+    async def speak() -> None:
+        for request in audio_requests(talk(), 3_200):
+            await call.write(request)
+
+    async with grpc.aio.insecure_channel(draft.address, options=TAKES_LITTLE) as channel:
+        call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
+        await call.write(config(interim=True))
+        assert (await call.read()).HasField("model")
+        speaking = asyncio.create_task(speak())
+        await eventually(lambda: target.num_free_slots < MAX_SESSIONS)
+        yield call
+        speaking.cancel()
+        await asyncio.gather(speaking, return_exceptions=True)
+
+
+async def test_a_client_that_takes_no_answer_loses_its_place_and_is_told_later():
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), stalled(target, draft) as call:
+        await all_free(target, draft)
+        assert draft.server.calls.num_open == 1
+        _, error = await answers(call)
+        assert type(error) is IdleClient and "has taken no answer for 0.5 s" in str(error)
+        assert is_one_sentence(error)
+        await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
+
+
+async def test_a_client_that_took_no_answer_may_leave():
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), stalled(target, draft) as call:
+        await all_free(target, draft)
+        call.cancel()
+        await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
