@@ -27,7 +27,6 @@ from specwhisper.errors import (
     InvalidRequest,
     ServerDraining,
     ServerFull,
-    SpecWhisperError,
     TargetUnavailable,
 )
 from specwhisper.live import EndpointingOptions, LiveOptions
@@ -79,7 +78,7 @@ class StreamingClient:
     model : the pair that writes the text, once the server has named it.
     num_reconnects : how often the connection was lost.
     language, language_name, language_probs : what was spoken last, once all is final.
-    statistics, received_s : of the call that is open: how its draft has done, and the audio it has received.
+    statistics, received_s : over all calls: how the draft has done, and the stream's audio that was received.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class StreamingClient:
         self._continue_unverified = continue_unverified
         self._reconnect_s = reconnect_s
         self._channel = open_channel(server)
-        self._audio = KeptAudio(self._options.live.start_sample if self._options.live else 0)
+        self._audio = KeptAudio(self.position.start_sample)
         self._is_iterated = False
         self._call: Any = None
         self._has_changed = False  # how to go on: the call that was under way is given up
@@ -118,7 +117,7 @@ class StreamingClient:
         self.language = self.language_name = ""
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
-        self.received_s = 0.0
+        self.received_s = self.position.start_sample / SAMPLE_RATE
 
     async def __aenter__(self) -> Self:
         return self
@@ -200,17 +199,17 @@ class StreamingClient:
             continue_unverified=self._continue_unverified,
             added_latency_ms=self._added_latency_ms,
         )
-        start_sample = self._options.live.start_sample if self._options.live else 0
+        before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
         self._call = TranscriptionStub(self._channel).StreamingRecognize()
         try:
-            async with aclosing(exchange(self._call, config, self._audio.pieces(start_sample))) as responses:
+            async with aclosing(exchange(self._call, config, audio)) as responses:
                 async for response in responses:
                     if response.HasField("model"):
                         self.model = model_from_proto(response.model)
                         continue
                     if response.HasField("position"):
                         self._move_to(response.position)
-                    yield self._read(response)
+                    yield self._read(response, before)
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, self._server) from error
         except asyncio.CancelledError:
@@ -218,11 +217,15 @@ class StreamingClient:
             if not self._has_changed or (task is not None and task.cancelling()):
                 raise
 
-    def _read(self, response: pb.StreamingRecognizeResponse) -> Update:
-        """Read a response, and keep what is not of the moment."""
+    def _read(self, response: pb.StreamingRecognizeResponse, before: SpeculationStatistics) -> Update:
+        """Read a response, and keep what is not of the moment; ``before`` is what earlier calls counted."""
         update = update_from_proto(response)
+        # A call that goes on hears again what was not final.
+        self.received_s = max(self.received_s, update.received_s)
+        update = replace(update, received_s=self.received_s)
         if update.statistics is not None:
-            self.statistics, self.received_s = update.statistics, update.received_s
+            self.statistics = _added(before, update.statistics)
+            update = replace(update, statistics=self.statistics)
         if response.HasField("language"):
             self.language, self.language_name = response.language.code, response.language.name
             self.language_probs = dict(response.language.probabilities)
@@ -230,14 +233,22 @@ class StreamingClient:
 
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note where another call would go on."""
-        if self._options.live is None:
-            raise SpecWhisperError(f"The server at {self._server} answers live audio that was not sent.")
         position = codec.live_position_from_proto(message)
         live = replace(
-            self._options.live,
+            self.position,
             start_sample=position.start_sample,
             utterance=position.utterance,
             final_tokens=position.final_tokens,
         )
         self._options = replace(self._options, live=live)
         self._audio.forget_before(position.start_sample)
+
+
+def _added(before: SpeculationStatistics, now: SpeculationStatistics) -> SpeculationStatistics:
+    """Add a call to those before it; what is of the moment is its own: mode and distance may be others."""
+    total = SpeculationStatistics()
+    total.add(before)
+    total.add(now)
+    total.choice, total.estimates = now.choice, now.estimates
+    total.min_round_trip_ns = now.min_round_trip_ns or before.min_round_trip_ns
+    return total

@@ -19,7 +19,6 @@ import typer
 
 from client.api import DEFAULT_SERVER
 from client.gateway.live import reports
-from client.gateway.live_figures import LiveFigures
 from client.gateway.page_files import replay_page
 from client.streaming import LIVE_DECODING, StreamingClient
 from specwhisper.audio.decode import decode_file
@@ -54,7 +53,7 @@ async def recorded(
     pieces = [pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES)]
     sent = list(accumulate(len(piece) / 2 / SAMPLE_RATE for piece in pieces))
     events: list[dict[str, Any]] = []
-    figures, sent_s, started_s = LiveFigures(), 0.0, time.perf_counter()
+    sent_s, started_s = 0.0, time.perf_counter()
 
     def note(message: dict[str, Any]) -> None:
         events.append({"at": round((time.perf_counter() - started_s) * 1000), **message, "sent_s": sent_s})
@@ -75,7 +74,7 @@ async def recorded(
                 if stream.model is not None and stream.model != model:
                     model = stream.model
                     note(reports.ready(model))
-                note(reports.update(update, figures.observe(update.statistics), stream.position))
+                note(reports.update(update, stream.position))
             await speaking
         finally:
             speaking.cancel()

@@ -89,6 +89,16 @@ async def test_it_goes_on_in_another_way():
         assert server.config.added_latency_ms == 100
 
 
+async def test_audio_is_counted_once_wherever_a_session_goes_on():
+    position = {"start_sample": 16_000, "utterance": 1, "final_tokens": [1]}
+    async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
+        async with page(gateway, START | {"position": position}) as socket:
+            await socket.send(json.dumps({"type": "finish"}))
+            await told(socket)
+        figures = await gateway.all_answered()
+    assert figures["audio_seconds_total"] == 1.5  # of 2.5 s
+
+
 @pytest.mark.parametrize(
     ("frame", "code"),
     [

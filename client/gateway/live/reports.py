@@ -22,7 +22,7 @@ def ready(model: ModelInfo) -> dict[str, Any]:
     }
 
 
-def update(news: Update, statistics: SpeculationStatistics | None, position: LiveOptions) -> dict[str, Any]:
+def update(news: Update, position: LiveOptions) -> dict[str, Any]:
     """Tell what is new: of speech, or of the text."""
     if news.speech is not None:
         return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
@@ -39,7 +39,7 @@ def update(news: Update, statistics: SpeculationStatistics | None, position: Liv
             "final_tokens": position.final_tokens,
         },
     }
-    return told if statistics is None else told | {"statistics": _figures(statistics)}
+    return told if news.statistics is None else told | {"statistics": _figures(news.statistics)}
 
 
 def failure(error: BaseException) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from client.gateway.errors import ClientGone, InvalidEvent
 from client.gateway.live import reports
 from client.gateway.live.messages import Change, Finish, Start, read_message
-from client.gateway.live_figures import LiveFigures
 from client.gateway.sockets import Peer, unless_stalled
 from client.gateway.state import Gateway
 from client.streaming import LIVE_DECODING, StreamingClient
@@ -26,13 +25,12 @@ class LiveSession:
     def __init__(self, gateway: Gateway, peer: Peer) -> None:
         self._gateway = gateway
         self._peer = peer
-        self._figures = LiveFigures()
-        self._received_s = 0.0
 
     async def run(self) -> None:
         """Transcribe until all is told or the page is left."""
         frames = self._peer.frames()
         stream = self._begin(await _first(frames))
+        begun_s = stream.received_s
         async with stream:
             listening = asyncio.create_task(self._listen(frames, stream))
             telling = asyncio.create_task(self._tell(stream))
@@ -45,7 +43,7 @@ class LiveSession:
             finally:
                 for task in (listening, telling):
                     await ended(task)
-                self._gateway.metrics.count(self._figures.total, self._received_s)
+                self._gateway.metrics.count(stream.statistics, stream.received_s - begun_s)
         await self._peer.send({"type": "done"})
 
     async def tell_error(self, error: BaseException) -> None:
@@ -100,9 +98,7 @@ class LiveSession:
             if stream.model is not None and stream.model != model:
                 model = stream.model
                 await self._peer.send(reports.ready(model))
-            self._received_s = max(self._received_s, update.received_s)
-            figures = self._figures.observe(update.statistics)
-            await self._peer.send(reports.update(update, figures, stream.position))
+            await self._peer.send(reports.update(update, stream.position))
 
 
 async def ended(task: asyncio.Task[None]) -> None:

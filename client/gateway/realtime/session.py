@@ -11,7 +11,6 @@ from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, R
 from pydantic import BaseModel
 
 from client.gateway.errors import InvalidEvent
-from client.gateway.live_figures import LiveFigures
 from client.gateway.realtime.commands import (
     BYTES_PER_SAMPLE,
     Append,
@@ -205,10 +204,9 @@ class RealtimeSession:
                     running.work.result()
 
     async def _run(self, running: _Running) -> None:
-        turn, figures = running.turn, LiveFigures()
+        turn = running.turn
         try:
             async for update in running.stream:
-                figures.observe(update.statistics)
                 await self._tell(*turn.hear(update))
             await self._tell(*turn.end(running.length_s))
         except InvalidRequest as error:
@@ -217,7 +215,7 @@ class RealtimeSession:
             if self._open is running:
                 self._clear()
         finally:
-            self._gateway.metrics.count(figures.total, running.length_s)
+            self._gateway.metrics.count(running.stream.statistics, running.length_s)
 
     async def _tell_session(self, what: str, *, is_flat: bool) -> None:
         facts = {"id": self._id, "object": "realtime.transcription_session"}

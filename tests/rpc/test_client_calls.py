@@ -1,0 +1,111 @@
+"""A live stream takes another call where one is lost or it goes on in another way; it counts on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from client import streaming
+from client.streaming import StreamingClient
+from specwhisper.errors import TargetUnavailable
+from specwhisper.live import LiveOptions
+from specwhisper.types import Mode
+from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, serving
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+
+
+class Calls(ScriptedTranscription):
+    """Gives each call responses of its own; behind them all but the last fail, or hang until they are left."""
+
+    def __init__(self, *calls: Sequence[pb.StreamingRecognizeResponse], hangs: bool = False) -> None:
+        super().__init__(hears_everything=False)
+        self._calls = list(calls)
+        self._fails = not hangs
+        self._waits = hangs
+
+    async def StreamingRecognize(self, request_iterator, context):
+        self._responses, *self._calls = self._calls
+        is_last = not self._calls
+        self._error = None if is_last or not self._fails else TargetUnavailable("The target is gone.")
+        self._hangs = self._waits and not is_last
+        async for response in super().StreamingRecognize(request_iterator, context):
+            yield response
+
+
+def told(
+    received_s: float, position_s: float = 0.0, *, control: pb.DraftControl | None = None, **counts
+) -> pb.StreamingRecognizeResponse:
+    return pb.StreamingRecognizeResponse(
+        statistics=pb.SpeculationStatistics(control=control, **counts),
+        audio_received=duration(received_s),
+        position=decoding_pb2.LivePosition(start_sample=int(position_s * 16_000)),
+    )
+
+
+NAMED = pb.StreamingRecognizeResponse(model=MODEL)
+SPEECH = pb.StreamingRecognizeResponse(speech_event=pb.SPEECH_EVENT_BEGIN, speech_event_offset=duration(2.5))
+FIRST = (
+    NAMED,
+    told(1.0, num_passes=2, num_verified=4),
+    told(
+        3.0,
+        2.0,
+        num_passes=5,
+        num_verified=9,
+        acceptance_histogram=[1, 2],
+        min_round_trip_ns=7,
+        control=pb.DraftControl(gamma=4),
+    ),
+)
+SECOND = (
+    NAMED,
+    SPEECH,
+    told(2.5, 2.0, num_passes=1),  # it hears again what was not final
+    told(4.0, 4.0, num_passes=6, num_verified=1, acceptance_histogram=[0, 0, 3], min_round_trip_ns=9),
+)
+
+
+def check_totals(updates, stream: StreamingClient) -> None:
+    counted = [update.statistics for update in updates if update.statistics is not None]
+    assert [each.num_passes for each in counted] == [2, 5, 6, 11]
+    assert [each.num_verified for each in counted] == [4, 9, 9, 10]
+    assert [update.received_s for update in updates] == [1.0, 3.0, 3.0, 3.0, 4.0]
+    assert (stream.statistics, stream.received_s) == (counted[-1], 4.0)
+    assert stream.statistics.acceptance_histogram == [1, 2, 3]
+    # Where it goes on another way, what was chosen and measured before says nothing.
+    assert [each.choice is not None for each in counted] == [False, True, False, False]
+    assert [each.min_round_trip_ns for each in counted] == [0, 7, 7, 9]
+
+
+async def test_a_connection_that_is_lost_loses_no_count():
+    async with serving(Calls(FIRST, SECOND)) as address, StreamingClient(address) as stream:
+        await stream.finish()
+        updates = [update async for update in stream]
+        assert stream.num_reconnects == 1
+    check_totals(updates, stream)
+
+
+async def test_a_stream_that_goes_on_in_another_way_counts_on():
+    async with serving(Calls(FIRST, SECOND, hangs=True)) as address, StreamingClient(address) as stream:
+        await stream.finish()
+        updates = []
+        async for update in stream:
+            updates.append(update)
+            if update.received_s == 3.0 and len(updates) == 2:
+                stream.change(mode=Mode.SYNC)
+        assert stream.num_reconnects == 0
+    check_totals(updates, stream)
+
+
+async def test_a_stream_that_begins_where_another_has_ended_has_heard_what_that_one_has():
+    async with serving(Calls([NAMED, SPEECH])) as address:
+        async with StreamingClient(address, live=LiveOptions(start_sample=32_000)) as stream:
+            await stream.finish()
+            assert [update.received_s async for update in stream] == [2.0]
