@@ -11,6 +11,7 @@ from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
 from draft_server.riva import riva_services
 from draft_server.service import TranscriptionService
+from draft_server.voice import load_voice
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
@@ -35,6 +36,7 @@ async def running_service(
     checkpoint : the draft model; ``None`` for a server that never drafts.
     place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
     """
+    await load_voice()
     target = _load_target(config)
     if checkpoint is not None and target is not None:
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -51,12 +52,23 @@ class Voice:
         return tuple(marks)
 
 
+async def load_voice() -> None:
+    """Load the model beside the event loop, before anybody speaks.
+
+    Where it is not installed, those who ask for it are told so.
+    """
+    with suppress(UnsupportedOption):
+        await asyncio.to_thread(_model)
+
+
 @cache
 def _model() -> Any:
     """Load silero-vad once; copies share its weights."""
     num_threads = torch.get_num_threads()
     try:
         from silero_vad import load_silero_vad
+
+        model = load_silero_vad(onnx=True)
     except ModuleNotFoundError as error:
         raise UnsupportedOption(
             f"Live audio needs {error.name} on the draft server: pip install 'specwhisper[server]', or ask "
@@ -64,6 +76,5 @@ def _model() -> Any:
         ) from error
     finally:
         torch.set_num_threads(num_threads)  # importing silero-vad sets it to 1 for the whole process
-    model = load_silero_vad(onnx=True)
     model.reset_states()
     return model
