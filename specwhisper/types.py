@@ -195,6 +195,7 @@ class Timing:
     batch_size : sessions that shared it.
     block_age_ns : how long the newest block that is dealt with had been there, so that a draft can tell what
         of its waiting was the network's.
+    align_ns : of the extra passes behind a complete window.
     """
 
     queue_ns: int = 0
@@ -202,6 +203,7 @@ class Timing:
     encode_ns: int = 0
     batch_size: int = 0
     block_age_ns: int = 0
+    align_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +267,15 @@ class Commit:
     log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
         second best; both of ``len(tokens)``.
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
-    is_recalled : whether these candidates were the target's own, from an earlier decoding of the same audio.
+    num_recalled : how many of these, the first ones, were the target's own, from an earlier decoding of the
+        same audio.
     num_self_decoded : 1 when the pass had no candidates, else 0.
     candidates_received : number of the newest candidate block of this window that was dealt with.
     held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
     credit : position up to which (exclusive) candidates may be sent.
     is_final : the window is complete; ``outcome`` tells what becomes of it, ``words`` are its words where
         they were asked for.
+    num_align_passes : extra passes behind a complete window, for word times and for AlignAtt.
     step : what a complete window of live audio has settled; ``None`` for recordings.
     no_speech_prob : probability that nothing is spoken in the window; with the window's first tokens.
     language_probs : probability by language code; with the first tokens after a detection.
@@ -284,7 +288,7 @@ class Commit:
     margins: tuple[float, ...] = ()
     num_verified: int = 0
     num_accepted: int = 0
-    is_recalled: bool = False
+    num_recalled: int = 0
     num_self_decoded: int = 0
     candidates_received: int = 0
     held: int = 0
@@ -292,10 +296,21 @@ class Commit:
     is_final: bool = False
     outcome: Outcome = Outcome.KEPT
     words: tuple[WordAlignment, ...] = ()
+    num_align_passes: int = 0
     step: Step | None = None
     no_speech_prob: float | None = None
     language_probs: Mapping[str, float] = field(default_factory=dict)
     timing: Timing = Timing()
+
+    @property
+    def num_drafted_verified(self) -> int:
+        """Candidates of the draft that went through the forward pass."""
+        return self.num_verified - self.num_recalled
+
+    @property
+    def num_drafted_accepted(self) -> int:
+        """Those of them that were kept."""
+        return max(0, self.num_accepted - self.num_recalled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class SessionLog:
             case WindowOpened(window=window):
                 self._window, self._tokens = window, []
             case Commit() if self._window is not None and event.tokens:
-                counts = (0, 0) if event.is_recalled else (event.num_verified, event.num_accepted)
+                counts = event.num_drafted_verified, event.num_drafted_accepted
                 held = len(self._window.prompt) + event.base
                 self.passes.append(Pass(at_s, held, len(event.tokens), *counts, event.timing.queue_ns))
                 self._tokens += event.tokens

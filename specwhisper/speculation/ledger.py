@@ -28,6 +28,7 @@ class Ledger:
     Parameters
     ----------
     expected : candidates of the target's own, from an earlier decoding of the same audio.
+    ending : what follows them if nothing more is spoken; a draft may know better.
 
     Attributes
     ----------
@@ -36,19 +37,30 @@ class Ledger:
     """
 
     def __init__(
-        self, committed: Sequence[int] = (), *, expected: Sequence[int] = (), max_pending: int = 256
+        self,
+        committed: Sequence[int] = (),
+        *,
+        expected: Sequence[int] = (),
+        ending: Sequence[int] = (),
+        max_pending: int = 256,
     ) -> None:
         self.committed = list(committed)
-        self.pending = list(expected[:max_pending])
+        self.pending = [*expected, *ending][:max_pending]
         self.num_recalled = len(self.pending)
+        self._num_unsure = max(0, self.num_recalled - len(expected))  # at the end of the pending
         self._num_agreed = 1  # of these, since one of them was wrong
         self._max_pending = max_pending
         self.correction = -1
 
     @property
     def held(self) -> int:
-        """Position up to which tokens are committed or pending."""
-        return len(self.committed) + len(self.pending)
+        """Position up to which tokens are committed or pending, without what is unsure."""
+        return len(self.committed) + len(self.pending) - self._num_unsure
+
+    @property
+    def expected(self) -> tuple[int, ...]:
+        """The target's own candidates that are not unsure."""
+        return tuple(self.pending[: min(self.num_recalled, len(self.pending) - self._num_unsure)])
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
@@ -64,14 +76,18 @@ class Ledger:
                 self.correction = max(self.correction, position)
                 return Offer.VOID
         start = max(base, end)
+        place = start - end
         fresh = list(tokens[start - base :])
-        behind = self.pending[start - end :]
-        own = max(0, self.num_recalled - (start - end))
-        if fresh[:own] != behind[: len(fresh[:own])]:
+        behind, own = self.pending[place:], self.expected[place:]
+        if any(ours != theirs for ours, theirs in zip(own, fresh, strict=False)):
             return Offer.VOID  # the target knows better what it wrote before
         if fresh != behind[: len(fresh)]:  # the draft changed its mind, or goes on
-            self.pending[start - end :] = fresh
+            self.num_recalled = min(self.num_recalled, place + len(own))
+            self.pending[place:] = fresh
             del self.pending[self._max_pending :]
+            self._num_unsure = 0
+        else:
+            self._num_unsure = min(self._num_unsure, len(behind) - len(fresh))
         return Offer.FRESH if fresh else Offer.LATE
 
     def append(self, tokens: Sequence[int]) -> None:
@@ -86,6 +102,7 @@ class Ledger:
                 self.num_recalled = len(self.pending)
                 self._num_agreed = 0
                 self.correction = len(self.committed)
+            self._num_unsure = min(self._num_unsure, len(self.pending))
             self.committed.append(token)
 
     def _anchored_anew(self, token: int) -> list[int]:

@@ -48,10 +48,11 @@ class SpeculationStatistics:
     num_drafted : tokens sent as candidates.
     num_verified, num_accepted : candidates that went through a forward pass, and those that were kept.
     num_recalled, num_recalled_accepted, num_recalled_passes : the same for candidates that the target
-        remembered by itself, from an earlier decoding of the same audio, and the passes they took.
+        remembered by itself, from an earlier decoding of the same audio, and the passes they took part in.
     num_self_decoded : tokens the target decoded without a candidate.
     num_committed : tokens appended, end-of-text included.
     num_passes : forward passes of the target for this session.
+    num_align_passes : further ones, that only look where words lie: for word times and for AlignAtt.
     acceptance_histogram : entry n counts the passes with candidates that kept n of them.
     num_blocks : candidate blocks sent. Where the draft waits for each answer, they are the round trips.
     network_ns, num_answers : as :class:`DraftReport` has them.
@@ -67,12 +68,14 @@ class SpeculationStatistics:
     num_self_decoded: int = 0
     num_committed: int = 0
     num_passes: int = 0
+    num_align_passes: int = 0
     acceptance_histogram: list[int] = field(default_factory=list)
     num_blocks: int = 0
     num_windows: int = 0
     queue_ns: int = 0
     forward_ns: int = 0
     encode_ns: int = 0
+    align_ns: int = 0
     draft_ns: int = 0
     min_round_trip_ns: int = 0
     network_ns: int = 0
@@ -133,14 +136,15 @@ class SpeculationStatistics:
         self.queue_ns += commit.timing.queue_ns
         self.forward_ns += commit.timing.forward_ns
         self.encode_ns += commit.timing.encode_ns
-        if commit.is_recalled:
-            self.num_recalled += commit.num_verified
-            self.num_recalled_accepted += commit.num_accepted
-            self.num_recalled_passes += 1
-            return
-        self.num_verified += commit.num_verified
-        self.num_accepted += commit.num_accepted
-        if commit.num_verified:
-            missing = commit.num_accepted + 1 - len(self.acceptance_histogram)
+        self.num_align_passes += commit.num_align_passes
+        self.align_ns += commit.timing.align_ns
+        self.num_recalled += commit.num_recalled
+        self.num_recalled_accepted += min(commit.num_recalled, commit.num_accepted)
+        self.num_recalled_passes += commit.num_recalled > 0
+        num_verified, num_accepted = commit.num_drafted_verified, commit.num_drafted_accepted
+        self.num_verified += num_verified
+        self.num_accepted += num_accepted
+        if num_verified:
+            missing = num_accepted + 1 - len(self.acceptance_histogram)
             self.acceptance_histogram += [0] * max(0, missing)
-            self.acceptance_histogram[commit.num_accepted] += 1
+            self.acceptance_histogram[num_accepted] += 1

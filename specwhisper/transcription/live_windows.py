@@ -151,7 +151,10 @@ class LiveWindows(SequentialWindows):
             self.language = None  # too little was heard to know: listen again
         step = Step(utterance.number, final_start, final_end, is_last)
         kept = Outcome.KEPT if outcome is Outcome.KEPT else Outcome.SKIPPED
-        return ClosedWindow(kept, (), expected if self._live.recalls else (), step)
+        if not self._live.recalls:
+            return ClosedWindow(kept, (), (), step)
+        firm = self._vocabulary.without_ending(expected)
+        return ClosedWindow(kept, (), firm, step, ending=expected[len(firm) :])
 
     def _num_stable(self, rest: Sequence[int], attended_ms: Sequence[float], window: Window) -> int:
         if self.attends:
@@ -214,4 +217,4 @@ class LiveWindows(SequentialWindows):
             self.next_frame = window.start_frame + advance_frames
         else:
             advance_frames = cut = 0
-        return in_later_times(vocabulary.without_ending(tokens[cut:]), advance_frames, vocabulary)
+        return in_later_times(tokens[cut:], advance_frames, vocabulary)

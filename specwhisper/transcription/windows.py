@@ -20,13 +20,15 @@ class ClosedWindow:
     """What became of a window, and what may be expected of the next one.
 
     ``expected`` are tokens that the next window will likely begin with, from an earlier decoding of the same
-    audio: free candidates. ``step`` is what a window of live audio has settled.
+    audio: free candidates. ``ending`` follows them if nothing more is spoken. ``step`` is what a window of
+    live audio has settled.
     """
 
     outcome: Outcome
     segments: tuple[Segment, ...]
     expected: tuple[int, ...]
     step: Step | None = None
+    ending: tuple[int, ...] = ()
 
 
 class Extent(Protocol):

@@ -311,7 +311,7 @@ class Drafter:
             round_trip_ns = max(0, self._clock() - sent_ns - commit.timing.block_age_ns)
             session.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             session.controller.observe_answer(round_trip_ns)
-        if commit.tokens and not commit.is_recalled:
+        if commit.tokens and not commit.num_recalled:
             timing = commit.timing
             session.controller.observe_pass(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
 

@@ -15,7 +15,7 @@ from time import perf_counter_ns
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.acceptance import Verdict, accept
+from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import AnswerTime
 from specwhisper.speculation.patience import Patience
 from specwhisper.speculation.scheduling import next_pass
@@ -31,14 +31,12 @@ from specwhisper.types import (
     FromTarget,
     Limits,
     Mode,
-    Outcome,
     Resume,
     Timing,
     ToTarget,
-    Window,
     WindowOpened,
-    WordAlignment,
 )
+from specwhisper.whisper.alignments import Alignments
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.languages import language_code
 from specwhisper.whisper.model import Model
@@ -294,41 +292,22 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
+        alignments = Alignments(self._model, self._clock)
         commit = session.append(
             verdict,
             scores,
             timing,
             num_verified=row.num_candidates,
             now_ns=self._clock(),
-            attended_ms=self._attended_ms(session, verdict),
+            attended_ms=alignments.attended_ms(session, verdict),
         )
-        if commit.is_final and commit.outcome is Outcome.KEPT and session.options.word_timestamps:
-            commit = replace(commit, words=self._align(session, window))
+        words = alignments.words(session, window, commit)
+        if alignments.num_passes:
+            timing = replace(commit.timing, align_ns=alignments.align_ns)
+            commit = replace(commit, words=words, num_align_passes=alignments.num_passes, timing=timing)
         if session.window is None and session.windows.language is None:
             self._model.rollback(session.slot, 0)  # it may be asked at once what language the slot is in
         self._reply(session, commit)
-
-    def _attended_ms(self, session: VerifierSession, verdict: Verdict) -> tuple[float, ...]:
-        """Tell where the decoder looked for each text token of a window that ends, where that matters."""
-        if not (verdict.is_final and session.windows.attends):
-            return ()
-        window = session.open_window
-        tokens = [*session.ledger.committed, *verdict.tokens]
-        return self._model.attended_ms(session.slot, window, tokens, window.num_frames)
-
-    def _align(self, session: VerifierSession, window: Window) -> tuple[WordAlignment, ...]:
-        """Find the words of the window that was just closed that are of the transcript."""
-        if session.closed is None:
-            return ()
-        step = session.closed.step
-        start, end = 0, sum(len(segment.tokens) for segment in session.closed.segments)
-        if step is not None:
-            start, end = step.final_start, step.final_end
-        if start == end:
-            return ()
-        num_frames = min(window.num_frames, session.recording.audio_frames - window.start_frame)
-        words = self._model.align(session.slot, window, session.ledger.committed, num_frames)
-        return tuple(word for word in words if start <= word.base < end)
 
     def _can_advance(self, session: VerifierSession) -> bool:
         """Tell whether a session goes on without a pass.
@@ -368,7 +347,7 @@ class Verifier:
         else:
             self._encode(session, start_frame, num_frames)
         self._reply(
-            session, WindowOpened(window, ceiling, tuple(session.ledger.pending), session.windows.num_final)
+            session, WindowOpened(window, ceiling, session.ledger.expected, session.windows.num_final)
         )
         for answer in session.take_early(self._clock()):
             self._reply(session, answer)

@@ -31,7 +31,7 @@ from specwhisper.whisper.choosing import Heard, Row, Scores
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
 
-# Of the target's own candidates in one pass: they are right far more often than a draft's.
+# Candidates in one pass that begins with the target's own: they are right far more often than a draft's.
 MAX_RECALLED = 64
 
 
@@ -236,6 +236,7 @@ class VerifierSession:
         self.ledger = Ledger(
             resumed.committed if resumed else (),
             expected=self.closed.expected if self.closed and self.mode.drafts else (),
+            ending=self.closed.ending if self.closed and self.mode.drafts else (),
             max_pending=self.limits.max_ahead_tokens,
         )
         self.log_probs = list(resumed.log_probs) if resumed else []
@@ -253,8 +254,8 @@ class VerifierSession:
             return Request(1, 0, self.num_missed)
         window, ledger = self.window, self.ledger
         room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
-        # One pass verifies the target's own candidates or the draft's, so that they can be counted apart.
-        wanted = min(ledger.num_recalled, MAX_RECALLED) or min(len(ledger.pending), max_width)
+        num_drafted = min(len(ledger.pending) - ledger.num_recalled, max_width)
+        wanted = min(ledger.num_recalled + num_drafted, max(max_width, MAX_RECALLED))
         return Request(
             num_needed=len(window.prompt) + len(ledger.committed) - num_held,
             num_candidates=min(wanted, room),
@@ -279,10 +280,15 @@ class VerifierSession:
             sampling=window_sampling(window, self.options),
             acceptance=self.options.acceptance,
             acceptance_threshold=self.options.acceptance_threshold,
-            # What the target remembers was drawn from nothing, whatever was proposed for its place.
-            proposals={} if ledger.num_recalled else self.proposals,
+            proposals=self._drafted_proposals,
             probe=window.prompt.index(start) if begins else None,
         )
+
+    @property
+    def _drafted_proposals(self) -> dict[int, Proposal]:
+        """What the draft's candidates were drawn from; what the target remembers was drawn from nothing."""
+        drafted_from = len(self.ledger.committed) + self.ledger.num_recalled
+        return {position: drawn for position, drawn in self.proposals.items() if position >= drafted_from}
 
     def append(
         self,
@@ -296,7 +302,7 @@ class VerifierSession:
     ) -> Commit:
         """Commit what a pass has decided; a window that ends is closed."""
         window, base, num_tokens = self.open_window, len(self.ledger.committed), len(verdict.tokens)
-        is_recalled = num_verified > 0 and self.ledger.num_recalled > 0
+        num_recalled = min(num_verified, self.ledger.num_recalled)
         correction = self.ledger.correction
         self.ledger.append(verdict.tokens)
         self.commits_ns += [now_ns] * num_tokens
@@ -314,7 +320,7 @@ class VerifierSession:
             margins=tuple(scores.margins[:num_tokens]),
             num_verified=num_verified,
             num_accepted=verdict.num_accepted,
-            is_recalled=is_recalled,
+            num_recalled=num_recalled,
             num_self_decoded=int(num_verified == 0),
             is_final=verdict.is_final,
             timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),

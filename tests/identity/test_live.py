@@ -79,7 +79,11 @@ def test_every_step_equals_transformers_on_its_clip(mode: Mode):
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_however_live_text_is_settled_every_step_equals_transformers(kind: str):
-    _check_against_transformers(transcribed(Mode.FULL, OTHERS[kind]))
+    session = transcribed(Mode.FULL, OTHERS[kind])
+    _check_against_transformers(session)
+    attends = OTHERS[kind].policy is StabilityPolicy.ALIGN_ATT
+    num_align_passes = session.transcript.statistics.num_align_passes
+    assert num_align_passes == (len(session.windows) if attends else 0)
 
 
 def _check_against_transformers(session: LiveSession) -> None:

@@ -210,9 +210,9 @@ def check_statistics(
     assert statistics.num_committed == sum(map(len, transcript.window_tokens))
     assert statistics.num_windows == len(transcript.window_tokens)
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
-    passes_with_candidates = sum(statistics.acceptance_histogram)
-    passes_with_candidates += statistics.num_recalled_passes
-    assert passes_with_candidates + statistics.num_self_decoded == statistics.num_passes
+    with_candidates = statistics.num_passes - statistics.num_self_decoded
+    drafted, recalled = sum(statistics.acceptance_histogram), statistics.num_recalled_passes
+    assert max(drafted, recalled) <= with_candidates <= drafted + recalled
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted
     # Each pass appends what it accepts and one token of its own, but for one that ends on a candidate.

@@ -101,7 +101,7 @@ def test_a_tally_counts_what_fell_into_its_period():
 def test_recalled_candidates_are_not_the_drafts():
     log = session_log()
     log.note(1, opened(1, 0))
-    log.note(2, commit(1, 0, 5, 6, verified=1, is_recalled=True))
+    log.note(2, commit(1, 0, 5, 6, verified=1, num_recalled=1))
     assert tally(LOAD, [log], 0, 3, 3).num_verifying == 0
 
 

@@ -154,19 +154,46 @@ class TestRecalled:
         ledger.append([9, 2, 8])
         assert ledger.pending == [4, 5]
 
+    def test_an_ending_stands_until_a_draft_knows_better(self):
+        ledger = Ledger(expected=[1, 2], ending=[8, 9])
+        assert (ledger.pending, ledger.num_recalled) == ([1, 2, 8, 9], 4)
+        assert (ledger.expected, ledger.held) == ((1, 2), 2)  # the draft was not told of it
+        assert ledger.offer(2, 0, [3, 4]) is Offer.FRESH
+        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 2, 3, 4], 2, 4)
+
+    def test_of_an_ending_a_draft_may_foresee_the_beginning(self):
+        ledger = Ledger(expected=[1], ending=[7, 8, 9])
+        assert ledger.offer(1, 0, [7, 8]) is Offer.FRESH
+        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 7, 8, 9], 4, 3)
+        assert ledger.offer(3, 0, [5]) is Offer.FRESH
+        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 7, 8, 5], 3, 4)
+
+    def test_an_ending_stays_one_behind_a_correction(self):
+        ledger = Ledger(expected=[1, 2], ending=[8, 9])
+        ledger.append([5])
+        assert (ledger.pending, ledger.expected, ledger.held) == ([2, 8, 9], (2,), 2)
+        ledger.append([2, 7])
+        assert (ledger.pending, ledger.expected, ledger.held) == ([9], (), 3)
+        assert ledger.offer(3, 3, [4]) is Offer.FRESH
+        assert (ledger.pending, ledger.num_recalled) == ([4], 0)
+
     @given(st.data())
     def test_they_are_always_the_first_of_what_is_pending(self, data):
         token = st.integers(0, 3)
-        ledger = Ledger(expected=data.draw(st.lists(token, max_size=12)), max_pending=8)
+        tokens = st.lists(token, max_size=8)
+        ledger = Ledger(expected=data.draw(tokens), ending=data.draw(tokens), max_pending=8)
         for _ in range(data.draw(st.integers(0, 12))):
             if data.draw(st.booleans()):
                 ledger.append(data.draw(st.lists(token, max_size=4)))
             else:
                 base, known = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
-                own = ledger.pending[: ledger.num_recalled]
+                own, recalled = list(ledger.expected), ledger.pending[: ledger.num_recalled]
                 ledger.offer(base, known, data.draw(st.lists(token, max_size=4)))
-                assert ledger.pending[: ledger.num_recalled] == own
-            assert 0 <= ledger.num_recalled <= len(ledger.pending) <= 8
+                assert ledger.pending[: len(own)] == own
+                assert ledger.pending[: ledger.num_recalled] == recalled[: ledger.num_recalled]
+            end = len(ledger.committed)
+            assert len(ledger.expected) <= ledger.num_recalled <= len(ledger.pending) <= 8
+            assert end + len(ledger.expected) <= ledger.held <= end + len(ledger.pending)
 
 
 def belief(tokens: list[int], *, sent: int, committed: int = 0, credit: int = 100) -> Belief:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Candidates, Commit, Timing, Window, WindowOpened
 
@@ -65,3 +67,19 @@ def test_sessions_add_up():
     fresh = SpeculationStatistics()
     fresh.add(SpeculationStatistics())
     assert fresh == SpeculationStatistics()
+
+
+def test_a_pass_may_verify_what_was_recalled_and_what_was_drafted():
+    statistics = observed(
+        replace(commit(6, verified=7, accepted=5), num_recalled=4),
+        replace(commit(2, verified=5, accepted=1), num_recalled=3),
+        replace(commit(3, verified=2, accepted=2), num_recalled=2),
+    )
+    assert (statistics.num_recalled, statistics.num_recalled_accepted, statistics.num_recalled_passes) == (
+        9,
+        7,
+        3,
+    )
+    assert (statistics.num_verified, statistics.num_accepted) == (5, 1)
+    assert statistics.acceptance_histogram == [1, 1]  # of the two passes that the draft had a part in
+    assert statistics.num_passes == 3

@@ -152,13 +152,14 @@ def commits(draw: st.DrawFn) -> Commit:
         margins=draw(per_token),
         candidates_received=draw(uint32),
         is_final=draw(st.booleans()),
-        is_recalled=draw(st.booleans()),
+        num_recalled=draw(uint32),
+        num_align_passes=draw(uint32),
         outcome=draw(st.sampled_from(Outcome)),
         words=tuple(draw(st.lists(st.builds(WordAlignment, uint32, uint32, uint64, uint64), max_size=2))),
         step=draw(maybe(steps)),
         no_speech_prob=draw(maybe(probability)),
         language_probs=draw(st.dictionaries(text, probability, max_size=2)),
-        timing=Timing(draw(uint64), draw(uint64), draw(uint64), draw(uint32)),
+        timing=Timing(*(draw(uint32) for _ in range(6))),
         **counts,
     )
 

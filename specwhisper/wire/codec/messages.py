@@ -233,7 +233,9 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         credit=commit.credit,
         is_final=commit.is_final,
         outcome=OUTCOMES[commit.outcome],
-        is_recalled=commit.is_recalled,
+        num_recalled=commit.num_recalled,
+        num_align_passes=commit.num_align_passes,
+        align_ns=commit.timing.align_ns,
         step=None if commit.step is None else pb.Step(**asdict(commit.step)),
         words=[
             pb.WordAlignment(
@@ -276,7 +278,8 @@ def commit_from_proto(message: pb.Commit) -> Commit:
         credit=message.credit,
         is_final=message.is_final,
         outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
-        is_recalled=message.is_recalled,
+        num_recalled=message.num_recalled,
+        num_align_passes=message.num_align_passes,
         words=tuple(
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
             for word in message.words
@@ -290,6 +293,7 @@ def commit_from_proto(message: pb.Commit) -> Commit:
             message.encode_ns,
             message.batch_size,
             message.block_age_ns,
+            message.align_ns,
         ),
     )
 

@@ -231,7 +231,7 @@ class ModelInfo(_message.Message):
     def __init__(self, target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., target_weights_digest: _Optional[str] = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., is_lossy: bool = ...) -> None: ...
 
 class SpeculationStatistics(_message.Message):
-    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes", "network_ns", "num_answers", "control")
+    __slots__ = ("num_drafted", "num_verified", "num_accepted", "num_self_decoded", "num_committed", "num_passes", "acceptance_histogram", "num_blocks", "num_windows", "queue_ns", "forward_ns", "encode_ns", "draft_ns", "min_round_trip_ns", "num_recalled", "num_recalled_accepted", "num_recalled_passes", "num_align_passes", "align_ns", "network_ns", "num_answers", "control")
     NUM_DRAFTED_FIELD_NUMBER: _ClassVar[int]
     NUM_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     NUM_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +249,8 @@ class SpeculationStatistics(_message.Message):
     NUM_RECALLED_FIELD_NUMBER: _ClassVar[int]
     NUM_RECALLED_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     NUM_RECALLED_PASSES_FIELD_NUMBER: _ClassVar[int]
+    NUM_ALIGN_PASSES_FIELD_NUMBER: _ClassVar[int]
+    ALIGN_NS_FIELD_NUMBER: _ClassVar[int]
     NETWORK_NS_FIELD_NUMBER: _ClassVar[int]
     NUM_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     CONTROL_FIELD_NUMBER: _ClassVar[int]
@@ -269,10 +271,12 @@ class SpeculationStatistics(_message.Message):
     num_recalled: int
     num_recalled_accepted: int
     num_recalled_passes: int
+    num_align_passes: int
+    align_ns: int
     network_ns: int
     num_answers: int
     control: DraftControl
-    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., control: _Optional[_Union[DraftControl, _Mapping]] = ...) -> None: ...
+    def __init__(self, num_drafted: _Optional[int] = ..., num_verified: _Optional[int] = ..., num_accepted: _Optional[int] = ..., num_self_decoded: _Optional[int] = ..., num_committed: _Optional[int] = ..., num_passes: _Optional[int] = ..., acceptance_histogram: _Optional[_Iterable[int]] = ..., num_blocks: _Optional[int] = ..., num_windows: _Optional[int] = ..., queue_ns: _Optional[int] = ..., forward_ns: _Optional[int] = ..., encode_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., min_round_trip_ns: _Optional[int] = ..., num_recalled: _Optional[int] = ..., num_recalled_accepted: _Optional[int] = ..., num_recalled_passes: _Optional[int] = ..., num_align_passes: _Optional[int] = ..., align_ns: _Optional[int] = ..., network_ns: _Optional[int] = ..., num_answers: _Optional[int] = ..., control: _Optional[_Union[DraftControl, _Mapping]] = ...) -> None: ...
 
 class DraftControl(_message.Message):
     __slots__ = ("gamma", "max_ahead", "reason", "draft_ns", "pass_ns", "pass_token_ns", "round_trip_ns", "jitter_ns", "survival", "calibration", "min_confidence", "num_sharing")
