@@ -21,6 +21,7 @@ from specwhisper.transcription.foresight import foresight
 from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.drafter_session import NOTHING, Drafted, DrafterSession
+from specwhisper.whisper.encodings import Encodings
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
@@ -56,6 +57,7 @@ class Drafter:
         self._wake = wake
         self._runs_ahead = runs_ahead
         self._slots = Slots(model.num_slots, "The draft server")
+        self._encodings = Encodings()
         self._sessions: dict[str, DrafterSession] = {}
         self._failures: list[tuple[str, Failed]] = []
 
@@ -217,7 +219,7 @@ class Drafter:
         foreseen = session.foresight.following(session.current.belief.tokens, session.recording)
         if foreseen is None:
             return
-        if session.options.live is not None and self._is_encoding:
+        if session.options.live is not None and self._encodings.num_unfinished:
             return  # each window reaches further than the last: only who has the time draws level
         following, expected = foreseen
         ahead = session.ahead
@@ -234,15 +236,6 @@ class Drafter:
         ahead.window = None
         if following.num_frames:
             self._hear(session, ahead, following, expected, is_expected=True)
-
-    @property
-    def _is_encoding(self) -> bool:
-        """Whether any window is being encoded, or waits for that."""
-        return any(
-            draft.encoding is not None and not draft.encoding.done()
-            for session in self._sessions.values()
-            for draft in session.drafts
-        )
 
     def _hear(
         self,
@@ -273,6 +266,7 @@ class Drafter:
         else:
             audio, start_frame = session.recording.clip(*extent), 0
         draft.encoding = self._executor.submit(self._model.encode, draft.slot, audio, start_frame)
+        self._encodings.add(draft.encoding)
         draft.encoding.add_done_callback(lambda _: self._wake())
 
     def _follow(self, session: DrafterSession, commit: Commit) -> None:

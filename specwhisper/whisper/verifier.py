@@ -38,6 +38,7 @@ from specwhisper.types import (
 )
 from specwhisper.whisper.alignments import Alignments
 from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.whisper.encodings import Encodings
 from specwhisper.whisper.languages import language_code
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.slots import Slots
@@ -95,7 +96,8 @@ class Verifier:
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._windows
         self._slots = Slots(model.num_slots, "The target")
-        self._encodings: dict[int, Future[int]] = {}  # the last one of each slot
+        self._encodings = Encodings()
+        self._last_encodings: dict[int, Future[int]] = {}  # of each slot
         self._sessions: dict[str, VerifierSession] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
         self._answers_first = False
@@ -316,8 +318,7 @@ class Verifier:
         """
         if not session.can_advance or session.encoding is not None or not session.windows.is_live:
             return session.can_advance
-        encodings = [each.encoding for each in self._sessions.values() if each.encoding is not None]
-        return sum(not encoding.done() for encoding in encodings) < self._model.max_windows
+        return self._encodings.num_unfinished < self._model.max_windows
 
     def _advance(self, session: VerifierSession) -> None:
         """Note a finished encoding, open the next window, or finish."""
@@ -354,7 +355,7 @@ class Verifier:
 
     def _encode(self, session: VerifierSession, start_frame: int, num_frames: int) -> None:
         """Have a window encoded into the session's slot, on the executor."""
-        before = self._encodings.get(session.slot)
+        before = self._last_encodings.get(session.slot)
 
         def encode() -> int:
             if before is not None:
@@ -369,7 +370,8 @@ class Verifier:
             return self._clock() - started_ns
 
         session.encoded = (start_frame, num_frames)
-        session.encoding = self._encodings[session.slot] = self._executor.submit(encode)
+        session.encoding = self._last_encodings[session.slot] = self._executor.submit(encode)
+        self._encodings.add(session.encoding)
         session.encoding.add_done_callback(lambda _: self._wake())
 
     def _fail(self, session: VerifierSession, error: Exception) -> None:
