@@ -39,12 +39,16 @@ class TranscriptionClient:
     Parameters
     ----------
     server : ``HOST:PORT`` of a draft server.
+
+    Attributes
+    ----------
+    channel : the connection, which live streams may use too.
     """
 
     def __init__(self, server: str = DEFAULT_SERVER) -> None:
         self._server = server
-        self._channel = open_channel(server)
-        self._stub = TranscriptionStub(self._channel)
+        self.channel = open_channel(server)
+        self._stub = TranscriptionStub(self.channel)
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,7 +58,7 @@ class TranscriptionClient:
 
     async def close(self) -> None:
         """Close the connection; calls that still run are cancelled."""
-        await self._channel.close()
+        await self.channel.close()
 
     async def get_model(self) -> ServerInfo:
         """Ask which models write the text, and what a request may ask of them."""

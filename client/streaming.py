@@ -72,6 +72,7 @@ class StreamingClient:
     interim_results : whether to tell text that may still change.
     continue_unverified : whether the draft goes on alone while its target cannot be reached.
     reconnect_s : for how long to try again where the connection is lost, in seconds.
+    channel : an open one to ``server``, which others use too; by default the stream has its own.
 
     Attributes
     ----------
@@ -96,6 +97,7 @@ class StreamingClient:
         interim_results: bool = True,
         continue_unverified: bool = False,
         reconnect_s: float = 30.0,
+        channel: grpc.aio.Channel | None = None,
     ) -> None:
         self._server = server
         self._options = replace(options or LIVE_DECODING, live=live or LiveOptions())
@@ -107,7 +109,8 @@ class StreamingClient:
         self._interim_results = interim_results
         self._continue_unverified = continue_unverified
         self._reconnect_s = reconnect_s
-        self._channel = open_channel(server)
+        self._channel = channel or open_channel(server)
+        self._owns_channel = channel is None
         self._audio = KeptAudio(self.position.start_sample)
         self._is_iterated = False
         self._call: Any = None
@@ -124,7 +127,10 @@ class StreamingClient:
 
     async def __aexit__(self, *_: object) -> None:
         self._audio.finish()
-        await self._channel.close()
+        if self._call is not None:
+            self._call.cancel()
+        if self._owns_channel:
+            await self._channel.close()
 
     async def send(self, samples: bytes | Samples) -> None:
         """Send the next samples: s16le bytes, or float32 or int16 arrays, channels interleaved.

@@ -22,7 +22,7 @@ def at_once(monkeypatch):
 
 
 class Calls(ScriptedTranscription):
-    """Gives each call responses of its own; behind them all but the last fail, or hang until they are left."""
+    """Gives each call responses of its own; behind them all but the last fail, or hang."""
 
     def __init__(self, *calls: Sequence[pb.StreamingRecognizeResponse], hangs: bool = False) -> None:
         super().__init__(hears_everything=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 
 from client.gateway.errors import ClientGone, InvalidEvent
@@ -67,6 +68,7 @@ class LiveSession:
             added_latency_ms=start.added_latency_ms,
             continue_unverified=True,
             reconnect_s=RECONNECT_S,
+            channel=self._gateway.client.channel,
         )
 
     async def _listen(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
@@ -94,11 +96,12 @@ class LiveSession:
 
     async def _tell(self, stream: StreamingClient) -> None:
         model = None
-        async for update in stream:
-            if stream.model is not None and stream.model != model:
-                model = stream.model
-                await self._peer.send(reports.ready(model))
-            await self._peer.send(reports.update(update, stream.position))
+        async with aclosing(aiter(stream)) as updates:
+            async for update in updates:
+                if stream.model is not None and stream.model != model:
+                    model = stream.model
+                    await self._peer.send(reports.ready(model))
+                await self._peer.send(reports.update(update, stream.position))
 
 
 async def ended(task: asyncio.Task[None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,8 +92,6 @@ class RealtimeSession:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            while not self._waiting.empty():
-                await self._waiting.get_nowait().stream.__aexit__()
 
     async def tell_error(self, error: BaseException, event_id: str | None = None) -> None:
         """Tell what is wrong, and with which of the client's events."""
@@ -144,6 +143,7 @@ class RealtimeSession:
             endpointing=settings.endpointing,
             sample_rate=settings.sample_rate,
             interim_results=False,
+            channel=self._gateway.client.channel,
         )
         turn = Turn(self._items, self._heard_s, detects_speech=settings.endpointing is not None)
         running = _Running(turn, stream, settings.sample_rate)
@@ -206,8 +206,9 @@ class RealtimeSession:
     async def _run(self, running: _Running) -> None:
         turn = running.turn
         try:
-            async for update in running.stream:
-                await self._tell(*turn.hear(update))
+            async with aclosing(aiter(running.stream)) as updates:
+                async for update in updates:
+                    await self._tell(*turn.hear(update))
             await self._tell(*turn.end(running.length_s))
         except InvalidRequest as error:
             await self._tell(*turn.fail(error))

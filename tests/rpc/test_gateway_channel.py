@@ -1,0 +1,104 @@
+"""A gateway has one connection to its draft server, whoever uses it, and leaves no other behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+
+import grpc.aio
+import pytest
+import websockets
+
+from client.api import TranscriptionClient
+from client.gateway import sockets
+from client.gateway.realtime import session
+from client.streaming import StreamingClient
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+from tests.rpc.live_scripts import EVERYTHING
+
+PCM = bytes(9_600)
+COMPLETED = "conversation.item.input_audio_transcription.completed"
+MANUAL = {"type": "transcription", "audio": {"input": {"turn_detection": None}}}
+
+
+class Peers(ScriptedTranscription):
+    """Notes who calls."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.peers: set[str] = set()
+
+    async def StreamingRecognize(self, request_iterator, context):
+        self.peers.add(context.peer())
+        async for response in super().StreamingRecognize(request_iterator, context):
+            yield response
+
+    async def GetModel(self, request, context):
+        self.peers.add(context.peer())
+        return await super().GetModel(request, context)
+
+
+async def commit(connection) -> None:
+    await connection.input_audio_buffer.append(audio=base64.b64encode(PCM).decode())
+    await connection.input_audio_buffer.commit()
+
+
+def num_alive(kind: type) -> int:
+    gc.collect()
+    return sum(issubclass(type(thing), kind) for thing in gc.get_objects())
+
+
+async def test_all_sessions_share_it():
+    server = Peers(EVERYTHING)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+            await connection.session.update(session=MANUAL)
+            for _ in range(3):
+                await commit(connection)
+                while (await connection.recv()).type != COMPLETED:
+                    pass
+        async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
+            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+            await socket.send(PCM)
+            await socket.send(json.dumps({"type": "finish"}))
+            while json.loads(await socket.recv())["type"] != "done":
+                pass
+        await gateway.all_answered()
+        assert len(server.peers) == 1
+
+
+async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
+    monkeypatch.setattr(session, "MAX_TURNS", 1)
+    server = ScriptedTranscription(EVERYTHING, hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        before = num_alive(grpc.aio.Channel)
+        async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+            await connection.session.update(session=MANUAL)
+            await commit(connection)
+            await server.heard_everything.wait()
+            monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
+            with pytest.raises(websockets.ConnectionClosed) as closed:  # one waits, the next one has no place
+                for _ in range(2):
+                    await commit(connection)
+                while True:
+                    await connection.recv()
+            assert closed.value.rcvd.code == 1013
+        await server.left
+        await gateway.all_answered()
+        assert num_alive(StreamingClient) == 0
+        assert num_alive(grpc.aio.Channel) == before
+
+
+async def test_a_stream_that_is_left_ends_its_call_and_no_other():
+    server = ScriptedTranscription(EVERYTHING, hears_everything=False, hangs=True)
+    async with serving(server) as address, TranscriptionClient(address) as client:
+        async with StreamingClient(address, channel=client.channel) as stream:
+            updates = aiter(stream)
+            assert (await anext(updates)).segments
+        await asyncio.wait_for(server.left, 5)
+        assert (await client.get_model()).model.target == "large"
+        await updates.aclose()
