@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 
+from draft_server.changes import Changes
 from draft_server.distance import DistantSession
 from draft_server.drafting import Drafting, DraftSession
 from draft_server.voice import Voice
@@ -81,7 +82,7 @@ class Session:
         self._remote: TranscriberSession | None = None
         self._has_all_audio = False  # whether the last piece is on its way
         self._fresh: list[Segment] = []
-        self._changed = asyncio.Event()
+        self._changes = Changes()
         self._has_moved_on = asyncio.Event()
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
@@ -100,13 +101,13 @@ class Session:
             follow = asyncio.create_task(self._follow(remote))
             send_audio = asyncio.create_task(self._send_audio(remote, audio))
             for task in (follow, send_audio):
-                task.add_done_callback(lambda _: self._changed.set())
+                task.add_done_callback(lambda _: self._changes.note(is_pressing=True))
             try:
                 while not follow.done():
                     if send_audio.done():
                         await send_audio
                     yield await self._next_change(remote)
-                if self._fresh:  # also where the target is lost: whoever goes on elsewhere goes on behind it
+                if self._has_untold:  # also of a lost target: whoever goes on elsewhere goes on behind it
                     yield await self._next_change(remote)
                 await follow
                 if self._draft is not None:
@@ -143,16 +144,20 @@ class Session:
         if drafted.belief is not None and isinstance(self.builder, LiveTranscript):
             self.builder.believe(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)
-        self._changed.set()
+        self._changes.note()
 
     async def _next_change(self, remote: TranscriberSession) -> list[Segment]:
-        """Wait for something new; what happens while the client reads is told at once afterwards."""
-        if not self._fresh:
-            await self._changed.wait()
-        self._changed.clear()
+        """Wait for something new; what happens while the client reads is told afterwards."""
+        await self._changes.wait()
         self.builder.statistics.min_round_trip_ns = remote.min_round_trip_ns
         fresh, self._fresh = self._fresh, []
         return fresh
+
+    @property
+    def _has_untold(self) -> bool:
+        """Whether there is something that nobody will tell later."""
+        steps = self.builder.steps if isinstance(self.builder, LiveTranscript) else ()
+        return bool(self._fresh or self.speech_events or steps)
 
     def _tell_draft(self, message: AudioChunk | WindowOpened | Commit) -> None:
         if self._draft is not None:
@@ -165,7 +170,7 @@ class Session:
             self._foresight.observe(event)
             self._has_moved_on.set()
             self._fresh += self.builder.observe(event)
-            self._changed.set()
+            self._changes.note(is_pressing=isinstance(event, Commit) and event.is_final)
 
     async def _send_audio(self, remote: TranscriberSession, audio: AsyncIterator[bytes]) -> None:
         """Give draft and target the audio, no further ahead of the open window than the target allows."""
@@ -188,7 +193,7 @@ class Session:
             before = self.builder.position.start_sample
             self.builder.pass_over(self._foresight.needed_from)
             if self.builder.position.start_sample // TELL_SAMPLES > before // TELL_SAMPLES:
-                self._changed.set()  # whoever keeps the audio need not keep silence
+                self._changes.note()  # whoever keeps the audio need not keep silence
         self._note_speech(marks)
         self.builder.num_samples = end_sample
         self._has_all_audio = is_last
@@ -202,4 +207,4 @@ class Session:
             if ends or (begins and not self._is_speech):
                 self._is_speech = begins
                 self.speech_events.append(mark)
-                self._changed.set()
+                self._changes.note(is_pressing=True)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from client import streaming
+from draft_server import changes
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.streams import with_true_status
@@ -85,7 +86,8 @@ async def test_speech_events_tell_when_somebody_begins_and_ends_to_speak():
         assert end_s <= told_end_s <= end_s + pause_s + frame_s
 
 
-async def test_interim_results_hold_verified_text_then_the_drafts():
+async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
+    monkeypatch.setattr(changes, "TELL_EVERY_S", 0.0)
     pcm = talk()
     async with speaking_pair(error_rate=0.0) as (_, draft):
         responses = await listen(
@@ -111,6 +113,21 @@ async def test_interim_results_hold_verified_text_then_the_drafts():
                 text = told + result.alternatives[0].transcript
                 assert letters.get(number, "").startswith(text[:-1].rstrip())
     assert stabilities == {0.9, 0.1}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_interim_text_can_wait_and_nothing_else(mode, monkeypatch):
+    monkeypatch.setattr(changes, "TELL_EVERY_S", 3_600.0)
+    async with speaking_pair() as (target, draft):
+        responses = await listen(draft, talk(), mode=mode, interim=True)
+        await all_free(target, draft)
+    assert texts_of(final_results(responses)) == spoken_utterances(talk())
+    num_events = sum(bool(response.speech_event) for response in responses)
+    assert num_events == 2 * len(SPANS)
+    steps = [step for response in responses for step in response.steps]
+    assert len(steps) == responses[-1].statistics.num_windows
+    interim = [response for response in responses if response.results and not response.steps]
+    assert len(interim) <= 1 + num_events, "but for the very first, others take them along"
 
 
 async def test_without_interim_results_only_finals_come():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from draft_server import changes
 from experiments.common.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.options import DecodingOptions
@@ -167,7 +168,8 @@ async def test_recognize_a_whole_recording(is_container, length_s):
     assert response.model.draft_model == "scripted-draft"
 
 
-async def test_interim_results_hold_verified_text_then_the_drafts():
+async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
+    monkeypatch.setattr(changes, "TELL_EVERY_S", 0.0)
     async with running_pair() as (_, draft):
         responses = await stream(draft, recording(65.0), interim=True)
     assert finals(responses) == expected_finals(target_alone(65.0))
