@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
@@ -46,6 +47,14 @@ def on_cores(cores: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs: where it is reached, and the id of its process."""
+
+    address: str
+    process: int
+
+
 @contextmanager
 def running_server(
     module: str,
@@ -54,7 +63,20 @@ def running_server(
     prefix: Sequence[str] = (),
     way_to: Callable[[str], str] = lambda address: address,
 ) -> Iterator[str]:
-    """Run a server with one thread per core, give its address once it is healthy, and stop it by SIGTERM.
+    """Run a server as :func:`running_process` does, and give its address."""
+    with running_process(module, *arguments, cores=cores, prefix=prefix, way_to=way_to) as server:
+        yield server.address
+
+
+@contextmanager
+def running_process(
+    module: str,
+    *arguments: str,
+    cores: Sequence[int],
+    prefix: Sequence[str] = (),
+    way_to: Callable[[str], str] = lambda address: address,
+) -> Iterator[Server]:
+    """Run a server with one thread per core, give it once it is healthy, and stop it by SIGTERM.
 
     Parameters
     ----------
@@ -68,7 +90,7 @@ def running_server(
     with following(process, module, start_timeout_s=START_TIMEOUT_S) as told:
         address = way_to(told)
         _wait_healthy(address)
-        yield address
+        yield Server(address, process.pid)
 
 
 def _wait_healthy(address: str) -> None:
@@ -92,6 +114,11 @@ class Worker:
         with on_cores(cores):
             self._process.start()
         theirs.close()
+
+    @property
+    def process(self) -> int:
+        """Id of the process."""
+        return self._process.pid or 0
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Call a method and give its result, or raise its error."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
@@ -14,17 +15,27 @@ from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, 
 from experiments.common.report import open_console, print_bars, write_json
 from experiments.common.samples import load_samples
 from experiments.streaming.again import TargetAlone
-from experiments.streaming.arms import ARMS, FULL, NO_RECALL, PLAIN, TARGET_ONLY, Stage, stage
+from experiments.streaming.arms import ALIGN_ATT, ARMS, FULL, NO_RECALL, PLAIN, TARGET_ONLY, Stage, stage
 from experiments.streaming.summary import Taken, bars, differences, facts, print_rows, rows_of
 from experiments.streaming.takes import Recorder, Take
 from specwhisper.errors import SpecWhisperError
 from specwhisper.live import LiveOptions
-from specwhisper.types import Mode
 
 LONG_S = 300.0
 LONG_ARMS = (FULL, TARGET_ONLY)
 QUICK_ARMS = (FULL, NO_RECALL, TARGET_ONLY, PLAIN)
 TOGETHER_S = 60.0
+CHECKED_OF_MANY = 2  # sessions of those at once that the target alone hears again
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What an arm is to hear, by how many sessions at once."""
+
+    round: int
+    arm: str
+    take: Take
+    num_sessions: int = 1
 
 
 def benchmark(
@@ -33,8 +44,10 @@ def benchmark(
     audio: Audio = None,
     dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
     step_ms: Annotated[int, typer.Option(help="Speech between two decodings.")] = 500,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each take is heard by each arm.")] = 2,
-    sessions: Annotated[int, typer.Option(min=1, help="Sessions at once, beside single ones.")] = 8,
+    rounds: Annotated[int, typer.Option(min=0, help="How often each take is heard by each arm.")] = 1,
+    sessions: Annotated[str, typer.Option(help="Sessions at once, e.g. 2,4,8; the most for minutes.")] = (
+        "2,4,8"
+    ),
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -48,20 +61,18 @@ def benchmark(
     """
     console = open_console()
     live = LiveOptions(step_ms=step_ms)
+    counts = [] if quick else [int(count) for count in sessions.split(",") if count]
     try:
         takes, long = make_takes(target, audio, seed, quick=quick)
         with stage(target, draft, dtype) as servers:
-            taken = measure(servers, takes, long, live, 1 if quick else rounds, seed, quick, console)
-            if sessions > 1 and not quick:
-                for arm, mode in ((FULL, Mode.FULL), (TARGET_ONLY, Mode.TARGET_ONLY)):
-                    heard = servers.hear_together([long[1]] * sessions, live, mode)
-                    taken += [Taken(0, arm, long[1], one, sessions) for one in heard]
+            plan = planned(takes, long, 1 if quick else rounds, counts, seed, quick=quick)
+            taken = measure(servers, plan, live, console)
         taken = heard_again(target, dtype, taken, live)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming: {error}")
     rows = rows_of(taken)
     print_rows(rows, console)
-    held_bars = bars(rows, step_s=step_ms / 1000, sessions=sessions)
+    held_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
     if json is not None:
         figures = {
             "step_ms": step_ms,
@@ -82,34 +93,40 @@ def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> tuple[li
     samples, recorder = load_samples(audio), Recorder(target, seed)
     if quick:
         return [recorder.clean(samples[0])], []
-    short = [sample for sample in samples if sample.fits_one_window][:3]
-    takes = [make(sample) for sample in short for make in (recorder.clean, recorder.noisy, recorder.paused)]
+    short = [sample for sample in samples if sample.fits_one_window]
+    takes = [recorder.clean(sample) for sample in short]
+    takes += [recorder.noisy(sample) for sample in short[::3]] + [
+        recorder.paused(sample) for sample in short[1::3]
+    ]
     return takes, [recorder.long(samples, LONG_S), recorder.long(samples, TOGETHER_S)]
 
 
-def measure(
-    servers: Stage,
-    takes: list[Take],
-    long: list[Take],
-    live: LiveOptions,
-    rounds: int,
-    seed: int,
-    quick: bool,
-    console: Console,
-) -> list[Taken]:
-    """Warm up, then let every arm hear every take in every round, in random order."""
+def planned(
+    takes: list[Take], long: list[Take], rounds: int, counts: list[int], seed: int, *, quick: bool
+) -> list[Planned]:
+    """Give who hears what: every arm every take in every round, in random order; then the long ones."""
     random = np.random.default_rng(seed)
     arms = QUICK_ARMS if quick else ARMS
-    plan = [(number, arm, take) for number in range(rounds) for take in takes for arm in arms]
+    plan = [Planned(number, arm, take) for number in range(rounds) for take in takes for arm in arms]
     plan = [plan[i] for i in random.permutation(len(plan))]
-    plan += [(0, arm, take) for take in long[:1] for arm in LONG_ARMS]
+    plan += [Planned(0, arm, take) for take in long[:1] for arm in LONG_ARMS]
+    for count in counts:
+        most = count == max(counts)
+        plan.append(Planned(0, FULL, long[0 if most else 1], count))
+        plan += [Planned(0, arm, long[1], count) for arm in (ALIGN_ATT, TARGET_ONLY)]
+    return plan
+
+
+def measure(servers: Stage, plan: list[Planned], live: LiveOptions, console: Console) -> list[Taken]:
+    """Let every arm hear what is planned for it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(plan))
         taken = []
-        for number, arm, take in plan:
-            progress.update(task, description=f"{arm}: {take.name}")
-            taken.append(Taken(number, arm, take, servers.hear(arm, take, live)))
+        for each in plan:
+            progress.update(task, description=f"{each.arm}, {each.num_sessions} at once: {each.take.name}")
+            all_heard = servers.hear(each.arm, each.take, live, each.num_sessions)
+            taken += [Taken(each.round, each.arm, each.take, heard, each.num_sessions) for heard in all_heard]
             progress.advance(task)
     return taken
 
@@ -117,9 +134,11 @@ def measure(
 def heard_again(target: str, dtype: str, taken: list[Taken], live: LiveOptions) -> list[Taken]:
     """Let the target alone hear what our servers with the first policy heard, in the same steps."""
     alone = TargetAlone(target, dtype)
-    again = []
+    again: list[Taken] = []
     for one in taken:
-        text = alone.text(one.take, live, one.heard) if one.arm in (FULL, NO_RECALL) else None
+        num_heard = sum((one.arm, one.sessions, one.take) == (o.arm, o.sessions, o.take) for o in again)
+        is_checked = one.arm in (FULL, NO_RECALL) and (one.sessions == 1 or num_heard < CHECKED_OF_MANY)
+        text = alone.text(one.take, live, one.heard) if is_checked else None
         again.append(Taken(one.round, one.arm, one.take, one.heard, one.sessions, text))
     return again
 

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from experiments.common.processes import Worker, first_two_cores, on_cores, running_server
+from experiments.common.proc import cpu_s
+from experiments.common.processes import Server, Worker, first_two_cores, on_cores, running_process
 from experiments.streaming.listening import Heard, listen
 from experiments.streaming.plain import PlainTransformers
 from experiments.streaming.takes import Take
@@ -19,45 +20,41 @@ FULL, NO_RECALL, ALIGN_ATT = "full", "full, nothing recalled", "full, align-att"
 TARGET_ONLY, ONE_PROCESS, PLAIN = "target-only", "one process", "transformers"
 ARMS = (FULL, NO_RECALL, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS, PLAIN)
 MAX_SESSIONS = 16
+SPACING_S = 3.1  # between the beginnings of sessions: nobody speaks in step with another
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """The servers and workers of a run, already warm."""
 
-    split: str
-    one_process: str
+    target: Server
+    split: Server
+    one_process: Server
     plain: Worker
 
-    def hear(self, arm: str, take: Take, live: LiveOptions) -> Heard:
-        """Speak a take to an arm."""
+    def hear(self, arm: str, take: Take, live: LiveOptions, num_sessions: int = 1) -> list[Heard]:
+        """Speak a take to an arm, or several times at once, begun one after the other."""
+        process = {ONE_PROCESS: self.one_process, PLAIN: self.plain}.get(arm, self.target).process
+        before_s = cpu_s(process)
         if arm == PLAIN:
-            heard: Heard = self.plain.call("listen", take, live)
-            return heard
-        return asyncio.run(self._listen(arm, take, live))
+            all_heard: list[Heard] = [self.plain.call("listen", take, live)]
+        else:
+            all_heard = asyncio.run(self._listen(arm, take, live, num_sessions))
+        for heard in all_heard:
+            heard.target_cpu_s = (cpu_s(process) - before_s) / num_sessions
+        return all_heard
 
-    def hear_together(self, takes: list[Take], live: LiveOptions, mode: Mode) -> list[Heard]:
-        """Speak takes at the same time, begun within the time of a step."""
-
-        async def together() -> list[Heard]:
-            spacing_s = live.step_ms / 1000 / len(takes)
-            sessions = (
-                listen(self.split, take, live, mode, delay_s=number * spacing_s)
-                for number, take in enumerate(takes)
-            )
-            return await asyncio.gather(*sessions)
-
-        return asyncio.run(together())
-
-    async def _listen(self, arm: str, take: Take, live: LiveOptions) -> Heard:
-        server, mode = (self.one_process if arm == ONE_PROCESS else self.split), Mode.FULL
-        if arm == TARGET_ONLY:
-            mode = Mode.TARGET_ONLY
+    async def _listen(self, arm: str, take: Take, live: LiveOptions, num_sessions: int) -> list[Heard]:
+        server = (self.one_process if arm == ONE_PROCESS else self.split).address
+        mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
         if arm == NO_RECALL:
             live = replace(live, recalls=False)
         if arm == ALIGN_ATT:
             live = replace(live, policy=StabilityPolicy.ALIGN_ATT)
-        return await listen(server, take, live, mode)
+        delays_s = (number * SPACING_S for number in range(num_sessions))
+        return await asyncio.gather(
+            *(listen(server, take, live, mode, delay_s=delay_s) for delay_s in delays_s)
+        )
 
 
 @contextmanager
@@ -69,15 +66,15 @@ def stage(target: str, draft: str, dtype: str = "float32") -> Iterator[Stage]:
         plain = Worker(partial(PlainTransformers, target), cores=[first])
         stack.callback(plain.stop)
         server = stack.enter_context(
-            running_server("target_server", "--model", target, "--dtype", dtype, *sessions, cores=[first])
+            running_process("target_server", "--model", target, "--dtype", dtype, *sessions, cores=[first])
         )
-        draft_model = ("--draft-model", draft)
+        draft_model, of_target = ("--draft-model", draft), ("--target", server.address)
         split = stack.enter_context(
-            running_server("draft_server", "--target", server, *draft_model, *sessions, cores=[second])
+            running_process("draft_server", *of_target, *draft_model, *sessions, cores=[second])
         )
         both = sorted({first, second})
         one_process = stack.enter_context(
-            running_server("draft_server", "--target-model", target, *draft_model, cores=both)
+            running_process("draft_server", "--target-model", target, *draft_model, cores=both)
         )
         stack.enter_context(on_cores([second]))
-        yield Stage(split, one_process, plain)
+        yield Stage(server, split, one_process, plain)

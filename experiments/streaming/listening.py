@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from client.streaming import LIVE_DECODING, StreamingClient
 from client.transcript import Update
@@ -18,7 +18,7 @@ from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, VoiceEvent
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE
 TAIL_S = 1.0  # of silence behind a take, so that its last utterance ends as all others do
-DECODING = LIVE_DECODING
+DECODING = replace(LIVE_DECODING, language="en")  # as the recordings are
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,18 @@ class Heard:
     steps: list[DecodedStep] = field(default_factory=list)
     num_steps: int = 0
     num_passes: int = 0
-    busy_s: float = 0.0  # of the target: encoder and passes
+    target_cpu_s: float = 0.0  # of the target's process; in one process, of everything
     elapsed_s: float = 0.0
 
     @property
     def text(self) -> str:
         """The final text."""
         return "".join(shown.final for shown in self.shown)
+
+    @property
+    def all_is_final(self) -> bool:
+        """Whether nothing was left that might have changed."""
+        return not self.shown or not (self.shown[-1].verified + self.shown[-1].draft).strip()
 
 
 async def listen(
@@ -81,8 +86,8 @@ async def listen(
         finally:
             speaking.cancel()
         heard.elapsed_s = time.perf_counter() - started_s
-    heard.num_steps, heard.num_passes = statistics.num_windows, statistics.num_passes
-    heard.busy_s = (statistics.encode_ns + statistics.forward_ns) / 1e9
+    heard.num_steps = statistics.num_windows
+    heard.num_passes = statistics.num_passes + statistics.num_align_passes
     return heard
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from experiments.streaming.takes import Take
 from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.transcription.live_windows import LiveWindows
-from specwhisper.types import SAMPLE_RATE, AudioChunk, DecodedStep
+from specwhisper.types import SAMPLE_RATE, AudioChunk, DecodedStep, VoiceEvent, VoiceMark, Window
 from specwhisper.whisper.checkpoint import load_checkpoint, resolve
 
 
@@ -38,7 +39,7 @@ class PlainTransformers:
 
     def listen(self, take: Take, live: LiveOptions) -> Heard:
         """Hear a take in real time."""
-        options = replace(DECODING, live=live, language="en")
+        options = replace(DECODING, live=live)
         windows, recording, heard = LiveWindows(self._vocabulary, options), Recording(), Heard()
         voice = Voice(EndpointingOptions())
         unheard = list(pieces(take.pcm))[::-1]
@@ -50,6 +51,7 @@ class PlainTransformers:
             while unheard and unheard[-1][0] <= at_s:
                 _, pcm = unheard.pop()
                 marks = asyncio.run(voice.hear(pcm))
+                heard.shown += _begins(marks, at_s, heard.shown)
                 chunk = AudioChunk(num_samples, pcm, is_last=not unheard, marks=marks)
                 recording.append(chunk)
                 num_samples = recording.received_samples
@@ -63,7 +65,7 @@ class PlainTransformers:
             window = windows.open(num_frames)
             passes_before = self._num_passes
             clip = recording.clip(window.start_frame, window.num_frames)
-            tokens = self._generate(clip.window_samples(0), window.max_new_tokens)
+            tokens = self._generate(clip.window_samples(0), window)
             closed = windows.close(window, tokens)
             step = closed.step
             final = tokens[step.final_start : step.final_end] if step else []
@@ -86,20 +88,30 @@ class PlainTransformers:
         heard.num_steps, heard.num_passes = len(heard.steps), self._num_passes
         return heard
 
-    def _generate(self, samples: np.ndarray, max_new_tokens: int) -> list[int]:
+    def _generate(self, samples: np.ndarray, window: Window) -> list[int]:
         features = self._extract(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
         generation = self._model.generation_config
         arguments = {"language": "en", "task": "transcribe"} if generation.is_multilingual else {}
         output = self._model.generate(
             features,
-            do_sample=False,
             num_beams=1,
+            temperature=(window.temperature,),
+            compression_ratio_threshold=DECODING.compression_ratio_threshold,
+            logprob_threshold=DECODING.logprob_threshold,
+            no_speech_threshold=DECODING.no_speech_threshold,
             return_timestamps=True,
             return_segments=True,
-            max_new_tokens=max_new_tokens,
+            max_new_tokens=window.max_new_tokens,
             **arguments,
         )
         return [int(token) for segment in output["segments"][0] for token in segment["tokens"]]
 
     def _count(self, *_: Any) -> None:
         self._num_passes += 1
+
+
+def _begins(marks: Sequence[VoiceMark], at_s: float, shown: Sequence[Shown]) -> list[Shown]:
+    """Note where an utterance begins; what is shown stays as it is."""
+    verified = shown[-1].verified if shown else ""
+    begins = [mark.sample / SAMPLE_RATE for mark in marks if mark.event is VoiceEvent.BEGIN]
+    return [Shown(at_s, "", verified, "", begins_s) for begins_s in begins]

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.common.report import Bar
-from experiments.streaming.arms import FULL, NO_RECALL, PLAIN
+from experiments.streaming.arms import FULL, NO_RECALL
 from experiments.streaming.listening import Heard
 from experiments.streaming.measures import (
     drift_s_per_minute,
@@ -27,7 +27,7 @@ from experiments.streaming.takes import Take
 
 MAX_DRIFT_S = 0.02  # a minute: over five of them a tenth of a second
 COLUMNS = ("first text, s", "final p50, s", "final p95, s", "changed", "of verified", "passes/step")
-MORE_COLUMNS = ("steps/s", "busy", "drift, s/min", "WER")
+MORE_COLUMNS = ("steps/s", "target CPU", "drift, s/min", "WER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class Row:
     final_s : from the end of a word to its final text, of each word.
     changed, changed_verified : words that were shown and became others, per word; with and without drafts.
     passes_per_step, steps_per_s : of the target, and of audio.
-    busy : time of the target per time of audio: its real-time factor.
+    target_cpu : processor time of the target per time of audio, shared among sessions: its real-time factor.
+    num_unfinished : takes behind which a word was still not final.
     drift_s_per_minute : growth of ``final_s``, of the longest takes; not a number where all are short.
     """
 
@@ -62,9 +63,10 @@ class Row:
     changed_verified: float
     passes_per_step: float
     steps_per_s: float
-    busy: float
+    target_cpu: float
     drift_s_per_minute: float
     word_errors: float
+    num_unfinished: int = 0
 
 
 def row_of(taken: Sequence[Taken]) -> Row:
@@ -81,11 +83,12 @@ def row_of(taken: Sequence[Taken]) -> Row:
         changed_verified=sum(words_changed(one.heard.shown, with_draft=False) for one in taken) / num_words,
         passes_per_step=sum(one.heard.num_passes for one in taken) / num_steps,
         steps_per_s=num_steps / duration_s,
-        busy=sum(one.heard.busy_s for one in taken) / duration_s,
+        target_cpu=sum(one.heard.target_cpu_s for one in taken) / duration_s,
         drift_s_per_minute=fmean(
             drift_s_per_minute(found) for one, found in words if one.take.duration_s == longest_s
         ),
         word_errors=fmean(word_errors(one.take.words, one.heard) for one in taken),
+        num_unfinished=sum(not one.heard.all_is_final for one in taken),
     )
 
 
@@ -108,14 +111,16 @@ def differences(taken: Sequence[Taken]) -> list[str]:
 
 def bars(rows: dict[tuple[str, int], Row], *, step_s: float, sessions: int) -> list[Bar]:
     """Hold the figures against what the issue promises."""
-    full, without = rows[FULL, 1], rows[NO_RECALL, 1]
+    full = rows[FULL, 1]
     first_s, final_s = quantile(full.first_s, 0.95), quantile(full.final_s, 0.95)
-    ratio = full.passes_per_step / without.passes_per_step
     found = [
         Bar("first text after an utterance's first word, p95, s", first_s, 0.3 + step_s, shown(full.first_s)),
-        Bar("passes per step over those without recalling", ratio, 0.4, f"{ratio:.2f}"),
         Bar("word final after it was spoken, p95, s", final_s, 1.5, shown(full.final_s)),
+        Bar("takes whose last words never became final", full.num_unfinished, 1, str(full.num_unfinished)),
     ]
+    if (without := rows.get((NO_RECALL, 1))) is not None:
+        ratio = full.passes_per_step / without.passes_per_step
+        found.append(Bar("passes per step over those without recalling", ratio, 0.4, f"{ratio:.2f}"))
     if not math.isnan(full.drift_s_per_minute):
         name = "growth of that in a long session, s/min"
         found.append(Bar(name, full.drift_s_per_minute, MAX_DRIFT_S, f"{full.drift_s_per_minute:+.3f}"))
@@ -156,7 +161,7 @@ def print_rows(rows: dict[tuple[str, int], Row], console: Console) -> None:
             f"{row.changed_verified:.2f}",
             f"{row.passes_per_step:.1f}",
             f"{row.steps_per_s:.2f}",
-            f"{row.busy:.2f}" if arm != PLAIN else "",
+            f"{row.target_cpu:.2f}",
             "" if math.isnan(row.drift_s_per_minute) else f"{row.drift_s_per_minute:+.3f}",
             f"{row.word_errors:.0%}",
         )
@@ -179,6 +184,7 @@ def facts(one: Taken) -> dict[str, Any]:
         "num_changed_verified": words_changed(one.heard.shown, with_draft=False),
         "num_steps": one.heard.num_steps,
         "num_passes": one.heard.num_passes,
-        "busy_s": one.heard.busy_s,
+        "target_cpu_s": one.heard.target_cpu_s,
+        "all_is_final": one.heard.all_is_final,
         "steps": [(step.start_sample, step.end_sample, step.num_passes) for step in one.heard.steps],
     }

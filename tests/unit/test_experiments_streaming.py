@@ -120,7 +120,7 @@ ROW = Row(
     changed_verified=0.0,
     passes_per_step=2.0,
     steps_per_s=2.0,
-    busy=0.5,
+    target_cpu=0.5,
     drift_s_per_minute=math.nan,
     word_errors=0.0,
 )
@@ -132,32 +132,40 @@ def holding(rows, **more) -> list[bool]:
 
 
 def test_bars_hold_what_was_promised_against_what_was_measured():
-    assert holding({(FULL, 1): ROW, (NO_RECALL, 1): WITHOUT}) == [True, True, True]
-    bad = replace(ROW, first_s=(0.2, 5.0), final_s=(0.1, 9.0), passes_per_step=5.0)
-    assert holding({(FULL, 1): bad, (NO_RECALL, 1): WITHOUT}) == [False, False, False]
+    assert holding({(FULL, 1): ROW, (NO_RECALL, 1): WITHOUT}) == [True] * 4
+    bad = replace(ROW, first_s=(0.2, 5.0), final_s=(0.1, 9.0), passes_per_step=5.0, num_unfinished=1)
+    assert holding({(FULL, 1): bad, (NO_RECALL, 1): WITHOUT}) == [False] * 4
     nothing = replace(ROW, first_s=(), final_s=())
-    assert holding({(FULL, 1): nothing, (NO_RECALL, 1): WITHOUT}) == [False, True, False]
+    assert holding({(FULL, 1): nothing, (NO_RECALL, 1): WITHOUT}) == [False, False, True, True]
+    assert holding({(FULL, 1): ROW}) == [True] * 3
 
 
 @pytest.mark.parametrize(("drift", "holds"), [(MAX_DRIFT_S / 2, True), (MAX_DRIFT_S * 2, False)])
 def test_bars_of_long_sessions_and_of_many_at_once(drift, holds):
     row = replace(ROW, drift_s_per_minute=drift)
     rows = {(FULL, 1): row, (NO_RECALL, 1): WITHOUT}
-    assert holding(rows) == [True, True, True, holds]
+    assert holding(rows) == [*[True] * 4, holds]
     rows[FULL, 8] = replace(row, final_s=(2.0,))
-    assert holding(rows, sessions=8) == [True, True, True, holds, False, holds]
+    assert holding(rows, sessions=8) == [*[True] * 4, holds, False, holds]
 
 
 def test_a_row_is_of_sums():
     told = heard(Shown(1.8, " hello there", "", ""), Shown(3.0, " Bob", "", ""), num_steps=4, num_passes=8)
-    told.busy_s = 5.0
+    told.target_cpu_s = 5.0
     one = Taken(1, FULL, GREETING, told)
     other = replace(one, take=take(), heard=heard(num_steps=4, num_passes=24))
     row = row_of([one, other])
-    assert (row.passes_per_step, row.steps_per_s, row.busy) == (4.0, 0.4, 0.25)
+    assert (row.passes_per_step, row.steps_per_s, row.target_cpu) == (4.0, 0.4, 0.25)
     assert row.final_s == pytest.approx((0.8, 0.3, 1.0))
     assert (row.changed, row.word_errors) == (0.0, 0.0)
     assert math.isnan(row.drift_s_per_minute)
+
+
+def test_text_that_might_still_have_changed_is_told():
+    done, open_ = Shown(3.0, " Bob", "", ""), Shown(1.8, " hello", " there", "")
+    all_heard = [heard(), heard(open_, done), heard(open_), heard(Shown(1.8, "", "", " x"))]
+    assert [each.all_is_final for each in all_heard] == [True, True, False, False]
+    assert row_of([Taken(0, FULL, GREETING, each) for each in all_heard]).num_unfinished == 2
 
 
 def test_differences_name_what_was_written_otherwise():
