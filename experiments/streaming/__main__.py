@@ -24,6 +24,7 @@ from specwhisper.live import LiveOptions
 LONG_S = 300.0
 LONG_ARMS = (FULL, TARGET_ONLY)
 QUICK_ARMS = (FULL, NO_RECALL, TARGET_ONLY, PLAIN)
+SESSIONS = (2, 4, 8)
 TOGETHER_S = 60.0
 CHECKED_OF_MANY = 2  # sessions of those at once that the target alone hears again
 
@@ -45,9 +46,15 @@ def benchmark(
     dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
     step_ms: Annotated[int, typer.Option(help="Speech between two decodings.")] = 500,
     rounds: Annotated[int, typer.Option(min=0, help="How often each take is heard by each arm.")] = 1,
-    sessions: Annotated[str, typer.Option(help="Sessions at once, e.g. 2,4,8; the most for minutes.")] = (
-        "2,4,8"
-    ),
+    sessions: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1,
+            help="Sessions at once; repeat for more, 1 for none. The most go on for minutes. "
+            "[default: 2, 4 and 8]",
+            show_default=False,
+        ),
+    ] = None,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -61,7 +68,7 @@ def benchmark(
     """
     console = open_console()
     live = LiveOptions(step_ms=step_ms)
-    counts = [] if quick else [int(count) for count in sessions.split(",") if count]
+    counts = [] if quick else [count for count in sessions or SESSIONS if count > 1]
     try:
         takes, long = make_takes(target, audio, seed, quick=quick)
         with stage(target, draft, dtype) as servers:
