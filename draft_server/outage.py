@@ -53,6 +53,7 @@ class UnverifiedSession:
         self._target = target
         self._drafting = drafting
         self._audio = KeptAudio(self._live.start_sample)
+        self._heard_samples = self._live.start_sample  # by sessions that have ended
         self._session = self._new_session(transcriber)
         self._is_alone = False
         self._written: dict[int, str] = {}  # by the draft alone, by utterance
@@ -78,8 +79,8 @@ class UnverifiedSession:
 
     @property
     def num_samples(self) -> int:
-        """Audio so far."""
-        return self._session.builder.num_samples
+        """Audio so far; what is heard again does not count twice."""
+        return max(self._heard_samples, self._session.builder.num_samples)
 
     @property
     def language(self) -> str:
@@ -158,7 +159,7 @@ class UnverifiedSession:
                     logger.warning("target lost", extra={"session": self._session.id, "error": str(error)})
                 self._counted.add(self._session.builder.statistics)
                 self._go_on_from(self._transcript.position)
-                async with aclosing(self._run_alone()) as changes:
+                async with aclosing(self._run_alone(reading)) as changes:
                     async for _ in changes:
                         yield []
         finally:
@@ -167,7 +168,7 @@ class UnverifiedSession:
 
     async def _run_session(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
         """Run on the target, from where the last one was lost."""
-        self._session = self._new_session(self._transcriber)
+        self._begin(self._new_session(self._transcriber))
         pieces = self._audio.pieces(self._live.start_sample)
         async with aclosing(self._session.run(pieces)) as updates:
             async for segments in updates:
@@ -176,7 +177,7 @@ class UnverifiedSession:
                 self.speech_events += self._take_events()
                 yield segments
 
-    async def _run_alone(self) -> AsyncGenerator[None]:
+    async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[None]:
         """Let the draft go on alone until the target answers."""
         knocking = asyncio.create_task(self._knock())
         if self._transcript.statistics.num_windows:
@@ -194,7 +195,7 @@ class UnverifiedSession:
             word_timestamps=False,
         )
         request = replace(self._request, options=options, length=_alone(self._request.length))
-        self._session = self._new_session(Alone(), request)
+        self._begin(self._new_session(Alone(), request))
         self._is_alone, self._written = True, {}
         updates = self._session.run(self._audio.pieces(self._live.start_sample))
         try:
@@ -204,6 +205,8 @@ class UnverifiedSession:
                         self._write(segment.utterance, segment.text)
                     self.speech_events += self._take_events()
                     yield
+            if reading.done():
+                await reading  # whom no target can help need not wait for one
             await knocking
         finally:
             knocking.cancel()
@@ -258,7 +261,11 @@ class UnverifiedSession:
         for segment in segments:
             start_s = max(segment.start_s, self._told_to_s)
             self._told_to_s = max(segment.end_s, start_s)
-            ordered.append(replace(segment, start_s=start_s, end_s=self._told_to_s))
+            words = tuple(
+                replace(word, start_s=max(word.start_s, start_s), end_s=max(word.end_s, start_s))
+                for word in segment.words
+            )
+            ordered.append(replace(segment, start_s=start_s, end_s=self._told_to_s, words=words))
         return ordered
 
     def _write(self, utterance: int, text: str) -> None:
@@ -302,6 +309,10 @@ class UnverifiedSession:
                 await self._audio.put(pcm)
         finally:
             self._audio.finish()
+
+    def _begin(self, session: Session) -> None:
+        self._heard_samples = self.num_samples
+        self._session = session
 
     def _new_session(self, transcriber: Transcriber, request: SessionRequest | None = None) -> Session:
         return Session(request or self._request, transcriber, self._target, self._drafting)

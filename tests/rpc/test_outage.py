@@ -28,6 +28,7 @@ from specwhisper.types import (
     Segment,
     VoiceEvent,
     WindowOpened,
+    Word,
 )
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
@@ -301,22 +302,54 @@ async def test_a_client_that_leaves_in_an_outage_leaves_nothing_behind():
 async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
     async with breaking_pair() as (targets, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
-        request = config()
+        request = config(interim=True)
         request.streaming_config.continue_unverified = True
         await call.write(request)
-        for piece in audio_requests(talk()):
+        for piece in audio_requests(talk()[:BEGUN]):
             await call.write(piece)
         while not (await call.read()).results:
             pass
         await targets.go()
+        while not any(result.is_unverified for result in (await call.read()).results):
+            pass
         await call.write(request)
-        target = await targets.come()
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             while await call.read() is not grpc.aio.EOF:
                 pass
         error = error_from_rpc(ended.value, "the server")
         assert type(error) is InvalidRequest and "takes audio_content only" in str(error)
-        await all_free(target, draft)
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+
+
+async def test_audio_that_is_heard_again_is_not_received_again():
+    async with breaking_pair() as (targets, draft):
+        call = with_true_status(draft.stub.StreamingRecognize())
+        request = config(interim=True, live={"step_ms": 300})
+        request.streaming_config.continue_unverified = True
+        responses = []
+
+        async def read_until(condition) -> None:
+            while (response := await call.read()) is not grpc.aio.EOF:
+                responses.append(response)
+                if condition(response):
+                    return
+
+        await call.write(request)
+        for piece in audio_requests(talk()[:BEGUN]):
+            await call.write(piece)
+        await read_until(lambda response: response.audio_received.ToNanoseconds() == 10e9)
+        await targets.go()
+        await read_until(lambda response: any(result.is_unverified for result in response.results))
+        await targets.come()
+        for piece in audio_requests(talk()[BEGUN:]):
+            await call.write(piece)
+        await call.done_writing()
+        await read_until(lambda _: False)
+    received = [r.audio_received.ToNanoseconds() for r in responses if r.HasField("audio_received")]
+    assert received == sorted(received)
+    assert texts_of(r for response in responses for r in response.results if r.is_final) == spoken_utterances(
+        talk()
+    )
 
 
 @pytest.mark.parametrize(
@@ -405,9 +438,12 @@ class Unsteady:
     limits = Limits()
     min_round_trip_ns = 0
 
-    def __init__(self, refusal: Exception | None = None, *, digest: str = "") -> None:
+    def __init__(
+        self, refusal: Exception | None = None, *, digest: str = "", is_utterance_end: bool = True
+    ) -> None:
         self._refusal = refusal
         self._digest = digest
+        self._marks = (mark(BEGIN, 0.0), mark(ENDED, 1.0))[: 1 + is_utterance_end]
         self._has_heard = asyncio.Event()
         self.may_go, self.is_gone = asyncio.Event(), asyncio.Event()
 
@@ -426,7 +462,7 @@ class Unsteady:
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         await self._has_heard.wait()
         windows = LiveWindows(SPOKEN, LIVE)
-        windows.hear(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0), mark(ENDED, 1.0))), SAMPLE_RATE)
+        windows.hear(AudioChunk(0, b"", marks=self._marks), SAMPLE_RATE)
         window = windows.open(100)
         yield WindowOpened(window)
         await self.may_go.wait()
@@ -436,26 +472,46 @@ class Unsteady:
         raise TargetUnavailable("It is gone.")
 
 
-def alone_on(target: Unsteady) -> AsyncGenerator[list[Segment]]:
-    """Transcribe a second of speech there, without a draft."""
+def alone_on(target: Unsteady) -> outage.UnverifiedSession:
+    """A session there, without a draft."""
+    request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
+    description = TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits)
+    return outage.UnverifiedSession(request, target, description, None)
+
+
+def updates_of(session: outage.UnverifiedSession) -> AsyncGenerator[list[Segment]]:
+    """Transcribe a second of speech."""
 
     async def second() -> AsyncIterator[bytes]:
         yield speech(1.0)
 
-    request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
-    description = TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits)
-    return outage.UnverifiedSession(request, target, description, None).run(second())
+    return session.run(second())
 
 
-async def test_what_was_final_as_the_target_was_lost_is_told():
+@pytest.mark.parametrize(("is_utterance_end", "expected"), [(True, {1: [1, 2]}), (False, {})])
+async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end, expected):
     """The session goes on behind it: nobody would tell it later."""
-    told, target = [], Unsteady(digest="of another one")
+    told, steps = [], []
+    target = Unsteady(digest="of another one", is_utterance_end=is_utterance_end)
+    session = alone_on(target)
     with pytest.raises(PairMismatch):
-        async for segments in alone_on(target):
+        async for segments in updates_of(session):
             told += segments
+            steps, session.steps = [*steps, *session.steps], []
             target.may_go.set()
             await target.is_gone.wait()  # a client that reads slowly
-    assert texts_of(told) == {1: [1, 2]}
+    assert texts_of(told) == expected
+    assert [(step.start_sample, step.end_sample) for step in steps] == [(0, SAMPLE_RATE)]
+
+
+def test_nothing_begins_before_what_was_told():
+    """Times are estimates, and each target has its own."""
+    session = alone_on(Unsteady())
+    first = Segment(1.0, 3.0, (1,), " one", words=(Word(1.0, 3.0, " one"),))
+    second = Segment(2.5, 4.0, (2,), " two", words=(Word(2.5, 2.8, " two"), Word(3.5, 4.0, " three")))
+    told = session._in_order([first, second])
+    assert [(s.start_s, s.end_s) for s in told] == [(1.0, 3.0), (3.0, 4.0)]
+    assert [(w.start_s, w.end_s) for s in told for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
 
 
 async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(monkeypatch):
@@ -463,11 +519,11 @@ async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_eve
     refusal = TargetUnavailable("It is gone.")
     with pytest.raises(TargetUnavailable, match=r"is not back 0\.05 s after the end"):
         async with asyncio.timeout(PROMPTLY_S):
-            async for segments in alone_on(Unsteady(refusal, digest="digest")):
+            async for segments in updates_of(alone_on(Unsteady(refusal, digest="digest"))):
                 assert not segments
 
 
 async def test_a_target_that_is_full_from_the_beginning_says_so():
     with pytest.raises(ServerFull, match="No place"):
-        async for segments in alone_on(Unsteady(ServerFull("No place."), digest="digest")):
+        async for segments in updates_of(alone_on(Unsteady(ServerFull("No place."), digest="digest"))):
             assert not segments
