@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -15,6 +16,8 @@ from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.types import SAMPLE_RATE
+
+logger = logging.getLogger(__name__)
 
 PIECE_SAMPLES = SAMPLE_RATE // 10
 MAX_UNREAD_PIECES = 600  # a minute: whoever is that far behind will not catch up
@@ -31,10 +34,17 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
     sounddevice = _sounddevice()
     loop = asyncio.get_running_loop()
     heard: asyncio.Queue[bytes] = asyncio.Queue(MAX_UNREAD_PIECES)
+    is_behind = False
 
     def put(pcm: bytes) -> None:
-        if not heard.full():
+        nonlocal is_behind
+        was_behind, is_behind = is_behind, heard.full()
+        if not is_behind:
             heard.put_nowait(pcm)
+        elif not was_behind:
+            logger.warning(
+                "The server is more than a minute behind the microphone: what is said now is lost."
+            )
 
     def take(data: Any, _frames: int, _time: Any, _status: Any) -> None:
         loop.call_soon_threadsafe(put, bytes(data))

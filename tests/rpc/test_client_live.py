@@ -329,7 +329,7 @@ def test_listen_says_what_portaudio_needs(sounddevice):
 
 
 @pytest.mark.parametrize(("device", "opened"), [(None, None), ("3", 3), ("USB", "USB")])
-async def test_a_microphone_gives_what_it_hears_until_it_is_closed(sounddevice, device, opened):
+async def test_a_microphone_gives_what_it_hears_until_it_is_closed(sounddevice, device, opened, caplog):
     sounddevice()
     async with sources.microphone(device) as pieces:
         (stream,) = sys.modules["sounddevice"].streams
@@ -338,6 +338,8 @@ async def test_a_microphone_gives_what_it_hears_until_it_is_closed(sounddevice, 
             stream.callback(memoryview(number.to_bytes(2, "little")), 1, None, None)
         heard = [await anext(pieces) for _ in range(sources.MAX_UNREAD_PIECES)]
         assert heard == [number.to_bytes(2, "little") for number in range(sources.MAX_UNREAD_PIECES)]
+        assert [record.levelname for record in caplog.records] == ["WARNING"]  # and they are missed
+        assert "what is said now is lost" in caplog.text
     assert not stream.is_open
 
 
