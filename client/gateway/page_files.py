@@ -27,6 +27,7 @@ REPLAY_MODULES = (
     "waveform.js",
     "view.js",
     "player.js",
+    "playback.js",
     "replay.js",
 )
 
@@ -52,8 +53,9 @@ def page_files() -> dict[str, PageFile]:
 
 def replay_page(recording: dict[str, Any]) -> str:
     """Write a recorded session as a page that plays it without any server."""
+    written = json.dumps(recording, separators=(",", ":"))
     # No end tag may stand in a script, whatever was said.
-    return replay_template().replace(RECORDING_MARK, json.dumps(recording).replace("<", "\\u003c"))
+    return replay_template().replace(RECORDING_MARK, written.replace("<", "\\u003c"))
 
 
 @cache

@@ -6,6 +6,8 @@ python -m client.gateway.record talk.mp3 > replay.html
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import soundfile
 import typer
 
 from client.api import DEFAULT_SERVER
@@ -27,17 +30,21 @@ from specwhisper.types import SAMPLE_RATE
 
 PEAK_MS = 50
 PIECE_BYTES = SAMPLE_RATE * 2 * PEAK_MS // 1000
+COMPRESSION = 0.9  # of 0..1: 3 kB a second, which is good enough to listen along
 
 
 def record(
     recording: Annotated[Path, typer.Argument(help="Any format that libsndfile or FFmpeg reads.")],
     server: Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")] = DEFAULT_SERVER,
     language: Annotated[str | None, typer.Option(help="Code, such as 'en'; else it is detected.")] = None,
+    sound: Annotated[bool, typer.Option(help="Let the replay be heard too.")] = True,
 ) -> None:
     """Transcribe a file in its own time and write the replay to standard output."""
     try:
         pcm = b"".join(decode_file(recording))
-        sys.stdout.write(replay_page(asyncio.run(recorded(recording.name, pcm, server, language))))
+        session = asyncio.run(recorded(recording.name, pcm, server, language))
+        heard = {"sound": {"at": 0, "url": sound_url(pcm)}} if sound else {}
+        sys.stdout.write(replay_page(session | heard))
     except SpecWhisperError as error:
         sys.exit(f"{error}")
 
@@ -56,6 +63,7 @@ async def recorded(
     sent_s, started_s = 0.0, time.perf_counter()
 
     def note(message: dict[str, Any]) -> None:
+        message.pop("position", None)  # nothing that a replay shows
         events.append({"at": round((time.perf_counter() - started_s) * 1000), **message, "sent_s": sent_s})
 
     async def speak(stream: StreamingClient) -> None:
@@ -85,10 +93,26 @@ async def recorded(
         "title": title,
         "about": f"Recorded {time.strftime('%Y-%m-%d %H:%M')}. All text, figures and times are as they were.",
         "peak_ms": PEAK_MS,
+        "first_peak": 0,
         "length_ms": events[-1]["at"],
         "peaks": [_peak(piece) for piece in pieces],
         "events": events,
     }
+
+
+def sound_url(pcm: bytes) -> str:
+    """Write canonical PCM as an address that holds it: MP3, which every browser plays."""
+    file = io.BytesIO()
+    soundfile.write(
+        file,
+        np.frombuffer(pcm, "<i2"),
+        SAMPLE_RATE,
+        format="MP3",
+        subtype="MPEG_LAYER_III",
+        bitrate_mode="VARIABLE",
+        compression_level=COMPRESSION,
+    )
+    return f"data:audio/mpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _peak(pcm: bytes) -> int:

@@ -102,6 +102,7 @@ async def test_a_sample_is_drafted_verified_and_final(url, tmp_path):
         for figure in ("acceptance", "tokens", "roundTrip", "lag"):
             await expect(page.locator(f"[data-figure={figure}] output")).to_have_text(re.compile(r"^\d"))
             assert await page.locator(f"[data-figure={figure}] .line").get_attribute("d")
+        await page.locator("#with-sound").check()
         saved = {}
         for name in ("srt", "vtt", "replay"):
             async with page.page.expect_download() as download:
@@ -125,7 +126,11 @@ async def replays(chromium, path: Path, text: str) -> None:
         await page.locator("#play").click()
         await expect(page.locator("#transcript .word").first).to_be_visible(timeout=30_000)
         await expect(page.locator("#play")).to_have_text("Pause")
+        await expect(page.locator("#sound")).to_have_js_property("paused", False)
+        await page.locator("#audible").uncheck()
+        await expect(page.locator("#sound")).to_have_js_property("muted", True)
         await page.locator("#play").click()
+        await expect(page.locator("#sound")).to_have_js_property("paused", True)
         await expect(page.locator("#play")).to_have_text("Play")
         await page.locator("#seek").press("End")
         await expect(page.locator("#transcript .word.draft")).to_have_count(0)
@@ -247,6 +252,24 @@ async def test_it_is_there_for_everybody(url, width, scheme):
         await page.status_is(COMPLETE)
 
 
+async def test_a_gateway_that_is_gone_is_told_whatever_is_asked_of_it(gateway):
+    server = Server("client.gateway", "--port", "0", "--server", gateway_target(gateway))
+    try:
+        async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
+            await try_sample(page, at_once=True)
+            await page.status_is(COMPLETE)
+            await expect(page.locator("#with-sound")).to_be_disabled()  # it was not heard in its own time
+            server.end()
+            for button in ("#save-replay", "#try-sample"):
+                await page.locator(button).click()
+                await page.status_is("The gateway does not answer")
+                await expect(page.locator("#status")).to_have_class("error")
+            assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in page.complaints)
+            page.complaints.clear()  # the browser's own
+    finally:
+        server.end()
+
+
 async def test_nothing_inline_runs(url):
     async with browser() as chromium, opened(chromium, url) as page:
         script = """() => {
@@ -321,57 +344,6 @@ def test_the_demo_stops_all_that_it_has_started():
         assert demo.wait(60) == 0
     assert len(children) == 3
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
-
-
-async def pure(page, module: str, call: str, *arguments: object) -> object:
-    """Call a function of one of the page's modules."""
-    script = "async ([module, call, given]) => (await import(module))[call](...given)"
-    return await page.page.evaluate(script, [f"/page/{module}", call, list(arguments)])
-
-
-async def test_how_words_become_others(url):
-    async with browser() as chromium, opened(chromium, url) as page:
-        assert await pure(page, "words.js", "splitWords", " Hello, you  东京") == [
-            " Hello,",
-            " you",
-            "  东",
-            "京",
-        ]
-        assert await pure(page, "words.js", "keyOf", " “Night,") == "night"
-        for before, after, source, was in (
-            ("it took six", "it was a storm", [0, 1, 2, -1], [None, 1, 2, None]),
-            ("a stor", "a stormy night", [0, 1, -1], [None, None, None]),  # it only grew
-            ("night and so", "night", [0], [None]),  # what has gone was replaced by nothing
-            ("the sailors", "and the sailors", [-1, 0, 1], [None, None, None]),
-            ("", "so", [-1], [None]),
-        ):
-            found = await pure(page, "words.js", "matchWords", before.split(), after.split())
-            assert found == {"source": source, "was": was}
-
-
-async def test_subtitles(url):
-    def final(text, start_s, end_s, *, is_last=False):
-        return {"text": text, "start_s": start_s, "end_s": end_s, "is_utterance_end": is_last}
-
-    finals = [
-        final(" It was a", 0.0, 1.0),
-        final(" night.", 1.0, 1.5),
-        final(" A & B", 3599.5, 3600.25),
-        final("", 3601.0, 3601.0, is_last=True),
-        *(final(" and so on", 3610.0 + i, 3611.0 + i) for i in range(9)),
-    ]
-    async with browser() as chromium, opened(chromium, url) as page:
-        cues = await pure(page, "subtitles.js", "cues", finals)
-        srt = await pure(page, "subtitles.js", "toSrt", finals)
-        vtt = await pure(page, "subtitles.js", "toVtt", finals)
-    assert [cue["text"] for cue in cues[:2]] == ["It was a night.", "A & B"]
-    assert all(cue["end_s"] - cue["start_s"] <= 7 and len(cue["text"]) <= 84 for cue in cues)
-    assert "".join(cue["text"] for cue in cues[2:]).count("and so on") == 9
-    assert srt.startswith(
-        "1\n00:00:00,000 --> 00:00:01,500\nIt was a night.\n\n2\n00:59:59,500 --> 01:00:00,250\nA & B\n"
-    )
-    assert vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nIt was a night.\n")
-    assert "A &amp; B" in vtt
 
 
 def test_a_replay_is_written_without_a_browser():

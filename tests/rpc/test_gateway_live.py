@@ -1,14 +1,17 @@
 """The page's own WebSocket, and what stands around the page."""
 
 import asyncio
+import base64
+import io
 import json
 from contextlib import asynccontextmanager
 
 import pytest
+import soundfile
 import websockets
 
 from client.gateway.page_files import replay_page
-from client.gateway.record import recorded
+from client.gateway.record import recorded, sound_url
 from specwhisper.errors import ServerFull
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
@@ -221,3 +224,9 @@ async def test_a_session_is_recorded_without_a_browser():
     assert times == sorted(times)
     assert recording["peaks"] == [*[0] * 20, 128]
     assert "talk.wav" in replay_page(recording)
+
+
+def test_a_replay_is_heard_from_its_beginning_to_its_end():
+    kind, _, sound = sound_url(PCM).partition(",")
+    samples, rate = soundfile.read(io.BytesIO(base64.b64decode(sound)))
+    assert (kind, rate, len(samples)) == ("data:audio/mpeg;base64", 16_000, len(PCM) // 2)

@@ -8,10 +8,12 @@ const WAITS_MS = [500, 1000, 2000, 4000, 8000];
 const MAX_UNSENT_BYTES = 512 * 1024;
 const MAX_KEPT_S = 600; // an outage that is longer loses what was said first
 const POSITION_RATE = 16000; // Hz of a position's samples
+const FRAME_SAMPLES = 160; // a position is a multiple of it
+const COUNTS = ["drafted", "verified", "accepted", "committed", "passes", "steps"];
 
 export class Connection {
-  // `onMessage` is told what the gateway says; times count from the first sample ever sent. `onState` is one of
-  // connecting, open, waiting, closed and why.
+  // `onMessage` is told what the gateway says; times and counts are of all that was ever sent. `onState` is one of
+  // connecting, open, waiting, failed, closed, and what is to be said of it.
   constructor(settings, key, { onMessage, onState }) {
     this.settings = settings;
     this.key = key;
@@ -19,6 +21,8 @@ export class Connection {
     this.onState = onState;
     this.kept = []; // pieces that are not final yet: {startS, pcm}
     this.sentS = 0;
+    this.counts = {}; // of all connections
+    this.countsBefore = {}; // of those before this one
     this.position = null; // where another connection would go on, as the last update told it
     this.numFailures = 0;
     this.isFinished = false;
@@ -69,11 +73,6 @@ export class Connection {
     this.socket.close();
   }
 
-  retry() {
-    clearTimeout(this.timer);
-    this.open();
-  }
-
   get #isOpen() {
     return this.socket.readyState === WebSocket.OPEN;
   }
@@ -83,6 +82,8 @@ export class Connection {
   }
 
   #begin() {
+    this.countsBefore = this.counts;
+    const lostS = this.#passOver();
     const position = this.position ? { position: this.position } : {};
     this.#tell({ type: "start", ...this.settings, ...position });
     for (const { startS, pcm } of this.kept) {
@@ -90,7 +91,16 @@ export class Connection {
       this.socket.send(pcm.subarray(Math.max(0, before)));
     }
     if (this.isFinished) this.#tell({ type: "finish" });
-    this.onState("open");
+    this.onState("open", lostS > 0 ? `${Math.ceil(lostS)} s of sound could not be kept for so long: their words are lost.` : "");
+  }
+
+  // Go on where what is kept begins, if that is behind the position; tells how many seconds lie between.
+  #passOver() {
+    const lostS = (this.kept[0]?.startS ?? 0) - this.#positionS;
+    if (lostS * POSITION_RATE < 1) return 0;
+    const frames = Math.ceil((this.kept[0].startS * POSITION_RATE) / FRAME_SAMPLES);
+    this.position = { ...this.position, start_sample: frames * FRAME_SAMPLES, final_tokens: [] };
+    return lostS;
   }
 
   #hear(message) {
@@ -98,6 +108,7 @@ export class Connection {
     else this.numFailures = 0;
     if (message.type === "done") this.isClosed = true;
     if (message.type === "update") this.#place(message);
+    if (message.statistics) this.#count(message.statistics);
     this.onMessage(message);
   }
 
@@ -106,6 +117,12 @@ export class Connection {
     this.position = message.position;
     const endS = ({ startS, pcm }) => startS + pcm.length / this.settings.sample_rate;
     while (this.kept.length && endS(this.kept[0]) <= this.#positionS) this.kept.shift();
+  }
+
+  // Each connection counts anew.
+  #count(statistics) {
+    for (const name of COUNTS) statistics[name] += this.countsBefore[name] ?? 0;
+    this.counts = statistics;
   }
 
   get #positionS() {

@@ -1,7 +1,7 @@
 // The page: what its controls do.
 
 import { Connection } from "./connection.js";
-import { PEAK_MS, Recorder } from "./recorder.js";
+import { KEPT_MINUTES, PEAK_MS, Recorder } from "./recorder.js";
 import { Microphone, Recording, SoundError } from "./sound.js";
 import { apply, newState } from "./state.js";
 import { toSrt, toVtt } from "./subtitles.js";
@@ -9,12 +9,16 @@ import { View } from "./view.js";
 
 const RENDER_EVERY_MS = 80;
 const RECORDING_MARK = "/*RECORDING*/";
+const MAX_SENTENCES = 20; // for those who hear the page: the text itself has all of them
 const find = (id) => document.getElementById(id);
 const form = find("settings");
 const buttons = { sample: find("try-sample"), microphone: find("microphone"), file: find("open-file"), stop: find("stop") };
 const sentences = find("sentences");
 const view = new View(document, {
-  onSentence: (text) => sentences.append(Object.assign(document.createElement("p"), { textContent: text })),
+  onSentence: (text) => {
+    sentences.append(Object.assign(document.createElement("p"), { textContent: text }));
+    if (sentences.children.length > MAX_SENTENCES) sentences.firstChild.remove();
+  },
 });
 
 let session = null; // {source, connection, recorder, state}
@@ -51,7 +55,6 @@ function changeSettings() {
   const now = session.connection.settings;
   if (mode === now.mode && gamma === now.gamma && added_latency_ms === now.added_latency_ms) return;
   session.connection.change({ mode, gamma, added_latency_ms });
-  take({ type: "settings", settings: { mode, gamma, added_latency_ms } });
 }
 
 // A session
@@ -67,13 +70,13 @@ async function start(source, title) {
     const key = await askServer();
     if (key === null) return setRunning(false);
     await source.open();
-    const recorder = new Recorder(title);
+    const recorder = new Recorder(title, { keepsSound: source.isPaced });
     const connection = new Connection({ sample_rate: source.sampleRate, ...settings() }, key, {
       onMessage: (message) => session?.connection === connection && take(message),
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
     session = { source, connection, recorder, state: newState() };
-    take({ type: "settings", settings: settings() });
+    find("with-sound").disabled = !source.isPaced;
     connection.open();
     source.start(
       (pcm) => {
@@ -125,8 +128,9 @@ function scheduleRender() {
     renderTimer = 0;
     if (!session) return;
     const { state, recorder } = session;
-    const endS = (recorder.peaks.length * PEAK_MS) / 1000;
-    view.render(state, { peaks: recorder.peaks, peakMs: PEAK_MS, endS }, recorder.at);
+    const { peaks, firstPeak } = recorder;
+    const endS = ((firstPeak + peaks.length) * PEAK_MS) / 1000;
+    view.render(state, { peaks, firstPeak, peakMs: PEAK_MS, endS }, recorder.at);
     const hasText = state.finals.some((final) => final.text.trim());
     for (const button of document.querySelectorAll("#downloads button")) button.disabled = !hasText;
   }, RENDER_EVERY_MS);
@@ -156,7 +160,10 @@ async function askServer() {
 
 function showConnection(state, reason) {
   document.body.dataset.connection = state;
-  if (state === "open") tell(session.source instanceof Microphone ? "Listening. Say something." : "Transcribing …");
+  if (state === "open") {
+    const isListening = session.source instanceof Microphone;
+    tell(reason || (isListening ? "Listening. Say something." : "Transcribing …"), Boolean(reason));
+  }
   if (state === "waiting") tell(`${reason} Trying again …`, true, true);
   if (state === "failed") {
     end(reason, true);
@@ -188,9 +195,9 @@ function startAgain(begin) {
 
 async function trySample() {
   const select = find("sample");
-  const data = await (await fetch(`samples/${select.value}.wav`)).arrayBuffer();
+  const read = async () => (await fetch(`samples/${select.value}.wav`)).arrayBuffer();
   form.elements.language.value ||= "en"; // the bundled pair tells no languages apart
-  return start(new Recording(data, options()), select.selectedOptions[0].textContent);
+  return start(new Recording(read, options()), select.selectedOptions[0].textContent);
 }
 
 function options() {
@@ -198,7 +205,7 @@ function options() {
 }
 
 async function openFile(file) {
-  return start(new Recording(await file.arrayBuffer(), options()), file.name);
+  return start(new Recording(() => file.arrayBuffer(), options()), file.name);
 }
 
 // Downloads
@@ -212,10 +219,17 @@ function download(name, type, text) {
 }
 
 async function saveReplay() {
-  const template = await (await fetch("page/replay.html")).text();
-  // No end tag may stand in a script, whatever was said.
-  const recording = JSON.stringify(session.recorder).replaceAll("<", "\\u003c");
-  download("replay.html", "text/html", template.replace(RECORDING_MARK, () => recording));
+  const { recorder } = session;
+  try {
+    const template = await (await fetch("page/replay.html")).text();
+    const recording = await recorder.recording({ withSound: find("with-sound").checked });
+    // No end tag may stand in a script, whatever was said.
+    const written = JSON.stringify(recording).replaceAll("<", "\\u003c");
+    download("replay.html", "text/html", template.replace(RECORDING_MARK, () => written));
+    if (recorder.isCut) tell(`The replay has the last ${KEPT_MINUTES} minutes.`);
+  } catch {
+    tell("The gateway does not answer, and a replay is put together from its files. Try again when it is back.", true);
+  }
 }
 
 // Beginnings

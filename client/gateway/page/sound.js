@@ -7,6 +7,8 @@ const PIECE_S = 0.05;
 export class SoundError extends Error {}
 
 export class Microphone {
+  isPaced = true; // sound comes as fast as it is heard
+
   async open() {
     if (!window.isSecureContext) {
       throw new SoundError(
@@ -48,24 +50,32 @@ const MICROPHONE_ERRORS = {
 };
 
 export class Recording {
-  // `isBusy` tells that what is sent at once should wait.
-  constructor(data, { atOnce, isAudible }) {
-    this.data = data;
+  // `read` gives the file.
+  constructor(read, { atOnce, isAudible }) {
+    this.read = read;
     this.atOnce = atOnce;
+    this.isPaced = !atOnce;
     this.isAudible = isAudible;
     this.sampleRate = RECORDING_RATE;
   }
 
   async open() {
+    let data;
+    try {
+      data = await this.read();
+    } catch {
+      throw new SoundError("This recording cannot be read. Choose it again.");
+    }
     try {
       const decoder = new OfflineAudioContext(1, 1, RECORDING_RATE);
-      this.buffer = await decoder.decodeAudioData(this.data);
+      this.buffer = await decoder.decodeAudioData(data);
     } catch {
       throw new SoundError("The browser cannot decode this file. WAV, FLAC, MP3 and M4A usually work.");
     }
     this.samples = mixed(this.buffer);
   }
 
+  // `isBusy` tells that what is sent at once should wait.
   start(onPcm, onEnd, isBusy) {
     const piece = Math.round(RECORDING_RATE * PIECE_S);
     const startedMs = performance.now();

@@ -10,16 +10,13 @@ export function newState() {
     verified: "",
     draft: "",
     isUnverified: false,
-    isSpeech: false,
     receivedS: 0,
     sentS: 0,
     model: null,
-    settings: {},
     statistics: null,
     series: { acceptance: [], tokens: [], roundTrip: [], lag: [] }, // of {at, value}
     snapshots: [],
     isDone: false,
-    error: null,
   };
 }
 
@@ -29,22 +26,13 @@ export function apply(state, message, at) {
     case "ready":
       state.model = message;
       break;
-    case "settings":
-      state.settings = message.settings;
-      break;
-    case "speech":
-      state.isSpeech = message.event === "begin";
-      break;
     case "update":
       applyText(state, message, at);
       if (message.statistics) applyFigures(state, message.statistics, at);
       break;
     case "done":
       state.isDone = true;
-      [state.verified, state.draft, state.isSpeech] = ["", "", false];
-      break;
-    case "error":
-      state.error = message;
+      [state.verified, state.draft] = ["", ""];
       break;
   }
 }

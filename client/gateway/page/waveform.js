@@ -9,8 +9,9 @@ export class Waveform {
     this.style = getComputedStyle(canvas);
   }
 
-  // `peaks` are 0..255, one for each `peakMs`; `finalS` is how far the text is final.
-  render({ peaks, peakMs, endS, finalS }) {
+  // `peaks` are 0..255, one for each `peakMs`, from the one with the number `firstPeak` on; `finalS` is how far the
+  // text is final.
+  render({ peaks, firstPeak, peakMs, endS, finalS }) {
     const { canvas } = this;
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
@@ -30,7 +31,7 @@ export class Waveform {
       const from = Math.floor((bar * barS * 1000) / peakMs);
       const to = Math.max(from + 1, Math.floor(((bar + 1) * barS * 1000) / peakMs));
       let peak = 0;
-      for (let i = from; i < to; i++) peak = Math.max(peak, peaks[i] ?? 0);
+      for (let i = from; i < to; i++) peak = Math.max(peak, peaks[i - firstPeak] ?? 0);
       const length = Math.max(1, (peak / 255) ** 0.7 * (height - 4));
       context.fillStyle = bar * barS < finalS ? final : waiting;
       context.fillRect(((bar * barS - startS) / SPAN_S) * width, (height - length) / 2, BAR - 1, length);

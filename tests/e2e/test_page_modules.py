@@ -1,0 +1,207 @@
+"""The page's own modules in a browser, before a gateway whose draft server says what it is told to."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import soundfile
+
+from tests.e2e.pages import Opened, browser, opened
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import running_gateway
+
+pytestmark = pytest.mark.timeout(120)
+NOW = "let now = 0; performance.now = () => now;"  # a clock that a test sets
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Opened]:
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address) as gateway,
+        browser() as chromium,
+        opened(chromium, gateway.url) as page,
+    ):
+        yield page
+
+
+async def run(page: Opened, module: str, name: str, script: str) -> Any:
+    """Run a script with what a module exports by this name."""
+    return await page.page.evaluate(
+        f"async () => {{ const {{ {name} }} = await import('/page/{module}'); {script} }}"
+    )
+
+
+async def test_how_words_become_others(page):
+    async def match(before: str, after: str) -> Any:
+        return await run(
+            page, "words.js", "matchWords", f"return matchWords({before.split()}, {after.split()})"
+        )
+
+    words = await run(page, "words.js", "splitWords", "return splitWords(' Hello, you  东京')")
+    assert words == [" Hello,", " you", "  东", "京"]
+    assert await run(page, "words.js", "keyOf", "return keyOf(' “Night,')") == "night"
+    for before, after, source, was in (
+        ("it took six", "it was a storm", [0, 1, 2, -1], [None, 1, 2, None]),
+        ("a stor", "a stormy night", [0, 1, -1], [None, None, None]),  # it only grew
+        ("night and so", "night", [0], [None]),  # what has gone was replaced by nothing
+        ("the sailors", "and the sailors", [-1, 0, 1], [None, None, None]),
+        ("", "so", [-1], [None]),
+    ):
+        assert await match(before, after) == {"source": source, "was": was}
+
+
+async def test_subtitles(page):
+    def final(text: str, start_s: float, end_s: float, is_last: str = "false") -> str:
+        return f"{{text: '{text}', start_s: {start_s}, end_s: {end_s}, is_utterance_end: {is_last}}}"
+
+    finals = ", ".join(
+        [
+            final(" It was a", 0.0, 1.0),
+            final(" night.", 1.0, 1.5),
+            final(" A & B", 3599.5, 3600.25),
+            final("", 3601.0, 3601.0, "true"),
+            *(final(" and so on", 3610.0 + i, 3611.0 + i) for i in range(9)),
+        ]
+    )
+    cues, srt, vtt = [
+        await run(page, "subtitles.js", name, f"return {name}([{finals}])")
+        for name in ("cues", "toSrt", "toVtt")
+    ]
+    assert [cue["text"] for cue in cues[:2]] == ["It was a night.", "A & B"]
+    assert all(cue["end_s"] - cue["start_s"] <= 7 and len(cue["text"]) <= 84 for cue in cues)
+    assert "".join(cue["text"] for cue in cues[2:]).count("and so on") == 9
+    assert srt.startswith(
+        "1\n00:00:00,000 --> 00:00:01,500\nIt was a night.\n\n2\n00:59:59,500 --> 01:00:00,250\nA & B\n"
+    )
+    assert vtt.startswith("WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nIt was a night.\n")
+    assert "A &amp; B" in vtt
+
+
+SESSION = """
+    const recorder = new Recorder("talk", { keepsSound: true });
+    recorder.note({ type: "ready", target: "large" });
+    for (now = 0; now < MINUTES * 60000; now += 1000) {
+        recorder.hear(new Int16Array(8000).fill(now / 1000), 8000);
+        recorder.note({ type: "update", finals: [], position: { final_tokens: [1, 2, 3] } });
+    }
+    now += 3600000;  // it is saved long after its end
+    const { peaks, ...kept } = await recorder.recording({ withSound: true });
+    return { numPeaks: peaks.length, ...kept };
+"""
+
+
+@pytest.mark.parametrize("minutes", [2, 62])
+async def test_a_replay_is_of_the_last_ten_minutes(page, minutes):
+    kept = await run(page, "recorder.js", "Recorder", NOW + SESSION.replace("MINUTES", str(minutes)))
+    length_s, is_cut = min(minutes * 60, 601), minutes > 10
+    ready, *updates = kept["events"]
+    assert (ready["type"], ready["target"], ready["at"]) == ("ready", "large", 0)
+    assert [update["at"] for update in updates] == [1000 * at for at in range(length_s)]
+    assert "position" not in updates[0]
+    assert kept["length_ms"] == 1000 * (length_s - 1)
+    assert ("last 10 minutes" in kept["about"]) == is_cut
+    assert kept["first_peak"] + kept["numPeaks"] == minutes * 60 * 20
+    assert kept["numPeaks"] <= 3600 * 20
+    sound, rate = soundfile.read(
+        io.BytesIO(base64.b64decode(kept["sound"]["url"].partition(",")[2])), dtype="int16"
+    )
+    assert (rate, len(sound)) == (16_000, min(minutes * 60, 600) * 16_000)
+    first, last = minutes * 60 - min(minutes * 60, 600), minutes * 60 - 1
+    assert (sound[0], sound[-1]) == (first, last)
+    assert kept["sound"]["at"] == (0 if is_cut else -1000)  # a second is heard when it is over
+
+
+AUDIO = """
+    const audio = {
+        duration: 3, currentTime: 0, paused: true,
+        async play() { this.paused = false; },
+        pause() { this.paused = true; },
+    };
+    const playback = new Playback(audio, { at: 1000, url: "data:" });
+    const times = [[500, true], [1000, true], [2100, true], [4100, true], [1500, true], [1500, false]];
+    return times.map(([at, isPlaying]) => {
+        playback.follow(at, isPlaying);
+        return [audio.paused, audio.currentTime];
+    });
+"""
+
+
+async def test_sound_is_where_the_replay_is(page):
+    assert await run(page, "playback.js", "Playback", AUDIO) == [
+        [True, 0],  # not yet
+        [False, 0],
+        [False, 1.1],
+        [True, 1.1],  # it is over
+        [False, 0.5],
+        [True, 0.5],
+    ]
+
+
+SOCKET = """
+    const sockets = [];
+    window.WebSocket = class extends EventTarget {
+        static OPEN = 1;
+        constructor() { super(); this.sent = []; this.readyState = 1; sockets.push(this); }
+        send(data) { this.sent.push(typeof data === "string" ? JSON.parse(data) : data.length); }
+        hear(message) { this.dispatchEvent(new MessageEvent("message", { data: JSON.stringify(message) })); }
+        lose() { this.dispatchEvent(new CloseEvent("close", { code: 1006 })); }
+    };
+    window.setTimeout = (again) => again();
+    const [heard, states] = [[], []];
+    const connection = new Connection({ sample_rate: 8000 }, "", {
+        onMessage: (message) => heard.push(message),
+        onState: (state, reason) => states.push([state, reason]),
+    });
+    const opened = () => (connection.open(), sockets[0].dispatchEvent(new Event("open")));
+    const again = () => (sockets.at(-1).lose(), sockets.at(-1).dispatchEvent(new Event("open")));
+    const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
+    const update = (start_sample, passes) => sockets.at(-1).hear({
+        type: "update", position: { start_sample, utterance: 1, final_tokens: [7] },
+        statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0, gamma: 4 },
+    });
+"""
+
+
+async def test_another_connection_goes_on_and_counts_on(page):
+    sent, passes = await run(
+        page,
+        "connection.js",
+        "Connection",
+        SOCKET
+        + """
+        opened(); second(3); update(24000, 2); update(24000, 5);
+        again(); update(24000, 1); update(32000, 4);
+        again(); update(32000, 1);
+        return [sockets.map(({ sent }) => sent), heard.map(({ statistics }) => statistics.passes)];
+        """,
+    )
+    assert passes == [2, 5, 6, 9, 10]
+    (first, *_), (second, *audio), _ = sent
+    assert "position" not in first
+    assert second["position"] == {"start_sample": 24_000, "utterance": 1, "final_tokens": [7]}
+    assert audio == [4_000, 8_000]  # from the middle of the second second on
+
+
+async def test_sound_that_was_not_kept_is_passed_over_and_told(page):
+    """Nothing became final for longer than audio is kept, and then the connection was lost."""
+    sent, states = await run(
+        page,
+        "connection.js",
+        "Connection",
+        SOCKET
+        + """
+        opened(); second(2); update(16000, 1); second(605); again();
+        return [sockets[1].sent, states];
+        """,
+    )
+    start, *audio = sent
+    assert start["position"] == {"start_sample": 7 * 16_000, "utterance": 1, "final_tokens": []}
+    assert audio == [8_000] * 600
+    assert [state for state, _ in states] == ["connecting", "open", "waiting", "connecting", "open"]
+    assert states[1][1] == ""
+    assert states[-1][1].startswith("6 s of sound could not be kept")
