@@ -76,9 +76,9 @@ def api_settings(url: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running_gateway(draft: str, **settings: Any) -> AsyncIterator[RunningGateway]:
+async def running_gateway(draft: str, *, port: int = 0, **settings: Any) -> AsyncIterator[RunningGateway]:
     """A gateway in front of a draft server."""
-    server = GatewayServer(GatewayConfig(server=draft, port=0, **settings))
+    server = GatewayServer(GatewayConfig(server=draft, port=port, **settings))
     serving = asyncio.create_task(server.serve())
     try:
         await server.ready.wait()

@@ -98,8 +98,9 @@ async function start(source, title) {
 function take(message) {
   session.recorder.note(message);
   apply(session.state, message, session.recorder.at);
-  if (message.type === "done") end("The transcript is complete.");
-  scheduleRender();
+  if (message.type !== "done") return scheduleRender();
+  render(); // before it is said that all is there
+  end("The transcript is complete.");
 }
 
 // No more sound: what was said becomes final.
@@ -124,16 +125,19 @@ function end(reason, isError = false) {
 }
 
 function scheduleRender() {
-  renderTimer ||= setTimeout(() => {
-    renderTimer = 0;
-    if (!session) return;
-    const { state, recorder } = session;
-    const { peaks, firstPeak } = recorder;
-    const endS = ((firstPeak + peaks.length) * PEAK_MS) / 1000;
-    view.render(state, { peaks, firstPeak, peakMs: PEAK_MS, endS }, recorder.at);
-    const hasText = state.finals.some((final) => final.text.trim());
-    for (const button of document.querySelectorAll("#downloads button")) button.disabled = !hasText;
-  }, RENDER_EVERY_MS);
+  renderTimer ||= setTimeout(render, RENDER_EVERY_MS);
+}
+
+function render() {
+  clearTimeout(renderTimer);
+  renderTimer = 0;
+  if (!session) return;
+  const { state, recorder } = session;
+  const { peaks, firstPeak } = recorder;
+  const endS = ((firstPeak + peaks.length) * PEAK_MS) / 1000;
+  view.render(state, { peaks, firstPeak, peakMs: PEAK_MS, endS }, recorder.at);
+  const hasText = state.finals.some((final) => final.text.trim());
+  for (const button of document.querySelectorAll("#downloads button")) button.disabled = !hasText;
 }
 
 // What the server says of itself
