@@ -170,10 +170,10 @@ class Listener:
         for at in range(start, end, part):
             until = min(at + part, end)
             await client.send(pcm[at * 2 : until * 2])
-            await eventually(lambda until=until: self._decoded_to > until - part)
+            await eventually(lambda until=until: self.decoded_to > until - part)
 
     @property
-    def _decoded_to(self) -> int:
+    def decoded_to(self) -> int:
         return max((step.end_sample for update in self.updates for step in update.steps), default=0)
 
     async def whole(self) -> None:
