@@ -1,4 +1,4 @@
-"""The page's connection breaks while somebody speaks: its text is, word for word, that of one that did not."""
+"""The page's connection breaks while somebody speaks: word for word its text is that of one that did not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.live import SPOKEN
 from tests.rpc.gateways import running_gateway
 from tests.rpc.speaking import Ear, samples_of, speaking_pair, spoken_utterances, talk
 
-SPANS, LENGTH_S = ((0.3, 3.5), (4.5, 8.5)), 9.0
+SPANS, LENGTH_S = ((0.3, 3.5), (4.5, 8.5)), 9.4
 BREAKS_BEHIND = 3  # final words of each utterance
 expect = playwright.expect
 
