@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -16,6 +17,9 @@ from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
 from specwhisper.errors import UnsupportedOption
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
+
+# Threads of its own: recordings are decoded, and scanned for minutes, in those of the event loop.
+EARS = ThreadPoolExecutor(thread_name_prefix="voice")
 
 
 class Voice:
@@ -38,7 +42,8 @@ class Voice:
         if self._endpointer is None:
             has_begun, self._has_begun = self._has_begun, True
             return () if has_begun else (VoiceMark(VoiceEvent.BEGIN, self._start_sample),)
-        return await asyncio.to_thread(self._hear, self._endpointer, pcm)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(EARS, self._hear, self._endpointer, pcm)
 
     def _hear(self, endpointer: Endpointer, pcm: bytes) -> tuple[VoiceMark, ...]:
         data = self._unheard + pcm

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -11,8 +13,17 @@ import torch
 from draft_server import voice
 from specwhisper.errors import UnsupportedOption
 from specwhisper.wire.streams import with_true_status
-from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
-from tests.rpc.speaking import Ear, config, final_results, listen, speaking_pair, talk
+from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, error_of, is_one_sentence
+from tests.rpc.speaking import (
+    Ear,
+    config,
+    final_results,
+    listen,
+    speaking_pair,
+    spoken_utterances,
+    talk,
+    texts_of,
+)
 
 
 @pytest.fixture
@@ -43,6 +54,22 @@ async def test_it_is_loaded_beside_the_event_loop(monkeypatch):
     async with speaking_pair():
         assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
+
+
+async def test_live_audio_is_heard_while_recordings_keep_the_loops_threads_busy(monkeypatch):
+    monkeypatch.setattr(voice, "_model", Ear)
+    loop, is_scanned = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    async with speaking_pair() as (_, draft):
+        await listen(draft, talk())  # the draft is placed with the first session
+        scanning = loop.run_in_executor(None, is_scanned.wait)
+        try:
+            async with asyncio.timeout(PROMPTLY_S):
+                responses = await listen(draft, talk())
+        finally:
+            is_scanned.set()
+            await scanning
+    assert texts_of(final_results(responses)) == spoken_utterances(talk())
 
 
 @pytest.mark.parametrize("package", ["silero_vad", "onnxruntime"])
