@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -107,8 +107,8 @@ async def _our_requests(
                 is_open = True
                 set_samples(ours.config, audio.samples)
                 yield pb.StreamingRecognizeRequest(streaming_config=ours)
-            for start in range(0, len(pcm), MAX_PIECE_BYTES):
-                yield pb.StreamingRecognizeRequest(audio_content=pcm[start : start + MAX_PIECE_BYTES])
+            for piece in _cut(pcm):
+                yield pb.StreamingRecognizeRequest(audio_content=piece)
 
 
 async def _decoded(
@@ -118,7 +118,13 @@ async def _decoded(
     async for request in requests:
         match request.WhichOneof("streaming_request"):
             case "audio_content":
-                yield audio.push(request.audio_content)
+                for piece in _cut(request.audio_content):  # decoded in the event loop: it must not take long
+                    yield audio.push(piece)
             case "streaming_config":
                 raise InvalidRequest("A stream takes one streaming_config, its first message.")
     yield audio.finish()
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), MAX_PIECE_BYTES):
+        yield data[start : start + MAX_PIECE_BYTES]

@@ -16,6 +16,8 @@ from riva.client.proto import riva_audio_pb2
 
 from client.streaming import LIVE_DECODING
 from draft_server.riva import SERVICE_NAME
+from draft_server.riva.audio import StreamedAudio
+from draft_server.riva.service import _decoded
 from draft_server.service import MAX_PIECE_BYTES
 from experiments.demo_pair.phonemes import words
 from specwhisper.audio.decode import decode_file
@@ -194,6 +196,18 @@ async def test_a_file_as_rivas_own_scripts_stream_it(tmp_path):
     results = [result for response in responses for result in response.results]
     assert all(result.is_final for result in results), "interim results were not asked for"
     assert word_errors(PHONE_CALL, transcript(results)) < 0.15
+
+
+async def test_large_pieces_are_decoded_part_by_part():
+    """It happens in the event loop: a message may have 32 MiB."""
+
+    async def requests():
+        yield riva_pb.StreamingRecognizeRequest(audio_content=bytes(10 * MAX_PIECE_BYTES + 1))
+
+    audio = StreamedAudio(pcm_config(encoding=riva_audio_pb2.MULAW))
+    sizes = [len(samples) async for samples in _decoded(requests(), audio)]
+    assert max(sizes) == 2 * MAX_PIECE_BYTES
+    assert sum(sizes) == 2 * (10 * MAX_PIECE_BYTES + 1)
 
 
 async def test_pieces_that_are_larger_than_ours():
