@@ -53,14 +53,14 @@ class UnverifiedSession:
         self._target = target
         self._drafting = drafting
         self._audio = KeptAudio(self._live.start_sample)
-        self._heard_samples = self._live.start_sample  # by sessions that have ended
         self._session = self._new_session(transcriber)
         self._is_alone = False
         self._written: dict[int, str] = {}  # by the draft alone, by utterance
         self._counted = SpeculationStatistics()  # of targets that are lost
         self._has_begun = False  # on some target
         self._knock_s = KNOCK_EVERY_S
-        self._language: str | None = None  # that was spoken last
+        self._language: str | None = None  # that sessions which have ended heard last
+        self._heard_samples = self._live.start_sample  # by them
         self._told_to_s = 0.0  # end of the last segment
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
@@ -85,7 +85,13 @@ class UnverifiedSession:
     @property
     def language(self) -> str:
         """Of the open utterance, or the last one."""
-        return self._session.builder.language
+        return self._spoken or self._session.builder.language
+
+    @property
+    def _spoken(self) -> str | None:
+        """The language that was heard last, by this session or one before."""
+        builder = self._session.builder
+        return builder.language if builder.statistics.num_windows else self._language
 
     @property
     def language_probs(self) -> Mapping[str, float]:
@@ -156,6 +162,7 @@ class UnverifiedSession:
                 except LOST as error:
                     if isinstance(error, ServerFull) and not self._has_begun:
                         raise  # nothing is lost: there is no room
+                    self._has_begun = True
                     logger.warning("target lost", extra={"session": self._session.id, "error": str(error)})
                 self._counted.add(self._session.builder.statistics)
                 self._go_on_from(self._transcript.position)
@@ -180,11 +187,7 @@ class UnverifiedSession:
     async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[None]:
         """Let the draft go on alone until the target answers."""
         knocking = asyncio.create_task(self._knock())
-        if self._transcript.statistics.num_windows:
-            self._language = self._session.builder.language
-        language = (
-            self._request.options.language or self._language or self._target.vocabulary.default_language
-        )
+        language = self._request.options.language or self._spoken or self._target.vocabulary.default_language
         options = replace(
             self._request.options,
             language=(language or "en") if self._target.vocabulary.languages else None,
@@ -311,7 +314,7 @@ class UnverifiedSession:
             self._audio.finish()
 
     def _begin(self, session: Session) -> None:
-        self._heard_samples = self.num_samples
+        self._heard_samples, self._language = self.num_samples, self._spoken
         self._session = session
 
     def _new_session(self, transcriber: Transcriber, request: SessionRequest | None = None) -> Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import grpc.aio
 import pytest
@@ -19,6 +20,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
@@ -33,7 +35,7 @@ from specwhisper.types import (
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.live import BEGIN, ENDED, SPOKEN, mark
+from tests.live import BEGIN, ENDED, SPOKEN, SPOKEN_MULTILINGUAL, mark
 from tests.live_engines import SpeakingModel, speech, words_of
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -62,6 +64,7 @@ from tests.scripted import END
 
 BEGUN = 10 * SAMPLE_RATE * 2  # bytes: within the third utterance
 LIVE = DecodingOptions(live=LiveOptions())
+GONE = TargetUnavailable("It is gone.")
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 
 
@@ -438,10 +441,8 @@ class Unsteady:
     limits = Limits()
     min_round_trip_ns = 0
 
-    def __init__(
-        self, refusal: Exception | None = None, *, digest: str = "", is_utterance_end: bool = True
-    ) -> None:
-        self._refusal = refusal
+    def __init__(self, *refusals: Exception, digest: str = "", is_utterance_end: bool = True) -> None:
+        self._refusals = list(refusals)
         self._digest = digest
         self._marks = (mark(BEGIN, 0.0), mark(ENDED, 1.0))[: 1 + is_utterance_end]
         self._has_heard = asyncio.Event()
@@ -452,8 +453,8 @@ class Unsteady:
 
     @asynccontextmanager
     async def open(self, *_, **__) -> AsyncIterator[Unsteady]:
-        if self._refusal is not None:
-            raise self._refusal
+        if self._refusals:
+            raise self._refusals.pop(0) if len(self._refusals) > 1 else self._refusals[0]
         yield self
 
     async def send_audio(self, chunk: AudioChunk) -> None:
@@ -469,13 +470,13 @@ class Unsteady:
         tokens = (1, 2, END)
         yield Commit(window.id, 0, tokens, is_final=True, step=windows.close(window, tokens).step)
         self.is_gone.set()
-        raise TargetUnavailable("It is gone.")
+        raise GONE
 
 
-def alone_on(target: Unsteady) -> outage.UnverifiedSession:
+def alone_on(target: Unsteady, vocabulary: Vocabulary = SPOKEN) -> outage.UnverifiedSession:
     """A session there, without a draft."""
     request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
-    description = TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits)
+    description = TargetDescription("unsteady", "digest", vocabulary, 80, target.limits)
     return outage.UnverifiedSession(request, target, description, None)
 
 
@@ -504,6 +505,15 @@ async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end,
     assert [(step.start_sample, step.end_sample) for step in steps] == [(0, SAMPLE_RATE)]
 
 
+def test_the_language_is_known_before_the_next_session_has_heard_a_word():
+    windows = LiveWindows(SPOKEN_MULTILINGUAL, replace(LIVE, language="de"))
+    windows.hear(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0),)), SAMPLE_RATE)
+    session = alone_on(Unsteady(), SPOKEN_MULTILINGUAL)
+    session._session.builder.observe(WindowOpened(windows.open(100)))
+    session._begin(session._new_session(Unsteady()))
+    assert session.language == "de"
+
+
 def test_nothing_begins_before_what_was_told():
     """Times are estimates, and each target has its own."""
     session = alone_on(Unsteady())
@@ -514,12 +524,12 @@ def test_nothing_begins_before_what_was_told():
     assert [(w.start_s, w.end_s) for s in told for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
 
 
-async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(monkeypatch):
+@pytest.mark.parametrize("refusals", [[GONE], [GONE, ServerFull("No place.")]])
+async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(refusals, monkeypatch):
     monkeypatch.setattr(outage, "MAX_WAIT_S", 0.05)
-    refusal = TargetUnavailable("It is gone.")
     with pytest.raises(TargetUnavailable, match=r"is not back 0\.05 s after the end"):
         async with asyncio.timeout(PROMPTLY_S):
-            async for segments in updates_of(alone_on(Unsteady(refusal, digest="digest"))):
+            async for segments in updates_of(alone_on(Unsteady(*refusals, digest="digest"))):
                 assert not segments
 
 
