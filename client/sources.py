@@ -25,7 +25,7 @@ MAX_UNREAD_PIECES = 600  # a minute: whoever is that far behind will not catch u
 
 @asynccontextmanager
 async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[bytes]]:
-    """Open a microphone; what it gives is canonical PCM, until the context is left.
+    """Open a microphone; what it gives is canonical PCM, until the context is left or the device has gone.
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
     """
     sounddevice = _sounddevice()
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[bytes] = asyncio.Queue(MAX_UNREAD_PIECES)
+    heard: asyncio.Queue[bytes | None] = asyncio.Queue()
     is_behind = False
 
     def put(pcm: bytes) -> None:
         nonlocal is_behind
-        was_behind, is_behind = is_behind, heard.full()
+        was_behind, is_behind = is_behind, heard.qsize() >= MAX_UNREAD_PIECES
         if not is_behind:
             heard.put_nowait(pcm)
         elif not was_behind:
@@ -49,9 +49,13 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
     def take(data: Any, _frames: int, _time: Any, _status: Any) -> None:
         loop.call_soon_threadsafe(put, bytes(data))
 
+    def end() -> None:
+        loop.call_soon_threadsafe(heard.put_nowait, None)
+
     async def pieces() -> AsyncGenerator[bytes]:
-        while True:
-            yield await heard.get()
+        while (pcm := await heard.get()) is not None:
+            yield pcm
+        logger.warning("The microphone has stopped: it may have been unplugged.")
 
     with ExitStack() as stack:
         try:
@@ -63,6 +67,7 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
                     blocksize=PIECE_SAMPLES,
                     device=int(device) if device is not None and device.isdigit() else device,
                     callback=take,
+                    finished_callback=end,
                 )
             )
         except (sounddevice.PortAudioError, ValueError) as error:

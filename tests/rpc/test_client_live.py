@@ -293,10 +293,11 @@ class PortAudioError(Exception):
 streams = []
 
 class RawInputStream:
-    def __init__(self, *, device, callback, **settings):
+    def __init__(self, *, device, callback, finished_callback, **settings):
         if device == "nowhere":
             raise PortAudioError("no such device")
-        self.device, self.callback, self.is_open = device, callback, False
+        self.device, self.callback, self.finished_callback = device, callback, finished_callback
+        self.is_open = False
         streams.append(self)
 
     def __enter__(self):
@@ -304,6 +305,7 @@ class RawInputStream:
 
     def __exit__(self, *_):
         self.is_open = False
+        self.finished_callback()
 """
 
 
@@ -341,6 +343,20 @@ async def test_a_microphone_gives_what_it_hears_until_it_is_closed(sounddevice, 
         assert [record.levelname for record in caplog.records] == ["WARNING"]  # and they are missed
         assert "what is said now is lost" in caplog.text
     assert not stream.is_open
+
+
+async def test_what_was_said_before_a_microphone_was_unplugged_becomes_final(sounddevice, caplog):
+    sounddevice()
+    async with speaking_pair() as (target, draft), sources.microphone() as pieces:
+        async with StreamingClient(draft.address) as stream:
+            (device,) = sys.modules["sounddevice"].streams
+            for piece in pieces_of(talk()):
+                device.callback(memoryview(piece), len(piece) // 2, None, None)
+            device.finished_callback()
+            updates = [update async for update in LiveTranscription(stream, pieces)]
+        await all_free(target, draft)
+    assert texts_of(segments_of(updates)) == spoken_utterances(talk())
+    assert "may have been unplugged" in caplog.text
 
 
 async def test_a_microphone_that_cannot_be_opened_is_one_sentence(sounddevice):
