@@ -41,18 +41,10 @@ class ClientGone(SpecWhisperError):
 
 
 class InvalidEvent(InvalidField):
-    """An event on a WebSocket cannot be honoured.
+    """An event on a WebSocket cannot be honoured."""
 
-    Parameters
-    ----------
-    event_id : the name that the client gave it, if it did.
-    """
-
-    def __init__(
-        self, message: str, param: str = "", code: str = "invalid_value", event_id: str | None = None
-    ) -> None:
+    def __init__(self, message: str, param: str = "", code: str = "invalid_value") -> None:
         super().__init__(message, param, code)
-        self.event_id = event_id
 
 
 class ForeignPage(SpecWhisperError):

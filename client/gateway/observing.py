@@ -20,6 +20,7 @@ UNKNOWN_ROUTE = "unknown"  # one label for all that does not exist: a caller can
 QUIET_ROUTES = ("/health", "/metrics")  # asked every few seconds: only for those who debug
 ERROR = "error"
 NORMAL, GONE = 1000, 1006  # close codes: as it should be, and without a word
+PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose freely
 
 
 def note_error(scope: Scope, error: BaseException) -> None:
@@ -70,7 +71,8 @@ class Observing:
             nonlocal code
             message = await receive()
             if message["type"] == "websocket.disconnect":
-                code = code or int(message.get("code", GONE))
+                left = int(message.get("code", GONE))
+                code = code or (left if left < 3000 else PRIVATE)
             return message
 
         async def send_watched(message: Message) -> None:

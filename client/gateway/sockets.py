@@ -128,7 +128,7 @@ class Peer:
             async with self._sending, asyncio.timeout(self._send_timeout_s):
                 for event in events:
                     await self._socket.send_json(event)
-        except (WebSocketDisconnect, TimeoutError) as error:
+        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:  # Runtime: noticed before
             raise ClientGone("The client does not listen any more.") from error
         if self._patience is not None:  # who is told something waits for it, and need not speak
             self._patience.reschedule(self._idle_at())

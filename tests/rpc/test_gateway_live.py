@@ -162,10 +162,12 @@ async def test_leaving_ends_the_transcription():
         async with page(gateway) as socket:
             await socket.send(PCM)
             await socket.recv()
+            await socket.close(4321)
         await server.left
         figures = await gateway.all_answered()
     assert figures["active_sessions"] == 0
     assert figures['errors_total{kind="ClientGone"}'] == 1
+    assert figures['sessions_total{code="4000",route="/live"}'] == 1  # no label of each client's own
 
 
 async def test_who_may_use_it():

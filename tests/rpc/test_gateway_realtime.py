@@ -158,6 +158,20 @@ async def test_an_update_changes_only_what_it_names():
     assert updated.session.audio.input.turn_detection is None
 
 
+async def test_a_language_of_some_part_of_the_world_is_that_language():
+    heard = {"transcription": {"language": "de-CH"}, "turn_detection": None}
+    server = ScriptedTranscription(EVERYTHING)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with session(gateway) as connection:
+            await connection.session.update(session={"type": "transcription", "audio": {"input": heard}})
+            updated = await connection.recv()
+            await connection.input_audio_buffer.append(audio=base64_of(PCM))
+            await connection.input_audio_buffer.commit()
+            await up_to(connection, COMPLETED)
+    assert updated.session.audio.input.transcription.language == "de"
+    assert server.config.config.decoding.language == "de"
+
+
 async def test_the_beta_has_other_shapes():
     flat = {
         "input_audio_format": "pcm16",

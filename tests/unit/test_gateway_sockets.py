@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from starlette.websockets import WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from client.gateway import sockets
 from client.gateway.errors import ClientGone, IdleSession, InvalidEvent
@@ -40,6 +40,21 @@ class Socket:
 async def test_who_does_not_listen_has_left(is_gone):
     with pytest.raises(ClientGone):
         await Peer(Socket(is_gone=is_gone), send_timeout_s=0).send({})
+
+
+async def test_whoever_notices_a_client_that_has_left_all_are_told_the_same():
+    async def send(message):
+        raise BrokenPipeError
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    socket = WebSocket({"type": "websocket"}, receive, send)
+    socket.application_state = WebSocketState.CONNECTED
+    peer = Peer(socket)
+    for _ in range(2):
+        with pytest.raises(ClientGone):
+            await peer.send({})
 
 
 async def test_who_does_not_speak_is_asked_to_come_again():

@@ -43,7 +43,8 @@ class LiveSession:
                 telling.result()
             finally:
                 for task in (listening, telling):
-                    await ended(task)
+                    task.cancel()
+                await asyncio.gather(listening, telling, return_exceptions=True)
                 self._gateway.metrics.count(stream.statistics, stream.received_s - begun_s)
         await self._peer.send({"type": "done"})
 
@@ -102,13 +103,6 @@ class LiveSession:
                     model = stream.model
                     await self._peer.send(reports.ready(model))
                 await self._peer.send(reports.update(update, stream.position))
-
-
-async def ended(task: asyncio.Task[None]) -> None:
-    """Cancel a task until it has ended: a stream that is just changing takes the first time for its own."""
-    while not task.done():
-        task.cancel()
-        await asyncio.wait((task,), timeout=1.0)
 
 
 async def _first(frames: AsyncGenerator[str | bytes]) -> Start:

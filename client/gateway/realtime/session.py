@@ -181,7 +181,7 @@ class RealtimeSession:
 
     async def _check_language(self, language: str) -> None:
         known = (await self._gateway.client.get_model()).languages
-        if language.partition("-")[0].lower() not in known:
+        if language not in known:
             raise InvalidEvent(
                 f"The language {language!r} is not known here: these are: {', '.join(known)}.",
                 "session.audio.input.transcription.language",

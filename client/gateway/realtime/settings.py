@@ -149,6 +149,8 @@ class RealtimeSettings:
             if told.language or len(told.languages) > 1:
                 raise _unsupported("audio.input.transcription.languages", "name one language, or none")
             named["language"] = next(iter(told.languages), None)
+        if named.get("language"):
+            named["language"] = named["language"].partition("-")[0].lower()  # of what part of the world it is
         defaults = {"model": WHISPER_1, "prompt": ""}
         named = {name: value or defaults.get(name) for name, value in named.items()}
         return replace(self, **named | {"keywords": tuple(told.keywords or self.keywords)})
