@@ -31,8 +31,10 @@ from tests.rpc.services import (
 from tests.rpc.speaking import (
     SPANS,
     Ear,
+    Listener,
     config,
     final_results,
+    live_client,
     speaking_pair,
     spoken_utterances,
     talk,
@@ -78,6 +80,18 @@ async def test_what_was_said_before_a_client_fell_silent_is_final():
         said = texts_of(final_results(responses))
         assert said[1] == spoken_utterances(talk())[1]
         assert said[2]
+        await all_free(target, draft)
+
+
+async def test_a_streaming_client_does_not_try_again():
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), live_client(draft.address) as client:
+        listener = Listener(client)
+        await client.send(open_utterance())
+        with pytest.raises(IdleClient) as ended:
+            await listener.whole()
+        check_silent(ended.value)
+        assert set(texts_of(listener.segments)) == {1, 2}
+        assert client.num_reconnects == 0
         await all_free(target, draft)
 
 
