@@ -323,11 +323,16 @@ async def test_a_key_is_asked_for(gateway):
     )
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
-            await try_sample(page, at_once=True)
+            sockets = []
+            page.page.on("websocket", lambda socket: sockets.append(socket))
+            await try_sample(page)
             await page.status_is("API key")
             await page.locator("#key").fill("right")
             await page.locator("#key").press("Enter")
+            await page.status_is("Transcribing")
+            await page.locator("#key").press("Enter")
             await page.status_is(COMPLETE)
+            assert len(sockets) == 1, "what runs goes on"
             assert [text for text in page.complaints if "401" not in text] == []
             page.complaints.clear()
     finally:

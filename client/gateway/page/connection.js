@@ -33,6 +33,7 @@ export class Connection {
     const protocols = [SUBPROTOCOL, ...(this.key ? [KEY_SUBPROTOCOL + this.key] : [])];
     const url = new URL("live", location.href);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    this.timer = 0;
     this.onState("connecting");
     this.error = null;
     this.socket = new WebSocket(url, protocols);
@@ -71,6 +72,14 @@ export class Connection {
     this.isClosed = true;
     clearTimeout(this.timer);
     this.socket.close();
+  }
+
+  // Try now what would be tried in a while.
+  retry() {
+    if (!this.timer) return;
+    clearTimeout(this.timer);
+    this.numFailures = 0;
+    this.open();
   }
 
   get #isOpen() {

@@ -184,11 +184,15 @@ function tell(text, isError = false, mayRetry = false) {
   find("retry").hidden = !mayRetry;
 }
 
-function setRunning(isRunning) {
-  document.body.classList.toggle("running", isRunning);
-  for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = isRunning;
-  buttons.stop.disabled = !isRunning;
-  for (const name of ["language", "step", "policy"]) form.elements[name].disabled = isRunning;
+function setRunning(runs) {
+  document.body.classList.toggle("running", runs);
+  for (const name of ["sample", "microphone", "file"]) buttons[name].disabled = runs;
+  buttons.stop.disabled = !runs;
+  for (const name of ["language", "step", "policy"]) form.elements[name].disabled = runs;
+}
+
+function isRunning() {
+  return document.body.classList.contains("running");
 }
 
 let again = () => {};
@@ -267,11 +271,11 @@ find("file").addEventListener("change", ({ target }) => {
   target.value = "";
 });
 buttons.stop.addEventListener("click", finish);
-find("retry").addEventListener("click", () => again());
+find("retry").addEventListener("click", () => (isRunning() ? session?.connection.retry() : again()));
 form.addEventListener("input", showSettings);
 form.addEventListener("change", changeSettings);
 for (const each of document.forms) each.addEventListener("submit", (event) => event.preventDefault());
-find("key-row").addEventListener("submit", () => again());
+find("key-row").addEventListener("submit", () => isRunning() || again());
 find("save-srt").addEventListener("click", () => download("transcript.srt", "application/x-subrip", toSrt(session.state.finals)));
 find("save-vtt").addEventListener("click", () => download("transcript.vtt", "text/vtt", toVtt(session.state.finals)));
 find("save-replay").addEventListener("click", saveReplay);
