@@ -41,7 +41,9 @@ class Metrics:
         self._drafted = counter("drafted_tokens", "Tokens sent to the target as candidates.")
         self._verified = counter("verified_tokens", "Candidates that the target put through a pass.")
         self._accepted = counter("accepted_tokens", "Candidates that it kept.")
-        self._committed = counter("committed_tokens", "Tokens of the transcripts.")
+        self._committed = counter(
+            "committed_tokens", "Tokens that were committed; of live audio, those of every step."
+        )
         self._passes = counter("target_passes", "Forward passes of the target.")
         self._active = Gauge(
             f"{PREFIX}_active_requests", "Requests being answered, this one too.", registry=self._registry
