@@ -106,9 +106,10 @@ class Session:
                 while not follow.done():
                     if send_audio.done():
                         await send_audio
-                    yield await self._next_change(remote)
+                    await self._changes.wait()
+                    yield self._take_fresh(remote)
                 if self._has_untold:  # also of a lost target: whoever goes on elsewhere goes on behind it
-                    yield await self._next_change(remote)
+                    yield self._take_fresh(remote)
                 await follow
                 if self._draft is not None:
                     self.builder.statistics.observe(await self._draft.last_report())
@@ -146,9 +147,8 @@ class Session:
         self.builder.statistics.observe(drafted.report)
         self._changes.note()
 
-    async def _next_change(self, remote: TranscriberSession) -> list[Segment]:
-        """Wait for something new; what happens while the client reads is told afterwards."""
-        await self._changes.wait()
+    def _take_fresh(self, remote: TranscriberSession) -> list[Segment]:
+        """Give what has become final meanwhile."""
         self.builder.statistics.min_round_trip_ns = remote.min_round_trip_ns
         fresh, self._fresh = self._fresh, []
         return fresh
