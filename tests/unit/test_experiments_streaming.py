@@ -20,7 +20,17 @@ from experiments.streaming.measures import (
     word_errors,
     words_changed,
 )
-from experiments.streaming.summary import MAX_DRIFT_S, Row, Taken, bars, differences, quantile, row_of
+from experiments.streaming.summary import (
+    FULL_LONG,
+    MAX_DRIFT_S,
+    Row,
+    Taken,
+    bars,
+    differences,
+    quantile,
+    row_of,
+    rows_of,
+)
 from experiments.streaming.takes import SpokenWord, Take
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import EndpointingOptions, LiveOptions
@@ -137,13 +147,13 @@ def test_bars_hold_what_was_promised_against_what_was_measured():
     assert holding({(FULL, 1): bad, (NO_RECALL, 1): WITHOUT}) == [False] * 4
     nothing = replace(ROW, first_s=(), final_s=())
     assert holding({(FULL, 1): nothing, (NO_RECALL, 1): WITHOUT}) == [False, False, True, True]
-    assert holding({(FULL, 1): ROW}) == [True] * 3
+    assert holding({}) == []
 
 
 @pytest.mark.parametrize(("drift", "holds"), [(MAX_DRIFT_S / 2, True), (MAX_DRIFT_S * 2, False)])
 def test_bars_of_long_sessions_and_of_many_at_once(drift, holds):
     row = replace(ROW, drift_s_per_minute=drift)
-    rows = {(FULL, 1): row, (NO_RECALL, 1): WITHOUT}
+    rows = {(FULL, 1): ROW, (NO_RECALL, 1): WITHOUT, (FULL_LONG, 1): row}
     assert holding(rows) == [*[True] * 4, holds]
     rows[FULL, 8] = replace(row, final_s=(2.0,))
     assert holding(rows, sessions=8) == [*[True] * 4, holds, False, holds]
@@ -159,6 +169,11 @@ def test_a_row_is_of_sums():
     assert row.final_s == pytest.approx((0.8, 0.3, 1.0))
     assert (row.changed, row.word_errors) == (0.0, 0.0)
     assert math.isnan(row.drift_s_per_minute)
+
+
+def test_what_was_heard_for_minutes_stands_apart():
+    short, long = Taken(0, FULL, GREETING, heard()), Taken(0, FULL, take(length_s=130.0), heard())
+    assert set(rows_of([short, long, replace(long, sessions=8)])) == {(FULL, 1), (FULL_LONG, 1), (FULL, 8)}
 
 
 def test_text_that_might_still_have_changed_is_told():
