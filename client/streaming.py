@@ -24,6 +24,7 @@ from client.transcript import ModelInfo, Update
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
+    IdleClient,
     InvalidRequest,
     ServerDraining,
     ServerFull,
@@ -180,6 +181,9 @@ class StreamingClient:
                     if not self._has_changed:
                         return
                     self._has_changed = False
+                except IdleClient:  # what was said is final, and the server gave the place to others
+                    if not await self._audio.has_unread():
+                        return
                 except (*LOST, ServerFull) as error:
                     is_new, lost_s = lost_s is None, lost_s or monotonic()
                     # A server that never answered is more likely a wrong address than lost; one that did, and

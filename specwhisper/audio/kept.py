@@ -42,6 +42,13 @@ class KeptAudio:
             self._is_read.clear()
             await self._is_read.wait()
 
+    async def has_unread(self) -> bool:
+        """Wait for audio that nobody has read, or for the end; tell whether there is any."""
+        while not self._num_unread and not self._is_complete:
+            self._has_grown.clear()
+            await self._has_grown.wait()
+        return self._num_unread > 0
+
     def finish(self) -> None:
         """Say that no audio follows."""
         self._is_complete = True

@@ -83,16 +83,33 @@ async def test_what_was_said_before_a_client_fell_silent_is_final():
         await all_free(target, draft)
 
 
-async def test_a_streaming_client_does_not_try_again():
+async def test_a_streaming_client_goes_on_when_it_has_more_to_send():
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), live_client(draft.address) as client:
+        listener = Listener(client)
+        said = len(open_utterance())
+        await client.send(talk()[:said])
+        await eventually(lambda: sum(segment.is_utterance_end for segment in listener.segments) == 2)
+        await all_free(target, draft)
+        await client.send(talk()[said:])
+        await client.finish()
+        await listener.whole()
+        listener.check(texts_of(listener.segments))
+        texts, spoken = texts_of(listener.segments), spoken_utterances(talk())
+        assert (texts[1], texts[3]) == (spoken[1], spoken[3])
+        assert client.num_reconnects == 0
+        assert client.received_s == len(talk()) / 2 / RATE
+        await all_free(target, draft)
+
+
+async def test_a_streaming_client_that_has_nothing_more_to_send_is_done():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), live_client(draft.address) as client:
         listener = Listener(client)
         await client.send(open_utterance())
-        with pytest.raises(IdleClient) as ended:
-            await listener.whole()
-        check_silent(ended.value)
-        assert set(texts_of(listener.segments)) == {1, 2}
-        assert client.num_reconnects == 0
+        await eventually(lambda: sum(segment.is_utterance_end for segment in listener.segments) == 2)
         await all_free(target, draft)
+        await client.finish()
+        await listener.whole()
+        assert set(texts_of(listener.segments)) == {1, 2}
 
 
 @pytest.mark.parametrize("num_requests", [0, 1])
