@@ -304,8 +304,8 @@ class Commit:
 
     @property
     def num_drafted_verified(self) -> int:
-        """Candidates of the draft that went through the forward pass."""
-        return self.num_verified - self.num_recalled
+        """Candidates of the draft that were judged: none behind one of the target's own that was wrong."""
+        return self.num_verified - self.num_recalled if self.num_accepted >= self.num_recalled else 0
 
     @property
     def num_drafted_accepted(self) -> int:
