@@ -57,6 +57,7 @@ def _segment(result: pb.SpeechRecognitionResult) -> Segment:
         temperature=said.temperature,
         no_speech_prob=said.no_speech_prob if said.HasField("no_speech_prob") else None,
         seek=said.seek,
+        language=result.language_code if result.utterance else "",
         words=tuple(
             Word(seconds(word.start_offset), seconds(word.end_offset), word.word, word.confidence)
             for word in said.words

@@ -31,7 +31,7 @@ from specwhisper.errors import (
     TargetUnavailable,
 )
 from specwhisper.live import EndpointingOptions, LiveOptions
-from specwhisper.options import CompressionRatio, DecodingOptions
+from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
@@ -45,13 +45,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_EVERY_S = 0.5
 FIRST_S = 5.0  # for a server that has not answered yet
-# openai/whisper's own thresholds: live audio has more noise in it than recordings that somebody chose.
-LIVE_DECODING = DecodingOptions(
-    compression_ratio_threshold=2.4,
-    compression_ratio_of=CompressionRatio.TEXT,
-    logprob_threshold=-1.0,
-    no_speech_threshold=0.6,
-)
+# Live audio has more noise in it than recordings that somebody chose.
+LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
 LOST = (TargetUnavailable, ServerDraining)  # what another try may mend
 
 
@@ -116,6 +111,7 @@ class StreamingClient:
         self._is_iterated = False
         self._call: Any = None
         self._has_changed = False  # how to go on: the call that was under way is given up
+        self._all_is_final = False  # of what the open call, or the last one, has received
         self.model: ModelInfo | None = None
         self.num_reconnects = 0
         self.language = self.language_name = ""
@@ -181,8 +177,9 @@ class StreamingClient:
                     if not self._has_changed:
                         return
                     self._has_changed = False
-                except IdleClient:  # what was said is final, and the server gave the place to others
-                    if not await self._audio.has_unread():
+                except IdleClient:  # the server has given the place to others
+                    heard_to = round(self.received_s * SAMPLE_RATE)
+                    if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
                         return
                 except (*LOST, ServerFull) as error:
                     is_new, lost_s = lost_s is None, lost_s or monotonic()
@@ -210,6 +207,7 @@ class StreamingClient:
             added_latency_ms=self._added_latency_ms,
         )
         before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
+        self._all_is_final = False
         self._call = TranscriptionStub(self._channel).StreamingRecognize()
         try:
             async with aclosing(exchange(self._call, config, audio)) as responses:
@@ -236,7 +234,8 @@ class StreamingClient:
         if update.statistics is not None:
             self.statistics = _added(before, update.statistics)
             update = replace(update, statistics=self.statistics)
-        if response.HasField("language"):
+        if response.HasField("language"):  # the last response
+            self._all_is_final = True
             self.language, self.language_name = response.language.code, response.language.name
             self.language_probs = dict(response.language.probabilities)
         return update

@@ -44,6 +44,8 @@ async def unless_idle(
         async with aclosing(_while_taken(answer(until_silent()), idle_timeout_s)) as responses:
             async for response in responses:
                 yield response
+    except IdleClient:
+        raise
     except InvalidRequest:
         if not has_fallen_silent:  # else it only tells where the client broke off
             raise

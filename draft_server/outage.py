@@ -35,6 +35,11 @@ class UnverifiedSession:
     It begins each from the last verified word. What the draft wrote alone is never final; utterance by
     utterance it gives way to what the target writes.
 
+    Parameters
+    ----------
+    target : as it described itself, now or when it was there last.
+    is_lost : whether it cannot be reached now; then the draft begins alone.
+
     Attributes
     ----------
     speech_events : as :class:`Session` has them.
@@ -47,10 +52,13 @@ class UnverifiedSession:
         transcriber: Transcriber,
         target: TargetDescription,
         drafting: Drafting | None,
+        *,
+        is_lost: bool = False,
     ) -> None:
         self._request = request
         self._transcriber = transcriber
         self._target = target
+        self._is_lost = is_lost
         self._drafting = drafting
         self._audio = KeptAudio(self._live.start_sample)
         self._session = self._new_session(transcriber)
@@ -150,6 +158,11 @@ class UnverifiedSession:
         """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
         reading = asyncio.create_task(self._read(audio))
         try:
+            if self._is_lost:
+                self._has_begun = True  # whoever comes back and is full is awaited
+                async with aclosing(self._run_alone(reading)) as changes:
+                    async for _ in changes:
+                        yield []
             while True:
                 try:
                     async with aclosing(self._run_session(reading)) as updates:
@@ -183,10 +196,11 @@ class UnverifiedSession:
                     await reading
                 self.speech_events += self._take_events()
                 yield segments
+        if reading.done():
+            await reading  # what was wrong with the last message is told as well
 
     async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[None]:
         """Let the draft go on alone until the target answers."""
-        knocking = asyncio.create_task(self._knock())
         language = self._request.options.language or self._spoken or self._target.vocabulary.default_language
         options = replace(
             self._request.options,
@@ -201,6 +215,7 @@ class UnverifiedSession:
         self._begin(self._new_session(Alone(), request))
         self._is_alone, self._written = True, {}
         updates = self._session.run(self._audio.pieces(self._live.start_sample))
+        knocking = asyncio.create_task(self._knock())
         try:
             async with aclosing(_until(knocking, updates)) as changes:
                 async for segments in changes:

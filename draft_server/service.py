@@ -25,7 +25,14 @@ from specwhisper import __version__
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import InvalidRequest, MessageTooLarge, ServerFull, UnsupportedOption
+from specwhisper.errors import (
+    InvalidRequest,
+    MessageTooLarge,
+    ServerDraining,
+    ServerFull,
+    TargetUnavailable,
+    UnsupportedOption,
+)
 from specwhisper.live import check_between
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
@@ -53,6 +60,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._config = config
         self._transcriber = transcriber
         self._drafting = drafting
+        self._last_target: TargetDescription | None = None
         self.num_sessions = 0
 
     @property
@@ -67,7 +75,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         """Name the pair and what it understands."""
-        target = await self._transcriber.describe()
+        target = await self._describe()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
             language_codes=sorted(target.vocabulary.languages) or ["en"],
@@ -83,7 +91,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self._place_taken():
-            target = await self._transcriber.describe()
+            target = await self._describe()
             source = await AudioSource.open(partial(self._decode, request))
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
@@ -131,9 +139,15 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self._place_taken():
-            target = await self._transcriber.describe()
-            kind = UnverifiedSession if is_live and config.continue_unverified else Session
-            session = kind(wanted, self._transcriber, target, self._drafting)
+            session: Session | UnverifiedSession
+            if config.continue_unverified:
+                target, is_lost = await self._describe_last()
+                session = UnverifiedSession(
+                    wanted, self._transcriber, target, self._drafting, is_lost=is_lost
+                )
+            else:
+                target = await self._describe()
+                session = Session(wanted, self._transcriber, target, self._drafting)
             yield pb.StreamingRecognizeResponse(
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
             )
@@ -158,6 +172,20 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             last = self._update(session, [])
             last.language.CopyFrom(spoken_language(session.builder))
             yield last
+
+    async def _describe(self) -> TargetDescription:
+        """Ask the target what it is, and remember it."""
+        self._last_target = await self._transcriber.describe()
+        return self._last_target
+
+    async def _describe_last(self) -> tuple[TargetDescription, bool]:
+        """Ask the target what it is; tell whether it is lost, and that this is what it was."""
+        try:
+            return await self._describe(), False
+        except (TargetUnavailable, ServerDraining):
+            if self._last_target is None:
+                raise
+            return self._last_target, True
 
     @contextmanager
     def _place_taken(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
@@ -32,6 +33,17 @@ class CompressionRatio(StrEnum):
 
     TOKENS = "tokens"  # the bytes of the token ids, as transformers does; its advice is a threshold of 1.35
     TEXT = "text"  # the text, as openai/whisper does; its threshold is 2.4
+
+
+# What openai/whisper takes for silence, a loop or a guess unless it is told otherwise.
+OPENAI_THRESHOLDS: Mapping[str, Any] = MappingProxyType(
+    {
+        "compression_ratio_threshold": 2.4,
+        "compression_ratio_of": CompressionRatio.TEXT,
+        "logprob_threshold": -1.0,
+        "no_speech_threshold": 0.6,
+    }
+)
 
 
 class Acceptance(StrEnum):

@@ -9,13 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from client.gateway.errors import InvalidField
 from client.gateway.uploads import FILE
-from specwhisper.options import CompressionRatio, DecodingOptions, Task, fallback_temperatures
+from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task, fallback_temperatures
 
-# openai/whisper's, which OpenAI's API describes without naming them.
-TEMPERATURE_INCREMENT = 0.2
-COMPRESSION_RATIO_THRESHOLD = 2.4
-LOGPROB_THRESHOLD = -1.0
-NO_SPEECH_THRESHOLD = 0.6
+TEMPERATURE_INCREMENT = 0.2  # openai/whisper's, as the thresholds are: OpenAI's API names no numbers
 
 
 class AudioFields(BaseModel):
@@ -76,10 +72,7 @@ class AudioFields(BaseModel):
             initial_prompt=self.prompt,
             hotwords=self.hotwords,
             temperatures=fallback_temperatures(self.temperature, increment),
-            compression_ratio_threshold=COMPRESSION_RATIO_THRESHOLD,
-            compression_ratio_of=CompressionRatio.TEXT,
-            logprob_threshold=LOGPROB_THRESHOLD,
-            no_speech_threshold=NO_SPEECH_THRESHOLD,
+            **OPENAI_THRESHOLDS,
         )
 
     @classmethod

@@ -39,7 +39,7 @@ class Metrics:
         self._errors = counter("errors", "Requests that ended with an error.", "kind")
         self._audio_s = counter("audio_seconds", "Audio of transcriptions that have ended.")
         self._drafted = counter("drafted_tokens", "Tokens sent to the target as candidates.")
-        self._verified = counter("verified_tokens", "Candidates that the target put through a pass.")
+        self._verified = counter("verified_tokens", "Candidates that the target judged.")
         self._accepted = counter("accepted_tokens", "Candidates that it kept.")
         self._committed = counter(
             "committed_tokens", "Tokens that were committed; of live audio, those of every step."

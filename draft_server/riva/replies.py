@@ -11,6 +11,7 @@ from draft_server.replies import DRAFT_STABILITY, VERIFIED_STABILITY
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
+MAX_FINAL_TOKENS = 300  # an utterance that has more is told in parts: interim results hold all of it
 CHANNEL = 1  # Riva counts from 1; channels are mixed
 MODEL_TYPES = {"online": "True", "offline": "False"}  # Riva's names for what streams and what does not
 
@@ -73,7 +74,7 @@ def config_response(model: pb.GetModelResponse) -> riva_asr_pb2.RivaSpeechRecogn
 
 
 class LiveReplies:
-    """Turns our responses to live audio into Riva's, whose finals are whole utterances."""
+    """Turns our responses to live audio into Riva's: a final is an utterance, or part of a very long one."""
 
     def __init__(self, *, tells_interim: bool) -> None:
         self._tells_interim = tells_interim
@@ -91,7 +92,7 @@ class LiveReplies:
             if not result.is_final:
                 continue
             self._pieces.append(result)
-            if result.is_utterance_end:
+            if result.is_utterance_end or self._num_tokens > MAX_FINAL_TOKENS:
                 whole = alternative(self._pieces)
                 # Of a noise without a word nothing has to be told, unless there seemed to be one.
                 if whole.transcript or self._has_told:
@@ -100,6 +101,10 @@ class LiveReplies:
         if self._tells_interim:
             replies += self._interim(response, audio_s)
         return replies
+
+    @property
+    def _num_tokens(self) -> int:
+        return sum(len(piece.alternatives[0].tokens) for piece in self._pieces)
 
     def _interim(
         self, response: pb.StreamingRecognizeResponse, audio_s: float

@@ -9,7 +9,7 @@ from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 from draft_server.riva.audio import G711, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import EndpointingOptions, LiveOptions, check_between
-from specwhisper.options import CompressionRatio, DecodingOptions, Task
+from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode
 from specwhisper.wire import codec
@@ -34,13 +34,9 @@ def recognition_config(
     language = config.language_code
     options = DecodingOptions(
         task=_task(custom),
-        # openai/whisper's own thresholds: Riva's clients cannot ask for any, and silence is to stay silent.
-        compression_ratio_threshold=2.4,
-        compression_ratio_of=CompressionRatio.TEXT,
-        logprob_threshold=-1.0,
-        no_speech_threshold=0.6,
         hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
         live=live,
+        **OPENAI_THRESHOLDS,  # Riva's clients cannot ask for any, and silence is to stay silent
     )
     message = pb.RecognitionConfig(
         language_code="" if language.lower() == ANY_LANGUAGE else language,

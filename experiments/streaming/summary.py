@@ -116,27 +116,31 @@ def bars(rows: dict[tuple[str, int], Row], *, step_s: float, sessions: int) -> l
     """Hold the figures against what the issue promises."""
     found = []
     if (full := rows.get((FULL, 1))) is not None:
-        first_s, final_s = quantile(full.first_s, 0.95), quantile(full.final_s, 0.95)
+        found += _bars_of(full, step_s=step_s)
         ratio = full.passes_per_step / rows[NO_RECALL, 1].passes_per_step
-        name = "first text after an utterance's first word, p95, s"
-        found = [
-            Bar(name, first_s, 0.3 + step_s, shown(full.first_s)),
-            Bar("word final after it was spoken, p95, s", final_s, 1.5, shown(full.final_s)),
-            Bar(
-                "takes whose last words never became final", full.num_unfinished, 1, str(full.num_unfinished)
-            ),
-            Bar("passes per step over those without recalling", ratio, 0.4, f"{ratio:.2f}"),
-        ]
+        found.append(Bar("passes per step over those without recalling", ratio, 0.4, f"{ratio:.2f}"))
     if (long := rows.get((FULL_LONG, 1))) is not None:
-        drift = long.drift_s_per_minute
-        found.append(Bar("growth of that in a long session, s/min", drift, MAX_DRIFT_S, f"{drift:+.3f}"))
+        found.append(_growth(long, "a long session: "))
     if (together := rows.get((FULL, sessions))) is not None and sessions > 1:
-        p95_s = quantile(together.final_s, 0.95)
-        name = f"{sessions} sessions: word final, p95, s"
-        found.append(Bar(name, p95_s, 1.5, shown(together.final_s)))
-        drift = together.drift_s_per_minute
-        found.append(Bar(f"{sessions} sessions: growth of that, s/min", drift, MAX_DRIFT_S, f"{drift:+.3f}"))
+        found += _bars_of(together, f"{sessions} sessions: ", step_s=step_s)
+        found.append(_growth(together, f"{sessions} sessions: "))
     return found
+
+
+def _growth(row: Row, which: str) -> Bar:
+    drift = row.drift_s_per_minute
+    return Bar(f"{which}growth of the time to final words, s/min", drift, MAX_DRIFT_S, f"{drift:+.3f}")
+
+
+def _bars_of(row: Row, which: str = "", *, step_s: float) -> list[Bar]:
+    first_s, final_s = quantile(row.first_s, 0.95), quantile(row.final_s, 0.95)
+    unfinished = row.num_unfinished
+    first_name = f"{which}first text after an utterance's first word, p95, s"
+    return [
+        Bar(first_name, first_s, 0.3 + step_s, shown(row.first_s)),
+        Bar(f"{which}word final after it was spoken, p95, s", final_s, 1.5, shown(row.final_s)),
+        Bar(f"{which}takes whose last words never became final", unfinished, 1, str(unfinished)),
+    ]
 
 
 def quantile(values: Sequence[float], share: float) -> float:

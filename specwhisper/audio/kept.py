@@ -42,12 +42,12 @@ class KeptAudio:
             self._is_read.clear()
             await self._is_read.wait()
 
-    async def has_unread(self) -> bool:
-        """Wait for audio that nobody has read, or for the end; tell whether there is any."""
-        while not self._num_unread and not self._is_complete:
+    async def goes_on_behind(self, sample: int) -> bool:
+        """Wait for audio from a sample on, or for the end; tell whether there is any."""
+        while self._end_sample <= sample and not self._is_complete:
             self._has_grown.clear()
             await self._has_grown.wait()
-        return self._num_unread > 0
+        return self._end_sample > sample
 
     def finish(self) -> None:
         """Say that no audio follows."""
@@ -80,4 +80,8 @@ class KeptAudio:
 
     @property
     def _num_unread(self) -> int:
-        return self._start_sample + self.num_samples - self._read_sample
+        return self._end_sample - self._read_sample
+
+    @property
+    def _end_sample(self) -> int:
+        return self._start_sample + self.num_samples

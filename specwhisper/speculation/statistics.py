@@ -46,7 +46,7 @@ class SpeculationStatistics:
     Attributes
     ----------
     num_drafted : tokens sent as candidates.
-    num_verified, num_accepted : candidates that went through a forward pass, and those that were kept; without
+    num_verified, num_accepted : candidates that went through a forward pass, and those that were kept; not
         those behind a recalled one that was wrong, which tell nothing of the draft.
     num_recalled, num_recalled_accepted, num_recalled_passes : the same for candidates that the target
         remembered by itself, from an earlier decoding of the same audio, and the passes they took part in.

@@ -65,7 +65,6 @@ class LiveWindows(SequentialWindows):
         self._final = self._live.final_tokens  # text of the open window that is final
         self._hypothesis: tuple[int, ...] = ()  # text behind it, by the last step
         self._decoded_to = 0  # frame; 0 before the first step of an utterance
-        self._announced: int | None = None
         self._has_told = False  # whether text of the open utterance is final
         self._is_spent = False  # whether nothing of the open utterance is left to hear
         self.next_frame = self._live.start_sample // HOP_SAMPLES
@@ -88,21 +87,14 @@ class LiveWindows(SequentialWindows):
             return 0 if self._utterances.is_complete else None
         if self._retry is not None:
             return self._retry.num_frames
-        if self._announced is None:
-            end_frame = utterance.step_end(audio.received_samples, self._step_samples) // HOP_SAMPLES
-            num_frames = min(end_frame - self.next_frame, WINDOW_FRAMES)
-            if utterance.end_sample is not None:
-                num_frames = max(num_frames, 1)
-            elif num_frames <= 0 or end_frame <= self._decoded_to:
-                return None
-            if self.language is not None:
-                return num_frames
-            self._announced = num_frames  # what is heard for its language is what is decoded then
-        return self._announced
+        end_frame = utterance.step_end(audio.received_samples, self._step_samples) // HOP_SAMPLES
+        num_frames = min(end_frame - self.next_frame, WINDOW_FRAMES)
+        if utterance.end_sample is not None:
+            return max(num_frames, 1)
+        return num_frames if num_frames > 0 and end_frame > self._decoded_to else None
 
     def open(self, num_frames: int) -> Window:
         """Open a step's window."""
-        self._announced = None
         window = super().open(num_frames)
         most = 1 if self._is_spent else MAX_TOKENS + num_frames * MAX_TOKENS_PER_S // FRAMES_PER_S
         return replace(window, max_new_tokens=min(window.max_new_tokens, most))

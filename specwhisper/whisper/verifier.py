@@ -335,6 +335,7 @@ class Verifier:
             self._reply(session, Finished())
             return
         if session.windows.language is None:
+            session.language_of = (start_frame, num_frames)
             self._encode(session, start_frame, num_frames)
             return
         window = session.begin_window(num_frames)

@@ -56,6 +56,7 @@ class VerifierSession:
     closed: ClosedWindow | None = None  # the last window
     encoding: Future[int] | None = None
     encoded: tuple[int, int] | None = None  # first frame and frames of the audio in the slot
+    language_of: tuple[int, int] | None = None  # the same of the next window, once its language is asked for
     encode_ns: int = 0
     candidates_received: int = 0  # number of the newest
     block_received_ns: int = 0  # when it came
@@ -116,7 +117,10 @@ class VerifierSession:
     @property
     def ready_frames(self) -> int | None:
         """Frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
-        return self.windows.ready_frames(self.recording)
+        num_frames = self.windows.ready_frames(self.recording)
+        if num_frames and self.language_of and self.language_of[0] == self.windows.next_frame:
+            return self.language_of[1]  # what was heard for its language is what is decoded then
+        return num_frames
 
     @property
     def can_advance(self) -> bool:
@@ -233,6 +237,7 @@ class VerifierSession:
         resumed, self.resumed = self.resumed, None
         self.window = resumed.window if resumed else self.windows.open(num_frames)
         self.next_window_id = self.window.id + 1
+        self.language_of = None
         self.ledger = Ledger(
             resumed.committed if resumed else (),
             expected=self.closed.expected if self.closed and self.mode.drafts else (),
@@ -342,7 +347,7 @@ class VerifierSession:
 
     def detect_language(self, heard: Heard) -> None:
         """Take the likeliest language for the session's own."""
-        self.language_probs = heard.language_probs
+        self.language_probs, self.language_of = heard.language_probs, self.encoded
         self.windows.language = max(heard.language_probs, key=lambda code: heard.language_probs[code])
 
     def acknowledgement(self, now_ns: int) -> Commit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
+from draft_server.idle import unless_idle
 from specwhisper.errors import IdleClient
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
@@ -110,6 +111,30 @@ async def test_a_streaming_client_that_has_nothing_more_to_send_is_done():
         await client.finish()
         await listener.whole()
         assert set(texts_of(listener.segments)) == {1, 2}
+
+
+async def test_who_neither_sends_nor_takes_is_told_that_answers_were_not_taken():
+    """Else it would believe that all it has said is final."""
+    has_ended = asyncio.Event()
+
+    async def nothing() -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    async def answer(requests: AsyncIterator[None]) -> AsyncGenerator[int]:
+        try:
+            async for _ in requests:
+                pass
+            yield 1
+            yield 2
+        finally:
+            has_ended.set()
+
+    responses = unless_idle(answer, nothing(), 0.01)
+    assert await anext(responses) == 1
+    await has_ended.wait()
+    with pytest.raises(IdleClient, match="has taken no answer"):
+        await anext(responses)
 
 
 @pytest.mark.parametrize("num_requests", [0, 1])

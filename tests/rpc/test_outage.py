@@ -211,6 +211,26 @@ async def test_a_target_that_goes_twice_is_awaited_twice():
     check_marks(listener)
 
 
+async def test_in_an_outage_a_session_may_begin_and_go_on_in_another_way():
+    """Each takes another call, while nobody is there to say what the target is."""
+    pcm = talk()
+    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+        await draft.stub.GetModel(pb.GetModelRequest())
+        await targets.go()
+        listener = Listener(client)
+        await client.send(pcm[:BEGUN])
+        await shown_alone(listener)
+        since = len(listener.updates)
+        client.change(mode=Mode.SYNC)
+        await shown_alone(listener, since)
+        await client.send(pcm[BEGUN:])
+        await client.finish()
+        await targets.come()
+        await listener.whole()
+        assert client.num_reconnects == 0
+    listener.check(spoken_utterances(pcm))
+
+
 async def test_a_target_that_goes_at_once_loses_nothing():
     """Its sessions end as they begin, again and again."""
     async with breaking_pair() as (targets, draft), patient_client(draft) as client:

@@ -156,7 +156,7 @@ def test_bars_of_long_sessions_and_of_many_at_once(drift, holds):
     rows = {(FULL, 1): ROW, (NO_RECALL, 1): WITHOUT, (FULL_LONG, 1): row}
     assert holding(rows) == [*[True] * 4, holds]
     rows[FULL, 8] = replace(row, final_s=(2.0,))
-    assert holding(rows, sessions=8) == [*[True] * 4, holds, False, holds]
+    assert holding(rows, sessions=8) == [*[True] * 4, holds, True, False, True, holds]
 
 
 def test_a_row_is_of_sums():

@@ -412,12 +412,12 @@ class TestLanguage:
     def heard(self, **live) -> Heard:
         return Heard(LiveOptions(**live), SPOKEN_MULTILINGUAL)
 
-    def test_what_is_heard_for_its_language_is_what_is_decoded_then(self):
+    def test_the_next_step_grows_until_somebody_listens_for_its_language(self):
         heard = self.heard()
         heard.hear(0.7, mark(BEGIN, 0))
         assert extent(heard) == (0, 0.5)
         heard.hear(3.0)
-        assert extent(heard) == (0, 0.5)
+        assert extent(heard) == (0, 3.0)
         heard.windows.language = "de"
         assert SPOKEN_MULTILINGUAL.languages["de"] in heard.open().prompt
         heard.close(said("AB."))

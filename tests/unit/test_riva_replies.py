@@ -3,7 +3,13 @@
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from draft_server.riva.replies import LiveReplies, alternative, recognize_response, with_space_behind
+from draft_server.riva.replies import (
+    MAX_FINAL_TOKENS,
+    LiveReplies,
+    alternative,
+    recognize_response,
+    with_space_behind,
+)
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 HEARD = Duration(seconds=2, nanos=500_000_000)
@@ -61,6 +67,13 @@ def test_an_utterance_is_final_as_a_whole():
         [(None, "Hello there. ")],
         [(0.1, "Next")],
     ]
+
+
+def test_an_utterance_that_does_not_end_is_final_in_parts():
+    replies = LiveReplies(tells_interim=True)
+    assert told(replies, final(" Hello", num_tokens=MAX_FINAL_TOKENS)) == [[(0.9, "Hello")]]
+    assert told(replies, final(" there"), verified(" Bob")) == [[(None, "Hello there ")], [(0.9, "Bob")]]
+    assert told(replies, final(" Bob", ends=True)) == [[(None, "Bob ")]]
 
 
 def test_two_utterances_that_end_at_once_are_told_one_by_one():
