@@ -38,7 +38,9 @@ async def microphone(device: str | None = None) -> AsyncIterator[AsyncGenerator[
 
     def put(pcm: bytes) -> None:
         nonlocal is_behind
-        was_behind, is_behind = is_behind, heard.qsize() >= MAX_UNREAD_PIECES
+        # Half must be caught up first: else each piece that is taken would bring another warning.
+        limit = MAX_UNREAD_PIECES // 2 if is_behind else MAX_UNREAD_PIECES
+        was_behind, is_behind = is_behind, heard.qsize() >= limit
         if not is_behind:
             heard.put_nowait(pcm)
         elif not was_behind:
