@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import soundfile
 
-from tests.e2e.pages import Opened, browser, opened
+from tests.e2e.pages import Opened, browser, opened, playwright
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 
 pytestmark = pytest.mark.timeout(120)
+expect = playwright.expect
 NOW = "let now = 0; performance.now = () => now;"  # a clock that a test sets
 
 
@@ -187,6 +188,27 @@ async def test_another_connection_goes_on_and_counts_on(page):
     assert audio == [4_000, 8_000]  # from the middle of the second second on
 
 
+async def test_a_gateway_is_waited_for_as_long_as_sound_is_kept(page):
+    states, waits, kept = await run(
+        page,
+        "connection.js",
+        "Connection",
+        NOW
+        + SOCKET
+        + """
+        const waits = [];
+        window.setTimeout = (again, ms) => { now += ms; waits.push(ms); again(); };
+        opened(); second(1);
+        while (states.at(-1)[0] !== "failed") sockets.at(-1).lose();
+        return [states.map(([state]) => state), waits, connection.kept.length];
+        """,
+    )
+    assert waits[:6] == [500, 1000, 2000, 4000, 8000, 8000]
+    assert 600_000 < sum(waits) <= 608_000
+    assert states == ["connecting", "open", *["waiting", "connecting"] * len(waits), "failed"]
+    assert kept == 1
+
+
 async def test_sound_that_was_not_kept_is_passed_over_and_told(page):
     """Nothing became final for longer than audio is kept, and then the connection was lost."""
     sent, states = await run(
@@ -205,3 +227,59 @@ async def test_sound_that_was_not_kept_is_passed_over_and_told(page):
     assert [state for state, _ in states] == ["connecting", "open", "waiting", "connecting", "open"]
     assert states[1][1] == ""
     assert states[-1][1].startswith("6 s of sound could not be kept")
+
+
+PROMPT = """() => {
+    window.isClosed = new Promise((close) => {
+        const stream = { getTracks: () => [{ stop: () => close(true) }] };
+        navigator.mediaDevices.getUserMedia = () =>
+            new Promise((allow) => (window.allow = () => allow(stream)));
+    });
+}"""
+
+
+async def test_stop_while_a_microphone_is_asked_for(page):
+    await page.page.evaluate(PROMPT)
+    sockets = []
+    page.page.on("websocket", lambda socket: sockets.append(socket))
+    await page.locator("#microphone").click()
+    await page.page.evaluate("new Promise((asked) => setInterval(() => window.allow && asked(), 10))")
+    await page.locator("#stop").click()
+    await expect(page.locator("#microphone")).to_be_enabled()
+    assert await page.page.evaluate("(allow(), isClosed)")  # allowed too late
+    await expect(page.locator("#stop")).to_be_disabled()
+    assert sockets == []
+
+
+async def test_a_start_that_is_tried_again(page):
+    samples = page.locator("#sample option")
+    await expect(page.locator("#pair")).not_to_be_empty()
+    num_samples = await samples.count()
+    refusal = {"status": 503, "json": {"error": {"message": "No draft server."}}}
+    await page.page.route("**/health", lambda route: route.fulfill(**refusal))
+    await page.page.reload()
+    await page.status_is("No draft server.")
+    await page.page.route("**/samples", lambda route: route.abort())
+    await page.locator("#retry").click()
+    await page.status_is("The gateway does not answer")
+    await page.page.unroute_all()
+    await page.locator("#retry").click()
+    await expect(page.locator("#pair")).not_to_be_empty()
+    await expect(page.locator("#status")).to_be_empty()
+    await expect(page.locator("#retry")).to_be_hidden()
+    await expect(samples).to_have_count(num_samples)
+    assert all("Failed to load resource" in complaint for complaint in page.complaints)
+    page.complaints.clear()  # the browser's own
+
+
+async def test_stop_twice_gives_up_a_gateway_that_is_waited_for(page):
+    await page.page.route_web_socket("**/live", lambda socket: socket.close(code=1013))
+    await page.page.reload()
+    await page.locator("#try-sample").click()
+    await page.status_is("Trying again")
+    await page.locator("#stop").click()
+    await page.status_is("Trying again")
+    await page.locator("#stop").click()
+    await page.status_is("Stopped before")
+    await expect(page.locator("#try-sample")).to_be_enabled()
+    await expect(page.locator("#stop")).to_be_disabled()

@@ -4,7 +4,7 @@
 const SUBPROTOCOL = "specwhisper.live";
 const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
 const TRY_AGAIN = [1001, 1006, 1012, 1013]; // gone, lost, restarting, full or unreachable
-const WAITS_MS = [500, 1000, 2000, 4000, 8000];
+const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // and on like this, for as long as sound is kept
 const MAX_UNSENT_BYTES = 512 * 1024;
 const MAX_KEPT_S = 600; // an outage that is longer loses what was said first
 const POSITION_RATE = 16000; // Hz of a position's samples
@@ -25,6 +25,7 @@ export class Connection {
     this.countsBefore = {}; // of those before this one
     this.position = null; // where another connection would go on, as the last update told it
     this.numFailures = 0;
+    this.lostMs = null; // when the gateway was lost, until it is heard again
     this.isFinished = false;
     this.isClosed = false;
   }
@@ -114,7 +115,7 @@ export class Connection {
 
   #hear(message) {
     if (message.type === "error") this.error = message;
-    else this.numFailures = 0;
+    else [this.numFailures, this.lostMs] = [0, null];
     if (message.type === "done") this.isClosed = true;
     if (message.type === "update") this.#place(message);
     if (message.statistics) this.#count(message.statistics);
@@ -140,12 +141,13 @@ export class Connection {
 
   #lost(code) {
     if (this.isClosed) return this.onState("closed");
-    const waitMs = WAITS_MS[this.numFailures++];
-    if (!TRY_AGAIN.includes(code) || waitMs === undefined) {
+    this.lostMs ??= performance.now();
+    const isOver = performance.now() - this.lostMs > MAX_KEPT_S * 1000;
+    if (!TRY_AGAIN.includes(code) || isOver) {
       this.onState("failed", this.error?.message ?? `The connection was lost (code ${code}).`);
       return;
     }
     this.onState("waiting", this.error?.message ?? "The gateway does not answer.");
-    this.timer = setTimeout(() => this.open(), waitMs);
+    this.timer = setTimeout(() => this.open(), WAITS_MS[this.numFailures++] ?? WAITS_MS.at(-1));
   }
 }

@@ -21,6 +21,7 @@ const view = new View(document, {
   },
 });
 
+let wanted = null; // the source that is opened or heard
 let session = null; // {source, connection, recorder, state}
 let renderTimer = 0;
 
@@ -60,16 +61,18 @@ function changeSettings() {
 // A session
 
 async function start(source, title) {
-  stop();
-  session = null;
+  giveUp();
+  [session, wanted] = [null, source];
   view.clear();
   sentences.replaceChildren();
   tell("");
   setRunning(true);
   try {
     const key = await askServer();
+    if (wanted !== source) return;
     if (key === null) return setRunning(false);
     await source.open();
+    if (wanted !== source) return source.close();
     const recorder = new Recorder(title, { keepsSound: source.isPaced });
     const connection = new Connection({ sample_rate: source.sampleRate, ...settings() }, key, {
       onMessage: (message) => session?.connection === connection && take(message),
@@ -89,6 +92,7 @@ async function start(source, title) {
     );
   } catch (error) {
     source.close();
+    if (wanted !== source) return;
     setRunning(false);
     tell(error instanceof SoundError ? error.message : `Something went wrong: ${error.message}`, true);
     if (!(error instanceof SoundError)) console.error(error);
@@ -105,17 +109,25 @@ function take(message) {
 
 // No more sound: what was said becomes final.
 function finish() {
-  if (!session) return;
   session.source.close();
   session.connection.finish();
   buttons.stop.disabled = true;
   tell("Finishing …");
 }
 
-// Give up what runs, if something does.
+// Before there is a session nothing can be finished; whoever asks twice does not wait for the last words.
 function stop() {
-  session?.source.close();
+  if (session && !session.connection.isFinished) return finish();
+  giveUp();
+  setRunning(false);
+  tell(session ? "Stopped before the transcript was complete." : "");
+}
+
+// Give up what runs, if something does.
+function giveUp() {
+  wanted?.close();
   session?.connection.close();
+  wanted = null;
 }
 
 function end(reason, isError = false) {
@@ -167,8 +179,12 @@ function showConnection(state, reason) {
   if (state === "open") {
     const isListening = session.source instanceof Microphone;
     tell(reason || (isListening ? "Listening. Say something." : "Transcribing …"), Boolean(reason));
+    buttons.stop.disabled = session.connection.isFinished;
   }
-  if (state === "waiting") tell(`${reason} Trying again …`, true, true);
+  if (state === "waiting") {
+    tell(`${reason} Trying again …`, true, true);
+    buttons.stop.disabled = false;
+  }
   if (state === "failed") {
     end(reason, true);
     find("retry").hidden = false;
@@ -243,15 +259,19 @@ async function saveReplay() {
 // Beginnings
 
 async function showServer() {
-  const [health, samples] = await Promise.all([fetch("health"), fetch("samples")]);
-  for (const { name, title, seconds } of await samples.json()) {
-    find("sample").append(new Option(`${title}, ${Math.round(seconds)} s`, name));
+  tell("");
+  try {
+    const [health, samples] = await Promise.all([fetch("health"), fetch("samples")]);
+    const titles = (await samples.json()).map(({ name, title, seconds }) => [`${title}, ${Math.round(seconds)} s`, name]);
+    find("sample").replaceChildren(...titles.map(([title, name]) => new Option(title, name)));
+    find("sample").closest(".source").hidden = !titles.length;
+    const told = await health.json();
+    if (!health.ok) return tell(told.error.message, true, true);
+    for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
+    find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
+  } catch {
+    tell("The gateway does not answer. Is it still running?", true, true);
   }
-  find("sample").closest(".source").hidden = !find("sample").options.length;
-  const told = await health.json();
-  if (!health.ok) return tell(told.error.message, true, true);
-  for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
-  find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
 }
 
 function languageName(code) {
@@ -270,7 +290,7 @@ find("file").addEventListener("change", ({ target }) => {
   if (file) startAgain(() => openFile(file));
   target.value = "";
 });
-buttons.stop.addEventListener("click", finish);
+buttons.stop.addEventListener("click", stop);
 find("retry").addEventListener("click", () => (isRunning() ? session?.connection.retry() : again()));
 form.addEventListener("input", showSettings);
 form.addEventListener("change", changeSettings);
@@ -284,4 +304,4 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", scheduleRe
 again = showServer;
 showSettings();
 setRunning(false);
-showServer().catch(() => tell("The gateway does not answer. Is it still running?", true, true));
+showServer();

@@ -24,6 +24,7 @@ export class Microphone {
     }
     this.context = new AudioContext();
     await this.context.audioWorklet.addModule("page/capture.js");
+    await this.context.resume(); // one that is made long after a click may be asleep
     this.sampleRate = this.context.sampleRate;
   }
 
