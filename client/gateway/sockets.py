@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from client.gateway.auth import check_key
@@ -24,6 +25,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
+from specwhisper.wire.addresses import is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +64,18 @@ def check_socket_key(socket: WebSocket) -> str | None:
     return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOL)), None)
 
 
-def check_origin(socket: WebSocket) -> None:
+def check_origin(connection: HTTPConnection) -> None:
     """Refuse the pages of others: a browser lets any of them connect to what only its user can reach."""
-    origin = socket.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != socket.headers.get("host"):
+    origin = connection.headers.get("origin")
+    if origin is None:  # no browser's
+        return
+    page = urlsplit(origin)
+    is_own = page.netloc == connection.headers.get("host")
+    config = gateway_of(connection).config
+    if config.api_key is None and is_loopback(config.host):
+        # The owner of any other name can have it lead to this machine, once his page has been loaded.
+        is_own = is_own and is_loopback(page.hostname or "")
+    if not is_own:
         raise ForeignPage(f"A page of {origin} may not use this gateway: it has a page of its own.")
 
 
@@ -130,7 +140,8 @@ class Peer:
                     await self._socket.send_json(event)
         except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:  # Runtime: noticed before
             raise ClientGone("The client does not listen any more.") from error
-        if self._patience is not None:  # who is told something waits for it, and need not speak
+        # Who is told something waits for it, and need not speak; unless the time for that is just over.
+        if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(self._idle_at())
 
     async def frames(self) -> AsyncGenerator[str | bytes]:

@@ -281,6 +281,34 @@ async def test_a_key_is_asked_for():
     assert server.config is None
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        (None, "https://elsewhere.example", 403),
+        (None, "null", 403),
+        ("localhost:1", "http://localhost:1", 200),
+        ("[::1]:1", "http://[::1]:1", 200),
+        ("localhost:1", "http://localhost:2", 403),
+        ("rebound.example:1", "http://rebound.example:1", 403),  # a name that was made to lead here
+    ],
+)
+async def test_pages_of_others_send_nothing_unless_they_have_the_key(host, origin, status):
+    form = {"data": {"model": MODEL}, "files": {"file": RECORDING}}
+    headers = {"Origin": origin} | ({"Host": host} if host else {})
+    server = ScriptedTranscription()
+    async with serving(server) as address:
+        async with running_gateway(address) as gateway:
+            reply = await gateway.http.post("/v1/audio/transcriptions", headers=headers, **form)
+            assert reply.status_code == status
+            if status == 403:
+                assert reply.json()["error"]["code"] == "foreign_page"
+                assert server.config is None
+        async with running_gateway(address, api_key="key") as gateway:
+            headers["Authorization"] = "Bearer key"
+            reply = await gateway.http.post("/v1/audio/transcriptions", headers=headers, **form)
+            assert reply.status_code == 200
+
+
 async def test_the_right_key_opens():
     async with (
         serving(ScriptedTranscription()) as address,

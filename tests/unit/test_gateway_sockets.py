@@ -57,16 +57,19 @@ async def test_whoever_notices_a_client_that_has_left_all_are_told_the_same():
             await peer.send({})
 
 
+class Listener(Socket):
+    """A client that takes what it is told."""
+
+    async def send_json(self, event):
+        pass
+
+
 async def test_who_does_not_speak_is_asked_to_come_again():
     with pytest.raises(IdleSession):
         await anext(Peer(Socket(), idle_timeout_s=0).frames())
 
 
 async def test_who_is_told_something_need_not_speak():
-    class Listener(Socket):
-        async def send_json(self, event):
-            pass
-
     peer = Peer(Listener(), idle_timeout_s=600)
     waiting = asyncio.ensure_future(anext(peer.frames()))
     await eventually(lambda: peer._patience is not None)
@@ -75,6 +78,18 @@ async def test_who_is_told_something_need_not_speak():
     assert peer._patience.when() > before_s
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_what_is_told_when_the_time_is_just_over_comes_too_late():
+    peer = Peer(Listener())
+    waiting = asyncio.ensure_future(anext(peer.frames()))
+    await eventually(lambda: peer._patience is not None)
+    peer._patience.reschedule(0)
+    await asyncio.sleep(0)
+    assert peer._patience.expired()
+    await peer.send({})
+    with pytest.raises(IdleSession):
+        await waiting
 
 
 async def test_nothing_waits_for_a_client_that_does_not_listen():
