@@ -75,11 +75,11 @@ def benchmark(
         with stage(target, draft, dtype) as servers:
             plan = planned(takes, long, 1 if quick else rounds, counts, seed, quick=quick)
             taken = measure(servers, plan, live, console)
+        rows = rows_of(taken)
+        print_rows(rows, console)  # now: to hear it all again takes minutes
         taken = heard_again(target, dtype, taken, live)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming: {error}")
-    rows = rows_of(taken)
-    print_rows(rows, console)
     held_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
     if json is not None:
         figures = {
