@@ -103,9 +103,8 @@ def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> tuple[li
         return [recorder.clean(samples[0])], []
     short = [sample for sample in samples if sample.fits_one_window]
     takes = [recorder.clean(sample) for sample in short[:4]]
-    takes += [recorder.noisy(sample) for sample in short[::3]] + [
-        recorder.paused(sample) for sample in short[1::3]
-    ]
+    takes += [recorder.noisy(sample) for sample in short[::3]]
+    takes += [recorder.paused(sample) for sample in short[1::3]]
     return takes, [recorder.long(samples, LONG_S), recorder.long(samples, TOGETHER_S)]
 
 
