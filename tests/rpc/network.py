@@ -46,6 +46,7 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
         call = with_true_status(self._stub.Verify())
         commits = asyncio.Semaphore(0)
         sending = asyncio.create_task(self._pass_on(requests, call, commits))
+        sending.add_done_callback(lambda _: call.cancel() if _has_failed(sending) else None)
         try:
             async for response in call:
                 if response.WhichOneof("message") == "commit":
@@ -60,26 +61,39 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
     async def _pass_on(self, requests, call, commits: asyncio.Semaphore) -> None:
         edit = self._edit_block()
         late: list[asyncio.Task[None]] = []
-        async for request in requests:
-            if request.WhichOneof("message") != "candidates":
-                await call.write(request)
-                continue
-            block = codec.candidates_from_proto(request.candidates)
-            for edited in edit(block):
-                message = pb.VerifyRequest(candidates=codec.candidates_to_proto(edited))
-                if not self._hold_commits:
-                    await call.write(message)
-                else:
-                    late.append(asyncio.create_task(self._write_late(message, call, commits)))
-        await asyncio.gather(*late)
-        await call.done_writing()
+        turn = asyncio.Lock()  # a call takes one write at a time
+        try:
+            async for request in requests:
+                if request.WhichOneof("message") != "candidates":
+                    async with turn:
+                        await call.write(request)
+                    continue
+                block = codec.candidates_from_proto(request.candidates)
+                for edited in edit(block):
+                    message = pb.VerifyRequest(candidates=codec.candidates_to_proto(edited))
+                    writing = self._write_late(message, call, turn, commits)
+                    if not self._hold_commits:
+                        await writing
+                    else:
+                        late.append(asyncio.create_task(writing))
+            await asyncio.gather(*late)
+            await call.done_writing()
+        finally:
+            for task in late:
+                task.cancel()
 
-    async def _write_late(self, message, call, commits: asyncio.Semaphore) -> None:
+    async def _write_late(self, message, call, turn: asyncio.Lock, commits: asyncio.Semaphore) -> None:
         """Hold a block back until the target has gone on without it."""
         for _ in range(self._hold_commits):
             await commits.acquire()
-        if not call.done():
-            await call.write(message)
+        async with turn:
+            if not call.done():
+                await call.write(message)
+
+
+def _has_failed(sending: asyncio.Task[None]) -> bool:
+    """Tell whether passing on ended with an error; a call whose requests are lost would wait for ever."""
+    return not sending.cancelled() and sending.exception() is not None
 
 
 @asynccontextmanager
