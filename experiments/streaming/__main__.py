@@ -76,19 +76,18 @@ def benchmark(
             plan = planned(takes, long, 1 if quick else rounds, counts, seed, quick=quick)
             taken = measure(servers, plan, live, console)
         rows = rows_of(taken)
-        print_rows(rows, console)  # now: to hear it all again takes minutes
+        held_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
+        figures = {"step_ms": step_ms, "bars": [str(bar) for bar in held_bars]}
+        models = {"target": target, "draft": draft, "target_dtype": dtype}
+        print_rows(rows, console)  # and written now: to hear it all again takes minutes
+        if json is not None:
+            write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in taken]})
         taken = heard_again(target, dtype, taken, live)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming: {error}")
-    held_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
     if json is not None:
-        figures = {
-            "step_ms": step_ms,
-            "bars": [str(bar) for bar in held_bars],
-            "differences": differences(taken),
-            "takes": [facts(one) for one in taken],
-        }
-        write_json(json, models={"target": target, "draft": draft, "target_dtype": dtype}, figures=figures)
+        figures |= {"differences": differences(taken), "takes": [facts(one) for one in taken]}
+        write_json(json, models=models, figures=figures)
     all_hold = print_bars(held_bars, console) if check else True
     broken = differences(taken)
     for line in broken:
