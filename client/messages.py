@@ -13,13 +13,13 @@ from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
+from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 SPEECH_EVENTS = {
     int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,
     int(pb.SPEECH_EVENT_END): VoiceEvent.END,
 }
-VERIFIED_STABILITY = 0.5  # interim results above it are the target's, below it the draft's
 
 
 def config_to_proto(
@@ -73,7 +73,7 @@ def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
     for result in response.results:
         if result.is_final or not result.alternatives:
             continue
-        if result.stability > VERIFIED_STABILITY:
+        if is_verified(result.stability):
             verified += result.alternatives[0].transcript
         else:
             drafted += result.alternatives[0].transcript

@@ -30,7 +30,7 @@ from specwhisper.errors import (
     ServerFull,
     TargetUnavailable,
 )
-from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
@@ -139,8 +139,12 @@ class StreamingClient:
         await self._audio.put(self._canonical.push(samples))
 
     @property
-    def position(self) -> LiveOptions:
-        """Where another stream would go on, and what it would be asked for."""
+    def position(self) -> LivePosition:
+        """Where another stream would go on."""
+        return self._live.position
+
+    @property
+    def _live(self) -> LiveOptions:
         return self._options.live or LiveOptions()
 
     def change(
@@ -243,13 +247,7 @@ class StreamingClient:
     def _move_to(self, message: decoding_pb2.LivePosition) -> None:
         """Note where another call would go on."""
         position = codec.live_position_from_proto(message)
-        live = replace(
-            self.position,
-            start_sample=position.start_sample,
-            utterance=position.utterance,
-            final_tokens=position.final_tokens,
-        )
-        self._options = replace(self._options, live=live)
+        self._options = replace(self._options, live=replace(self._live, position=position))
         self._audio.forget_before(position.start_sample)
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from time import monotonic
 
 from draft_server.alone import Alone
+from draft_server.bridged import BridgedTranscript
 from draft_server.drafting import Drafting
 from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, VoiceMark
+from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, VoiceMark
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +32,7 @@ LOST = (TargetUnavailable, ServerDraining, ServerFull)
 class UnverifiedSession:
     """Runs a live transcription as :class:`Session` does, on one target after the other.
 
-    It begins each from the last verified word. What the draft wrote alone is never final; utterance by
-    utterance it gives way to what the target writes.
+    It begins each from the last verified word; while there is none, the draft goes on alone.
 
     Parameters
     ----------
@@ -42,8 +41,8 @@ class UnverifiedSession:
 
     Attributes
     ----------
+    builder : the transcript so far.
     speech_events : as :class:`Session` has them.
-    steps : decodings of the target; whoever tells them clears them.
     """
 
     def __init__(
@@ -56,103 +55,20 @@ class UnverifiedSession:
         is_lost: bool = False,
     ) -> None:
         self._request = request
+        self._live = request.options.live or LiveOptions()
         self._transcriber = transcriber
         self._target = target
         self._is_lost = is_lost
         self._drafting = drafting
-        self._audio = KeptAudio(self._live.start_sample)
-        self._session = self._new_session(transcriber)
-        self._is_alone = False
-        self._written: dict[int, str] = {}  # by the draft alone, by utterance
-        self._counted = SpeculationStatistics()  # of targets that are lost
+        self._audio = KeptAudio(self._live.position.start_sample)
         self._has_begun = False  # on some target
         self._knock_s = KNOCK_EVERY_S
-        self._language: str | None = None  # that sessions which have ended heard last
-        self._heard_samples = self._live.start_sample  # by them
-        self._told_to_s = 0.0  # end of the last segment
+        self._waits_since_s: float | None = None  # for a target that takes a session, behind the audio's end
+        self._session_id = ""  # of the last one
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
-        self._waits_since_s: float | None = None  # for a target that takes a session, behind the audio's end
+        self.builder = BridgedTranscript(LiveTranscript(target.vocabulary, self._live.position))
         self.speech_events: list[VoiceMark] = []
-
-    @property
-    def builder(self) -> UnverifiedSession:
-        """The transcript so far."""
-        return self
-
-    @property
-    def is_unverified(self) -> bool:
-        """Whether some of the draft text was written alone."""
-        return self._is_alone or bool(self._written)
-
-    @property
-    def num_samples(self) -> int:
-        """Audio so far; what is heard again does not count twice."""
-        return max(self._heard_samples, self._session.builder.num_samples)
-
-    @property
-    def language(self) -> str:
-        """Of the open utterance, or the last one."""
-        return self._spoken or self._session.builder.language
-
-    @property
-    def _spoken(self) -> str | None:
-        """The language that was heard last, by this session or one before."""
-        builder = self._session.builder
-        return builder.language if builder.statistics.num_windows else self._language
-
-    @property
-    def language_probs(self) -> Mapping[str, float]:
-        """By code, where the language was detected."""
-        return self._session.builder.language_probs
-
-    @property
-    def statistics(self) -> SpeculationStatistics:
-        """How the draft has done on all targets."""
-        total = SpeculationStatistics()
-        total.add(self._counted)
-        if not self._is_alone:
-            total.add(self._session.builder.statistics)
-        return total
-
-    @property
-    def position(self) -> LiveOptions:
-        """Where another session would go on: behind the last verified word."""
-        return self._live if self._is_alone else self._transcript.position
-
-    @property
-    def steps(self) -> list[DecodedStep]:
-        """Decodings of the target."""
-        return [] if self._is_alone else self._transcript.steps
-
-    @steps.setter
-    def steps(self, steps: list[DecodedStep]) -> None:
-        self._transcript.steps = steps
-
-    @property
-    def span_s(self) -> tuple[float, float]:
-        """What is not final begins and ends here, in seconds."""
-        return self._live.start_sample / SAMPLE_RATE, self.num_samples / SAMPLE_RATE
-
-    @property
-    def verified_text(self) -> str:
-        """What the target has written that is not final."""
-        return "" if self._is_alone else self._transcript.verified_text
-
-    @property
-    def draft_text(self) -> str:
-        """What the draft has written alone, and what it believes to follow."""
-        transcript = self._transcript
-        if self._is_alone:
-            return self._written_from(0) + transcript.verified_text + transcript.draft_text
-        current = transcript.position.utterance + 1
-        own = transcript.draft_text
-        if own or transcript.verified_text:
-            return own + self._written_from(current + 1)
-        return self._written_from(current)
-
-    def _written_from(self, utterance: int) -> str:
-        return "".join(text for number, text in sorted(self._written.items()) if number >= utterance)
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
         """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
@@ -160,78 +76,73 @@ class UnverifiedSession:
         try:
             if self._is_lost:
                 self._has_begun = True  # whoever comes back and is full is awaited
-                async with aclosing(self._run_alone(reading)) as changes:
-                    async for _ in changes:
-                        yield []
+                async with aclosing(self._run_alone(reading)) as updates:
+                    async for segments in updates:
+                        yield segments
             while True:
                 try:
-                    async with aclosing(self._run_session(reading)) as updates:
+                    async with aclosing(self._run_on_target(reading)) as updates:
                         async for segments in updates:
                             self._waits_since_s = None
                             self._has_begun, self._knock_s = True, KNOCK_EVERY_S
-                            self._note(segments)
-                            yield self._in_order(segments)
+                            yield segments
                     return
                 except LOST as error:
                     if isinstance(error, ServerFull) and not self._has_begun:
                         raise  # nothing is lost: there is no room
                     self._has_begun = True
-                    logger.warning("target lost", extra={"session": self._session.id, "error": str(error)})
-                self._counted.add(self._session.builder.statistics)
-                self._go_on_from(self._transcript.position)
-                async with aclosing(self._run_alone(reading)) as changes:
-                    async for _ in changes:
-                        yield []
+                    logger.warning("target lost", extra={"session": self._session_id, "error": str(error)})
+                async with aclosing(self._run_alone(reading)) as updates:
+                    async for segments in updates:
+                        yield segments
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    async def _run_session(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
+    async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
         """Run on the target, from where the last one was lost."""
-        self._begin(self._new_session(self._transcriber))
-        pieces = self._audio.pieces(self._live.start_sample)
-        async with aclosing(self._session.run(pieces)) as updates:
+        live = replace(self._live, position=self.builder.position)
+        options = replace(self._request.options, live=live)
+        session = self._session(self._transcriber, replace(self._request, options=options))
+        self.builder.go_on(_transcript(session))
+        async with aclosing(session.run(self._audio.pieces(live.position.start_sample))) as updates:
             async for segments in updates:
                 if reading.done():
                     await reading
-                self.speech_events += self._take_events()
-                yield segments
+                self._audio.forget_before(self.builder.position.start_sample)
+                yield self._take(session, segments)
         if reading.done():
             await reading  # what was wrong with the last message is told as well
 
-    async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[None]:
+    async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
         """Let the draft go on alone until the target answers."""
-        language = self._request.options.language or self._spoken or self._target.vocabulary.default_language
+        vocabulary = self._target.vocabulary
+        language = self._request.options.language or self.builder.spoken or vocabulary.default_language
+        live = replace(self._live, position=self.builder.position, recalls=False)
         options = replace(
             self._request.options,
-            language=(language or "en") if self._target.vocabulary.languages else None,
-            live=replace(self._live, recalls=False),
+            language=(language or "en") if vocabulary.languages else None,
+            live=live,
             hotwords="",
             initial_prompt="",
             carry_initial_prompt=False,
             word_timestamps=False,
         )
         request = replace(self._request, options=options, length=_alone(self._request.length))
-        self._begin(self._new_session(Alone(), request))
-        self._is_alone, self._written = True, {}
-        updates = self._session.run(self._audio.pieces(self._live.start_sample))
+        session = self._session(Alone(), request)
+        self.builder.go_on_alone(_transcript(session))
+        updates = session.run(self._audio.pieces(live.position.start_sample))
         knocking = asyncio.create_task(self._knock())
         try:
             async with aclosing(_until(knocking, updates)) as changes:
                 async for segments in changes:
-                    for segment in segments:
-                        self._write(segment.utterance, segment.text)
-                    self.speech_events += self._take_events()
-                    yield
+                    yield self._take(session, segments)
             if reading.done():
                 await reading  # whom no target can help need not wait for one
             await knocking
         finally:
             knocking.cancel()
             await asyncio.gather(knocking, return_exceptions=True)
-            transcript = self._transcript
-            self._write(transcript.position.utterance + 1, transcript.verified_text + transcript.draft_text)
-            self._is_alone = False
 
     async def _knock(self) -> None:
         """Wait until the target answers."""
@@ -265,44 +176,13 @@ class UnverifiedSession:
             self._knock_s = min(2 * self._knock_s, MAX_KNOCK_S)
             return
 
-    def _note(self, segments: list[Segment]) -> None:
-        """Let what was written alone give way to what is verified."""
-        for segment in segments:
-            if segment.is_utterance_end:
-                self._written = {n: text for n, text in self._written.items() if n > segment.utterance}
-        if not self._is_alone:
-            self._go_on_from(self._transcript.position)
+    def _take(self, session: Session, segments: list[Segment]) -> list[Segment]:
+        self.speech_events += self._take_events(session)
+        return self.builder.take(segments)
 
-    def _in_order(self, segments: list[Segment]) -> list[Segment]:
-        """Let nothing begin before what was told by a target that is lost: its times are estimates too."""
-        ordered = []
-        for segment in segments:
-            start_s = max(segment.start_s, self._told_to_s)
-            self._told_to_s = max(segment.end_s, start_s)
-            words = tuple(
-                replace(word, start_s=max(word.start_s, start_s), end_s=max(word.end_s, start_s))
-                for word in segment.words
-            )
-            ordered.append(replace(segment, start_s=start_s, end_s=self._told_to_s, words=words))
-        return ordered
-
-    def _write(self, utterance: int, text: str) -> None:
-        if text.strip():
-            self._written[utterance] = self._written.get(utterance, "") + text
-
-    def _go_on_from(self, position: LiveOptions) -> None:
-        live = replace(
-            self._live,
-            start_sample=position.start_sample,
-            utterance=position.utterance,
-            final_tokens=position.final_tokens,
-        )
-        self._request = replace(self._request, options=replace(self._request.options, live=live))
-        self._audio.forget_before(position.start_sample)
-
-    def _take_events(self) -> list[VoiceMark]:
+    def _take_events(self, session: Session) -> list[VoiceMark]:
         """Take what was not told yet: audio that is heard again has the same events again."""
-        events, self._session.speech_events = self._session.speech_events, []
+        events, session.speech_events = session.speech_events, []
         fresh = []
         for mark in events:
             # Where a window was cut, its utterance seems to begin.
@@ -311,16 +191,6 @@ class UnverifiedSession:
                 fresh.append(mark)
         return fresh
 
-    @property
-    def _live(self) -> LiveOptions:
-        return self._request.options.live or LiveOptions()
-
-    @property
-    def _transcript(self) -> LiveTranscript:
-        if not isinstance(self._session.builder, LiveTranscript):
-            raise RuntimeError("Only live audio goes on without a target.")
-        return self._session.builder
-
     async def _read(self, audio: AsyncIterator[bytes]) -> None:
         try:
             async for pcm in audio:
@@ -328,12 +198,16 @@ class UnverifiedSession:
         finally:
             self._audio.finish()
 
-    def _begin(self, session: Session) -> None:
-        self._heard_samples, self._language = self.num_samples, self._spoken
-        self._session = session
+    def _session(self, transcriber: Transcriber, request: SessionRequest) -> Session:
+        session = Session(request, transcriber, self._target, self._drafting)
+        self._session_id = session.id
+        return session
 
-    def _new_session(self, transcriber: Transcriber, request: SessionRequest | None = None) -> Session:
-        return Session(request or self._request, transcriber, self._target, self._drafting)
+
+def _transcript(session: Session) -> LiveTranscript:
+    if not isinstance(session.builder, LiveTranscript):
+        raise RuntimeError("Only live audio goes on without a target.")
+    return session.builder
 
 
 def _alone(length: DraftLength) -> DraftLength:

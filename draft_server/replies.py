@@ -11,10 +11,9 @@ from google.protobuf.duration_pb2 import Duration
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
 from specwhisper.whisper.languages import language_name
+from specwhisper.wire.stability import DRAFT_STABILITY, VERIFIED_STABILITY
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
-VERIFIED_STABILITY = 0.9
-DRAFT_STABILITY = 0.1
 NS_PER_S = 1_000_000_000
 
 

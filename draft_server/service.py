@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from draft_server.bridged import BridgedTranscript
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
 from draft_server.idle import unless_idle
@@ -257,7 +258,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             statistics=statistics_message(builder.statistics),
             audio_received=duration(builder.num_samples / SAMPLE_RATE),
         )
-        if isinstance(builder, LiveTranscript | UnverifiedSession):
+        if isinstance(builder, LiveTranscript | BridgedTranscript):
             steps, builder.steps = builder.steps, []
             update.steps.extend(pb.DecodedStep(**asdict(step)) for step in steps)
             update.position.CopyFrom(codec.live_position_to_proto(builder.position))

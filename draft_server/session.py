@@ -69,8 +69,8 @@ class Session:
         if live is None:
             self.builder, self._voice = TranscriptBuilder(target.vocabulary), None
         else:
-            self.builder = LiveTranscript(target.vocabulary, live)
-            self._voice = Voice(request.endpointing, live.start_sample)
+            self.builder = LiveTranscript(target.vocabulary, live.position)
+            self._voice = Voice(request.endpointing, live.position.start_sample)
         self.speech_events: list[VoiceMark] = []
         self._is_speech = False
         self._foresight = foresight(target.vocabulary, request.options)

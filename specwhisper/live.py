@@ -20,6 +20,31 @@ class StabilityPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LivePosition:
+    """Where a live session goes on: on another server, or after the connection was lost.
+
+    Attributes
+    ----------
+    start_sample : first sample of the open window; audio is sent from there on.
+    num_utterances : those that were complete.
+    final_tokens : text of the open window that is final.
+    """
+
+    start_sample: int = 0
+    num_utterances: int = 0
+    final_tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_between("start_sample", self.start_sample, 0, 2**62)
+        check_between("num_utterances", self.num_utterances, 0, 2**31)
+        if self.start_sample % FRAME_SAMPLES:
+            raise InvalidRequest(
+                f"start_sample is {self.start_sample}: a session goes on at a multiple of {FRAME_SAMPLES}, "
+                "where its last position said."
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class LiveOptions:
     """How live audio is decoded: again and again while somebody speaks, until the text is final.
 
@@ -30,8 +55,7 @@ class LiveOptions:
     margin_ms : of ``align-att``: what the decoder looks at that close to the end may still change.
     trim_ms : a longer window is cut where a final sentence ends.
     recalls : whether what the last decoding wrote is proposed to the next one; it never changes the text.
-    start_sample, utterance, final_tokens : where a session goes on: the window's first sample, how many
-        utterances were complete, and which text of the open one is final.
+    position : where the session goes on; by default it begins.
     """
 
     step_ms: int = 500
@@ -39,24 +63,15 @@ class LiveOptions:
     margin_ms: int = 400
     trim_ms: int = 15_000
     recalls: bool = True
-    start_sample: int = 0
-    utterance: int = 0
-    final_tokens: tuple[int, ...] = ()
+    position: LivePosition = LivePosition()
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (
             ("step_ms", 100, 10_000),
             ("margin_ms", 0, 5_000),
             ("trim_ms", 1_000, 28_000),
-            ("start_sample", 0, 2**62),
-            ("utterance", 0, 2**31),
         ):
             check_between(name, getattr(self, name), lowest, highest)
-        if self.start_sample % FRAME_SAMPLES:
-            raise InvalidRequest(
-                f"start_sample is {self.start_sample}: a session goes on at a multiple of {FRAME_SAMPLES}, "
-                "where its last position said."
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class LivePair:
             length = DraftLength.of(self._mode, self._gamma, 4, None)
             credit = self.verifier.limits.max_ahead_tokens
             self.drafter.open(name, length, options, max_ahead_tokens=credit)
-        transcript = LiveTranscript(self.verifier._model.vocabulary, live)
+        transcript = LiveTranscript(self.verifier._model.vocabulary, live.position)
         self.sessions[name] = LiveSession(transcript)
         return self.sessions[name]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from google.protobuf.duration_pb2 import Duration
 from riva.client.proto import riva_asr_pb2
 
-from draft_server.replies import DRAFT_STABILITY, VERIFIED_STABILITY
 from specwhisper.types import SAMPLE_RATE
+from specwhisper.wire.stability import DRAFT_STABILITY, VERIFIED_STABILITY, is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 MAX_FINAL_TOKENS = 300  # an utterance that has more is told in parts: interim results hold all of it
@@ -113,7 +113,7 @@ class LiveReplies:
         verified = "".join(piece.alternatives[0].transcript for piece in self._pieces)
         draft = ""
         for result in response.results:
-            if not result.is_final and result.stability > DRAFT_STABILITY * 2:
+            if not result.is_final and is_verified(result.stability):
                 verified += result.alternatives[0].transcript
             elif not result.is_final:
                 draft += result.alternatives[0].transcript

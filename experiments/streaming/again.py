@@ -60,7 +60,7 @@ class _Run:
 
     def __init__(self, verifier: Verifier, vocabulary: Vocabulary, live: LiveOptions, heard: Heard) -> None:
         self._verifier = verifier
-        self._transcript = LiveTranscript(vocabulary, live)
+        self._transcript = LiveTranscript(vocabulary, live.position)
         self._utterances = Utterances()
         self._step_samples = live.step_ms * SAMPLE_RATE // 1000
         self._steps = deque(heard.steps)

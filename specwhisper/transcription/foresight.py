@@ -88,11 +88,11 @@ class LiveForesight:
         live = options.live or LiveOptions()
         self._step_samples = live.step_ms * SAMPLE_RATE // 1000
         self._recalls = live.recalls
-        self._utterances = Utterances(live.start_sample, live.utterance)
+        self._utterances = Utterances(live.position.start_sample, live.position.num_utterances)
         self._window: Window | None = None
         self._goes_on = False  # whether the last window's utterance does
         # Where text is final of a window that is to be opened; there it begins, whenever somebody speaks.
-        self._resumes_at = live.start_sample if live.final_tokens else None
+        self._resumes_at = live.position.start_sample if live.position.final_tokens else None
 
     @property
     def needed_from(self) -> int:

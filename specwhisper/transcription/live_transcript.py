@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import exp
 
 from specwhisper.errors import InvalidCandidates
-from specwhisper.live import LiveOptions
+from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import avg_logprob, text_compression_ratio
 from specwhisper.transcription.stability import continuation
@@ -42,7 +42,7 @@ class LiveTranscript:
 
     is_unverified = False
 
-    def __init__(self, vocabulary: Vocabulary, live: LiveOptions) -> None:
+    def __init__(self, vocabulary: Vocabulary, position: LivePosition = LivePosition()) -> None:  # noqa: B008 (it is frozen)
         self._vocabulary = vocabulary
         self._language_of = {token: code for code, token in vocabulary.languages.items()}
         self._window: Window | None = None  # the last one that was opened
@@ -52,11 +52,11 @@ class LiveTranscript:
         self._no_speech_prob: float | None = None
         self._expected: tuple[int, ...] = ()  # verified by the last step, and not contradicted since
         self._believed: tuple[Window, tuple[int, ...]] | None = None
-        self._final = live.final_tokens  # text of the open window
-        self._num_utterances = live.utterance
-        self._start_sample = live.start_sample
-        self._final_end_s = live.start_sample / SAMPLE_RATE
-        self.num_samples = live.start_sample
+        self._final = position.final_tokens  # text of the open window
+        self._num_utterances = position.num_utterances
+        self._start_sample = position.start_sample
+        self._final_end_s = position.start_sample / SAMPLE_RATE
+        self.num_samples = position.start_sample
         self.language = "en"
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
@@ -64,11 +64,9 @@ class LiveTranscript:
         self._num_passes = 0  # of all steps that are complete
 
     @property
-    def position(self) -> LiveOptions:
-        """Where another session would go on: the fields of that name."""
-        return LiveOptions(
-            start_sample=self._start_sample, utterance=self._num_utterances, final_tokens=tuple(self._final)
-        )
+    def position(self) -> LivePosition:
+        """Where another session would go on."""
+        return LivePosition(self._start_sample, self._num_utterances, tuple(self._final))
 
     @property
     def span_s(self) -> tuple[float, float]:

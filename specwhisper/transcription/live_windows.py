@@ -53,21 +53,22 @@ class LiveWindows(SequentialWindows):
         super().__init__(vocabulary, options, words, max_new_tokens=max_new_tokens)
         self._live = options.live or LiveOptions()
         self._step_samples = self._live.step_ms * SAMPLE_RATE // 1000
-        self._utterances = Utterances(self._live.start_sample, self._live.utterance)
-        if max(self._live.final_tokens, default=0) >= vocabulary.end_of_text:
+        position = self._live.position
+        self._utterances = Utterances(position.start_sample, position.num_utterances)
+        if max(position.final_tokens, default=0) >= vocabulary.end_of_text:
             raise InvalidRequest("The final tokens of a position are text: one of them is not.")
-        if len(self._live.final_tokens) > vocabulary.max_length:
+        if len(position.final_tokens) > vocabulary.max_length:
             raise InvalidRequest(
-                f"A position has {len(self._live.final_tokens)} final tokens: a window of this model holds "
+                f"A position has {len(position.final_tokens)} final tokens: a window of this model holds "
                 f"{vocabulary.max_length}."
             )
         self._known_language = self.language  # of all utterances; ``None`` if each may have another
-        self._final = self._live.final_tokens  # text of the open window that is final
+        self._final = position.final_tokens  # text of the open window that is final
         self._hypothesis: tuple[int, ...] = ()  # text behind it, by the last step
         self._decoded_to = 0  # frame; 0 before the first step of an utterance
         self._has_told = False  # whether text of the open utterance is final
         self._is_spent = False  # whether nothing of the open utterance is left to hear
-        self.next_frame = self._live.start_sample // HOP_SAMPLES
+        self.next_frame = position.start_sample // HOP_SAMPLES
         self.attends = self._live.policy is StabilityPolicy.ALIGN_ATT
 
     @property

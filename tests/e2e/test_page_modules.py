@@ -162,7 +162,7 @@ SOCKET = """
     const again = () => (sockets.at(-1).lose(), sockets.at(-1).dispatchEvent(new Event("open")));
     const second = (count) => Array.from({ length: count }, () => connection.send(new Int16Array(8000)));
     const update = (start_sample, passes) => sockets.at(-1).hear({
-        type: "update", position: { start_sample, utterance: 1, final_tokens: [7] },
+        type: "update", position: { start_sample, num_utterances: 1, final_tokens: [7] },
         statistics: { drafted: 0, verified: 0, accepted: 0, committed: 0, passes, steps: 0, gamma: 4 },
     });
 """
@@ -184,7 +184,7 @@ async def test_another_connection_goes_on_and_counts_on(page):
     assert passes == [2, 5, 6, 9, 10]
     (first, *_), (second, *audio), _ = sent
     assert "position" not in first
-    assert second["position"] == {"start_sample": 24_000, "utterance": 1, "final_tokens": [7]}
+    assert second["position"] == {"start_sample": 24_000, "num_utterances": 1, "final_tokens": [7]}
     assert audio == [4_000, 8_000]  # from the middle of the second second on
 
 
@@ -222,7 +222,7 @@ async def test_sound_that_was_not_kept_is_passed_over_and_told(page):
         """,
     )
     start, *audio = sent
-    assert start["position"] == {"start_sample": 7 * 16_000, "utterance": 1, "final_tokens": []}
+    assert start["position"] == {"start_sample": 7 * 16_000, "num_utterances": 1, "final_tokens": []}
     assert audio == [8_000] * 600
     assert [state for state, _ in states] == ["connecting", "open", "waiting", "connecting", "open"]
     assert states[1][1] == ""

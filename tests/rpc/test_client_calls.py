@@ -9,7 +9,7 @@ import pytest
 from client import streaming
 from client.streaming import StreamingClient
 from specwhisper.errors import TargetUnavailable
-from specwhisper.live import LiveOptions
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -106,6 +106,6 @@ async def test_a_stream_that_goes_on_in_another_way_counts_on():
 
 async def test_a_stream_that_begins_where_another_has_ended_has_heard_what_that_one_has():
     async with serving(Calls([NAMED, SPEECH])) as address:
-        async with StreamingClient(address, live=LiveOptions(start_sample=32_000)) as stream:
+        async with StreamingClient(address, live=LiveOptions(position=LivePosition(32_000))) as stream:
             await stream.finish()
             assert [update.received_s async for update in stream] == [2.0]

@@ -93,7 +93,7 @@ async def test_it_goes_on_in_another_way():
 
 
 async def test_audio_is_counted_once_wherever_a_session_goes_on():
-    position = {"start_sample": 16_000, "utterance": 1, "final_tokens": [1]}
+    position = {"start_sample": 16_000, "num_utterances": 1, "final_tokens": [1]}
     async with serving(ScriptedTranscription(TWO_UTTERANCES)) as address, running_gateway(address) as gateway:
         async with page(gateway, START | {"position": position}) as socket:
             await socket.send(json.dumps({"type": "finish"}))

@@ -13,14 +13,15 @@ import pytest
 from client import streaming
 from client.streaming import StreamingClient
 from draft_server import outage
-from draft_server.session import SessionRequest
+from draft_server.bridged import BridgedTranscript
+from draft_server.session import Session, SessionRequest
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
@@ -493,11 +494,15 @@ class Unsteady:
         raise GONE
 
 
-def alone_on(target: Unsteady, vocabulary: Vocabulary = SPOKEN) -> outage.UnverifiedSession:
-    """A session there, without a draft."""
+def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescription, None]:
+    """What a session there is made of, without a draft."""
     request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
-    description = TargetDescription("unsteady", "digest", vocabulary, 80, target.limits)
-    return outage.UnverifiedSession(request, target, description, None)
+    return request, target, TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits), None
+
+
+def alone_on(target: Unsteady) -> outage.UnverifiedSession:
+    """A session there that outlives it."""
+    return outage.UnverifiedSession(*request_to(target))
 
 
 async def second() -> AsyncIterator[bytes]:
@@ -514,7 +519,7 @@ async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end,
     with pytest.raises(PairMismatch):
         async for segments in session.run(second()):
             told += segments
-            steps, session.steps = [*steps, *session.steps], []
+            steps, session.builder.steps = [*steps, *session.builder.steps], []
             target.may_go.set()
             await target.is_gone.wait()  # a client that reads slowly
     assert texts_of(told) == expected
@@ -524,18 +529,18 @@ async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end,
 def test_the_language_is_known_before_the_next_session_has_heard_a_word():
     windows = LiveWindows(SPOKEN_MULTILINGUAL, replace(LIVE, language="de"))
     windows.hear(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0),)), SAMPLE_RATE)
-    session = alone_on(Unsteady(), SPOKEN_MULTILINGUAL)
-    session._session.builder.observe(WindowOpened(windows.open(100)))
-    session._begin(session._new_session(Unsteady()))
-    assert session.language == "de"
+    part = LiveTranscript(SPOKEN_MULTILINGUAL)
+    transcript = BridgedTranscript(part)
+    part.observe(WindowOpened(windows.open(100)))
+    transcript.go_on(LiveTranscript(SPOKEN_MULTILINGUAL))
+    assert transcript.language == "de"
 
 
 def test_nothing_begins_before_what_was_told():
     """Times are estimates, and each target has its own."""
-    session = alone_on(Unsteady())
     first = Segment(1.0, 3.0, (1,), " one", words=(Word(1.0, 3.0, " one"),))
     second = Segment(2.5, 4.0, (2,), " two", words=(Word(2.5, 2.8, " two"), Word(3.5, 4.0, " three")))
-    told = session._in_order([first, second])
+    told = BridgedTranscript(LiveTranscript(SPOKEN)).take([first, second])
     assert [(s.start_s, s.end_s) for s in told] == [(1.0, 3.0), (3.0, 4.0)]
     assert [(w.start_s, w.end_s) for s in told for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
 
@@ -555,7 +560,7 @@ class Lingering(Unsteady):
 async def test_a_session_ends_although_nobody_has_taken_its_steps():
     target = Lingering()
     target.may_go.set()
-    session = alone_on(target)._session
+    session = Session(*request_to(target))
     with pytest.raises(TargetUnavailable):
         async with asyncio.timeout(PROMPTLY_S):
             async for _ in session.run(second()):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES
-from specwhisper.live import LiveOptions
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.foresight import LiveForesight, RecordingForesight, foresight
 from specwhisper.types import (
@@ -121,7 +121,7 @@ class TestLive:
 
     @pytest.mark.parametrize("begin_s", [10.0, 10.6, 14.0])
     def test_where_a_session_goes_on_its_window_is_needed_whenever_somebody_speaks(self, begin_s):
-        live = LiveOptions(start_sample=10 * SAMPLE_RATE, final_tokens=said("AB"))
+        live = LiveOptions(position=LivePosition(10 * SAMPLE_RATE, final_tokens=said("AB")))
         heard = Foreseen(live)
         heard.hear(14.5, mark(BEGIN, begin_s))
         assert heard.draft.needed_from == 10 * SAMPLE_RATE
@@ -129,7 +129,7 @@ class TestLive:
         assert heard.draft.needed_from == 10 * SAMPLE_RATE
 
     def test_where_it_goes_on_in_silence_nothing_is_needed_for_ever(self):
-        heard = Foreseen(LiveOptions(start_sample=10 * SAMPLE_RATE, final_tokens=said("AB")))
+        heard = Foreseen(LiveOptions(position=LivePosition(10 * SAMPLE_RATE, final_tokens=said("AB"))))
         for second in range(11, 60):
             heard.hear(second)
         assert heard.draft.needed_from == 54 * SAMPLE_RATE == heard.windows.next_frame * 160
@@ -155,7 +155,9 @@ def test_whatever_is_heard_what_is_foreseen_is_what_is_opened(
     """But behind a cut, and in a try that failed; and the draft has kept the audio of every window."""
     heard = Foreseen(
         LiveOptions(
-            step_ms=step_ms, trim_ms=trim_ms, start_sample=position[0], final_tokens=tuple(position[1])
+            step_ms=step_ms,
+            trim_ms=trim_ms,
+            position=LivePosition(position[0], final_tokens=tuple(position[1])),
         ),
         temperatures=temperatures,
         condition_on_previous_text=condition,

@@ -271,17 +271,14 @@ def test_a_session_that_breaks_is_continued_without_a_word_lost_or_repeated(
     for end in [*sorted(breaks), len(TALK)]:
         pair = LivePair(SpeakingModel(), SpeakingModel(2) if mode.drafts else None, mode=mode)
         session = pair.open("one", DecodingOptions(live=live, language="en"))
-        for pcm, marks in heard_from(live.start_sample, late_s)[: end - len(TALK) or None]:
+        for pcm, marks in heard_from(live.position.start_sample, late_s)[: end - len(TALK) or None]:
             pair.hear("one", pcm, *marks)
             pair.settle()
         if end == len(TALK):
             pair.hear("one", b"", is_last=True)
             pair.settle()
         segments += session.segments
-        at = session.transcript.position
-        live = replace(
-            live, start_sample=at.start_sample, utterance=at.utterance, final_tokens=at.final_tokens
-        )
+        live = replace(live, position=session.transcript.position)
     session.segments = segments
     assert session.texts == unbroken.texts
     assert [s.utterance for s in segments if s.is_utterance_end] == [1, 2, 3]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidCandidates
-from specwhisper.live import LiveOptions
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -33,7 +33,7 @@ class Followed(Heard):
 
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
         super().__init__(live, vocabulary, **options)
-        self.transcript = LiveTranscript(vocabulary, live or LiveOptions())
+        self.transcript = LiveTranscript(vocabulary, (live or LiveOptions()).position)
         self.segments: list[Segment] = []
         self.expected: tuple[int, ...] = ()
 
@@ -100,10 +100,10 @@ class TestFinal:
         followed.hear(1.0, mark(BEGIN, 0), mark(ENDED, 1.0))
         (segment,) = followed.step("AB.", no_speech_prob=0.9)
         assert (segment.text, segment.tokens, segment.is_utterance_end) == ("", (), True)
-        assert followed.transcript.position == LiveOptions(start_sample=SAMPLE_RATE, utterance=1)
+        assert followed.transcript.position == LivePosition(SAMPLE_RATE, 1)
 
     def test_confidence_and_what_a_window_is_judged_by_are_told(self):
-        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        transcript = LiveTranscript(SPOKEN)
         window = Window(0, 100, 50, (SPOKEN.start_of_transcript,), 40, temperature=0.3)
         transcript.observe(WindowOpened(window))
         transcript.observe(Commit(0, 0, said("A"), (0.0,), no_speech_prob=0.25))
@@ -113,7 +113,7 @@ class TestFinal:
         assert (segment.temperature, segment.seek) == (0.3, 100)
 
     def test_words_carry_their_own_times(self):
-        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        transcript = LiveTranscript(SPOKEN)
         transcript.observe(WindowOpened(Window(0, 0, 100, (SPOKEN.start_of_transcript,), 40)))
         words = (WordAlignment(0, 2, 1_600, 4_800), WordAlignment(2, 1, 4_800, 8_000))
         commit = Commit(0, 0, said("AsB."), (0.0,) * 4, is_final=True, step=Step(1, 0, 3, True), words=words)
@@ -164,7 +164,7 @@ class TestTimes:
         ],
     )
     def test_they_are_those_that_were_written_and_in_proportion_between(self, parts, start, end, expected):
-        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        transcript = LiveTranscript(SPOKEN)
         transcript.observe(WindowOpened(Window(0, 200, 100, (SPOKEN.start_of_transcript,), 40)))
         tokens = said(*parts)
         commit = Commit(0, 0, tokens, (0.0,) * len(tokens), is_final=True, step=Step(1, start, end, True))
@@ -308,7 +308,7 @@ class TestMessages:
     @settings(max_examples=200)
     @given(data=st.data())
     def test_whatever_a_target_says_final_times_go_on_and_nothing_breaks(self, data):
-        transcript = LiveTranscript(SPOKEN, LiveOptions())
+        transcript = LiveTranscript(SPOKEN)
         tokens = st.lists(st.sampled_from([0, 1, 20, END, TIME, TIME + 50, TIME + 1_500]), max_size=6)
         places, ids = st.integers(0, 7), st.integers(0, 2)
         windows = st.builds(
@@ -350,7 +350,7 @@ class TestMessages:
                 assert segment.text or segment.is_utterance_end
                 end_s, num_utterances = segment.end_s, num_utterances + segment.is_utterance_end
             assert transcript.span_s[0] <= transcript.span_s[1]
-            assert transcript.position.utterance == num_utterances
+            assert transcript.position.num_utterances == num_utterances
             assert all(token < END for token in transcript.position.final_tokens)
             assert isinstance(transcript.verified_text + transcript.draft_text, str)
 
@@ -384,10 +384,8 @@ def test_the_transcript_knows_what_the_windows_know(data, trim_ms, recalls, piec
         if not followed.ready:
             continue
         window = followed.open()
-        assert transcript.position == LiveOptions(
-            start_sample=window.start_sample,
-            utterance=followed.windows._utterances.current.number - 1,
-            final_tokens=followed.windows._final,
+        assert transcript.position == LivePosition(
+            window.start_sample, followed.windows._utterances.current.number - 1, followed.windows._final
         )
         kept = text[: data.draw(st.integers(0, len(text)))]
         tokens = [*kept, *data.draw(hypotheses), END]
@@ -428,7 +426,7 @@ def test_another_goes_on_from_a_position_without_a_word_lost_or_repeated(
     words: list[int] = []
     for num_steps in [*breaks, 10_000]:
         followed = Followed(live)
-        at_s = live.start_sample / SAMPLE_RATE
+        at_s = live.position.start_sample / SAMPLE_RATE
         followed.hear(at_s, mark(BEGIN, at_s))
         for number in range(num_steps):
             at_s = min(end_s, at_s + 0.3)
@@ -446,7 +444,6 @@ def test_another_goes_on_from_a_position_without_a_word_lost_or_repeated(
         words += [token for segment in followed.segments for token in segment.tokens if token < END]
         if at_s == end_s:
             break
-        at = followed.transcript.position
-        assert at.utterance == 0
-        live = replace(live, start_sample=at.start_sample, final_tokens=at.final_tokens)
+        assert followed.transcript.position.num_utterances == 0
+        live = replace(live, position=followed.transcript.position)
     assert letters(words) == letters(speaker.true_words())

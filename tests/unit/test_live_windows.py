@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.live import LiveOptions, LivePosition, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import MAX_TOKENS, LiveWindows
 from specwhisper.transcription.prompting import PromptText
@@ -467,7 +467,7 @@ class TestLanguage:
 
 class TestGoingOn:
     def test_a_session_goes_on_where_another_was_and_repeats_no_final_word(self):
-        live = LiveOptions(start_sample=10 * SAMPLE_RATE, utterance=4, final_tokens=said("AB"))
+        live = LiveOptions(position=LivePosition(10 * SAMPLE_RATE, 4, said("AB")))
         heard = Heard(live)
         heard.hear(10.2)
         heard.hear(11.0, mark(BEGIN, 10.4))  # it is heard later than it began
@@ -479,7 +479,7 @@ class TestGoingOn:
         assert (step.utterance, step.is_last, heard.text(5)) == (5, True, "CD")
 
     def test_final_text_of_an_utterance_that_had_ended_is_forgotten_in_silence(self):
-        heard = Heard(LiveOptions(start_sample=0, utterance=4, final_tokens=said("AB")))
+        heard = Heard(LiveOptions(position=LivePosition(0, 4, said("AB"))))
         heard.hear(4.9)
         assert (heard.windows.num_final, heard.windows.next_frame) == (2, 0)
         heard.hear(5.1)
@@ -490,11 +490,11 @@ class TestGoingOn:
 
     def test_final_tokens_that_are_no_text_are_refused(self):
         with pytest.raises(InvalidRequest, match="final tokens of a position are text"):
-            Heard(LiveOptions(final_tokens=(1, END)))
+            Heard(LiveOptions(position=LivePosition(final_tokens=(1, END))))
 
     @pytest.mark.parametrize("start_sample", [0, 160_000])
     def test_where_no_audio_follows_there_is_nothing_to_decode(self, start_sample):
-        heard = Heard(LiveOptions(start_sample=start_sample, utterance=2))
+        heard = Heard(LiveOptions(position=LivePosition(start_sample, 2)))
         heard.hear(0, mark(BEGIN, start_sample / SAMPLE_RATE), is_last=True)
         assert heard.ready == 0
 
@@ -573,8 +573,7 @@ def test_whatever_is_heard_and_written_final_text_only_grows(
         step_ms=step_ms,
         trim_ms=trim_ms,
         recalls=recalls,
-        start_sample=position[0] * HOP_SAMPLES,
-        final_tokens=tuple(position[1]),
+        position=LivePosition(position[0] * HOP_SAMPLES, final_tokens=tuple(position[1])),
     )
     heard = Heard(
         live,

@@ -143,7 +143,7 @@ class Alone:
         self._drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
         length = DraftLength(Mode.FULL, 3, min_confidence=0.0)
         self._drafter.open("alone", length, options, max_ahead_tokens=LIMITS.max_ahead_tokens)
-        self._transcript = LiveTranscript(model.vocabulary, options.live)
+        self._transcript = LiveTranscript(model.vocabulary, options.live.position)
         self._num_events = 0
         self.segments: list[Segment] = []
         self.is_finished = False

@@ -15,7 +15,7 @@ from specwhisper.errors import (
     SpecWhisperError,
     UnsupportedOption,
 )
-from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -52,9 +52,9 @@ ids = st.lists(uint32, max_size=8).map(tuple)
 maybe = st.none().__or__
 
 positions = st.builds(
-    LiveOptions,
+    LivePosition,
     start_sample=st.integers(0, 2**54).map(lambda frame: frame * 160),
-    utterance=st.integers(0, 2**31),
+    num_utterances=st.integers(0, 2**31),
     final_tokens=ids,
 )
 live_options = st.builds(
@@ -64,9 +64,7 @@ live_options = st.builds(
     margin_ms=st.integers(0, 5_000),
     trim_ms=st.integers(1_000, 28_000),
     recalls=st.booleans(),
-    start_sample=st.integers(0, 2**54).map(lambda frame: frame * 160),
-    utterance=st.integers(0, 2**31),
-    final_tokens=ids,
+    position=positions,
 )
 endpointing = st.builds(
     EndpointingOptions,

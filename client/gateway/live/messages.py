@@ -28,7 +28,7 @@ class Position(_Message):
     """Where a stream goes on: as an update told it."""
 
     start_sample: Annotated[int, Field(ge=0, le=2**62)] = 0
-    utterance: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    num_utterances: Annotated[int, Field(ge=0, lt=2**31)] = 0
     final_tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024)] = []
 
 

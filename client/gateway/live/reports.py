@@ -6,7 +6,7 @@ from typing import Any
 
 from client.gateway.status import body_of
 from client.transcript import ModelInfo, Update
-from specwhisper.live import LiveOptions
+from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Segment
 
@@ -22,7 +22,7 @@ def ready(model: ModelInfo) -> dict[str, Any]:
     }
 
 
-def update(news: Update, position: LiveOptions) -> dict[str, Any]:
+def update(news: Update, position: LivePosition) -> dict[str, Any]:
     """Tell what is new: of speech, or of the text."""
     if news.speech is not None:
         return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
@@ -35,7 +35,7 @@ def update(news: Update, position: LiveOptions) -> dict[str, Any]:
         "received_s": round(news.received_s, 3),
         "position": {
             "start_sample": position.start_sample,
-            "utterance": position.utterance,
+            "num_utterances": position.num_utterances,
             "final_tokens": position.final_tokens,
         },
     }

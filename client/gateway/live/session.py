@@ -14,7 +14,7 @@ from client.gateway.sockets import Peer, unless_stalled
 from client.gateway.state import Gateway
 from client.streaming import LIVE_DECODING, StreamingClient
 from specwhisper.errors import InvalidRequest, MessageTooLarge
-from specwhisper.live import LiveOptions
+from specwhisper.live import LiveOptions, LivePosition
 
 MAX_PIECE_BYTES = 256 * 1024
 RECONNECT_S = 10.0  # longer, and whoever reads the page should hear of it
@@ -59,9 +59,11 @@ class LiveSession:
             live=LiveOptions(
                 step_ms=start.step_ms,
                 policy=start.policy,
-                start_sample=start.position.start_sample,
-                utterance=start.position.utterance,
-                final_tokens=tuple(start.position.final_tokens),
+                position=LivePosition(
+                    start.position.start_sample,
+                    start.position.num_utterances,
+                    tuple(start.position.final_tokens),
+                ),
             ),
             mode=start.mode,
             gamma=start.gamma or None,

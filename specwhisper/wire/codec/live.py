@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.live import EndpointingOptions, LiveOptions, StabilityPolicy
+from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2
 
 POLICIES = {
@@ -26,16 +26,16 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
         margin_ms=options.margin_ms,
         trim_ms=options.trim_ms,
         without_recall=not options.recalls,
-        position=live_position_to_proto(options),
+        position=live_position_to_proto(options.position),
     )
 
 
-def live_position_to_proto(options: LiveOptions) -> decoding_pb2.LivePosition:
+def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
     """Encode where a live session goes on."""
     return decoding_pb2.LivePosition(
-        start_sample=options.start_sample,
-        num_utterances=options.utterance,
-        final_tokens=options.final_tokens,
+        start_sample=position.start_sample,
+        num_utterances=position.num_utterances,
+        final_tokens=position.final_tokens,
     )
 
 
@@ -43,28 +43,25 @@ def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
     """Decode how live audio is decoded."""
     if message.policy not in POLICY_OF_NUMBER:
         raise InvalidRequest(f"Stability policy {message.policy} is unknown.")
-    position = live_position_from_proto(message.position)
     return LiveOptions(
         step_ms=message.step_ms or DEFAULT.step_ms,
         policy=POLICY_OF_NUMBER[message.policy],
         margin_ms=message.margin_ms if message.HasField("margin_ms") else DEFAULT.margin_ms,
         trim_ms=message.trim_ms or DEFAULT.trim_ms,
         recalls=not message.without_recall,
-        start_sample=position.start_sample,
-        utterance=position.utterance,
-        final_tokens=position.final_tokens,
+        position=live_position_from_proto(message.position),
     )
 
 
-def live_position_from_proto(message: decoding_pb2.LivePosition) -> LiveOptions:
-    """Decode where a live session goes on: the fields of that name."""
+def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition:
+    """Decode where a live session goes on."""
     if len(message.final_tokens) > MAX_FINAL_TOKENS:
         raise InvalidRequest(
             f"A position has {len(message.final_tokens)} final tokens: at most {MAX_FINAL_TOKENS} fit."
         )
-    return LiveOptions(
+    return LivePosition(
         start_sample=message.start_sample,
-        utterance=message.num_utterances,
+        num_utterances=message.num_utterances,
         final_tokens=tuple(message.final_tokens),
     )
 

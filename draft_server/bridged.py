@@ -1,0 +1,148 @@
+"""The text of one live session on several targets, one after the other, with the draft alone between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from specwhisper.live import LivePosition
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.types import SAMPLE_RATE, DecodedStep, Segment
+
+
+class BridgedTranscript:
+    """Reads as :class:`LiveTranscript` does, whoever writes just now.
+
+    What the draft wrote alone is never final; utterance by utterance it gives way to what a target writes.
+
+    Parameters
+    ----------
+    part : the transcript of the first target's session.
+    """
+
+    def __init__(self, part: LiveTranscript) -> None:
+        self._part = part
+        self._is_alone = False  # whether it is the draft's
+        self._verified = part.position  # where the draft alone began
+        self._written: dict[int, str] = {}  # by the draft alone, by utterance
+        self._counted = SpeculationStatistics()  # of targets that are lost
+        self._language: str | None = None  # that parts which have ended heard last
+        self._heard_samples = part.num_samples  # by them
+        self._told_to_s = 0.0  # end of the last segment
+
+    def go_on(self, part: LiveTranscript) -> None:
+        """Go on with what another target writes, from :attr:`position`."""
+        if self._is_alone:
+            self._write(self._part.position.num_utterances + 1, _unfinished(self._part))
+        self._leave(part, is_alone=False)
+
+    def go_on_alone(self, part: LiveTranscript) -> None:
+        """Go on with what the draft writes alone, for lack of a target."""
+        self._counted.add(self._part.statistics)
+        self._verified, self._written = self._part.position, {}
+        self._leave(part, is_alone=True)
+
+    def _leave(self, part: LiveTranscript, *, is_alone: bool) -> None:
+        self._heard_samples, self._language = self.num_samples, self.spoken
+        self._part, self._is_alone = part, is_alone
+
+    def take(self, segments: Sequence[Segment]) -> list[Segment]:
+        """Take in what has become final of the part; give what is final of the whole."""
+        if self._is_alone:
+            for segment in segments:
+                self._write(segment.utterance, segment.text)
+            return []
+        for segment in segments:
+            if segment.is_utterance_end:
+                self._written = {n: text for n, text in self._written.items() if n > segment.utterance}
+        return [self._in_order(segment) for segment in segments]
+
+    def _in_order(self, segment: Segment) -> Segment:
+        """Let nothing begin before what was told by a target that is lost: its times are estimates too."""
+        start_s = max(segment.start_s, self._told_to_s)
+        self._told_to_s = max(segment.end_s, start_s)
+        words = tuple(
+            replace(word, start_s=max(word.start_s, start_s), end_s=max(word.end_s, start_s))
+            for word in segment.words
+        )
+        return replace(segment, start_s=start_s, end_s=self._told_to_s, words=words)
+
+    def _write(self, utterance: int, text: str) -> None:
+        if text.strip():
+            self._written[utterance] = self._written.get(utterance, "") + text
+
+    @property
+    def is_unverified(self) -> bool:
+        """Whether some of the draft text was written alone."""
+        return self._is_alone or bool(self._written)
+
+    @property
+    def num_samples(self) -> int:
+        """Audio so far; what is heard again does not count twice."""
+        return max(self._heard_samples, self._part.num_samples)
+
+    @property
+    def language(self) -> str:
+        """Of the open utterance, or the last one."""
+        return self.spoken or self._part.language
+
+    @property
+    def spoken(self) -> str | None:
+        """The language that was heard last; ``None`` while nothing was."""
+        return self._part.language if self._part.statistics.num_windows else self._language
+
+    @property
+    def language_probs(self) -> Mapping[str, float]:
+        """By code, where the language was detected."""
+        return self._part.language_probs
+
+    @property
+    def statistics(self) -> SpeculationStatistics:
+        """How the draft has done on all targets."""
+        total = SpeculationStatistics()
+        total.add(self._counted)
+        if not self._is_alone:
+            total.add(self._part.statistics)
+        return total
+
+    @property
+    def position(self) -> LivePosition:
+        """Where another session would go on: behind the last verified word."""
+        return self._verified if self._is_alone else self._part.position
+
+    @property
+    def steps(self) -> list[DecodedStep]:
+        """Decodings of the target; whoever tells them clears them."""
+        return [] if self._is_alone else self._part.steps
+
+    @steps.setter
+    def steps(self, steps: list[DecodedStep]) -> None:
+        self._part.steps = steps
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """What is not final begins and ends here, in seconds."""
+        return self.position.start_sample / SAMPLE_RATE, self.num_samples / SAMPLE_RATE
+
+    @property
+    def verified_text(self) -> str:
+        """What the target has written that is not final."""
+        return "" if self._is_alone else self._part.verified_text
+
+    @property
+    def draft_text(self) -> str:
+        """What the draft has written alone, and what it believes to follow."""
+        if self._is_alone:
+            return self._written_from(0) + _unfinished(self._part)
+        current = self._part.position.num_utterances + 1
+        if _unfinished(self._part):
+            return self._part.draft_text + self._written_from(current + 1)
+        return self._written_from(current)
+
+    def _written_from(self, utterance: int) -> str:
+        return "".join(text for number, text in sorted(self._written.items()) if number >= utterance)
+
+
+def _unfinished(part: LiveTranscript) -> str:
+    return part.verified_text + part.draft_text
