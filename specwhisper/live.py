@@ -19,6 +19,12 @@ class StabilityPolicy(StrEnum):
     ALIGN_ATT = "align-att"
 
 
+def check_between(name: str, value: float, lowest: float, highest: float) -> None:
+    """Refuse a number outside its bounds."""
+    if not lowest <= value <= highest:
+        raise InvalidRequest(f"{name} is {value:g}: it must lie between {lowest:g} and {highest:g}.")
+
+
 @dataclass(frozen=True, slots=True)
 class LivePosition:
     """Where a live session goes on: on another server, or after the connection was lost.
@@ -107,9 +113,3 @@ class EndpointingOptions:
                 f"pause_ms is {self.pause_ms}: it must be at most silence_duration_ms, which is "
                 f"{self.silence_duration_ms}."
             )
-
-
-def check_between(name: str, value: float, lowest: float, highest: float) -> None:
-    """Refuse a number outside its bounds."""
-    if not lowest <= value <= highest:
-        raise InvalidRequest(f"{name} is {value:g}: it must lie between {lowest:g} and {highest:g}.")

@@ -58,7 +58,7 @@ class Heard:
     def __init__(self, live: LiveOptions | None = None, vocabulary=SPOKEN, **options) -> None:
         live = live or LiveOptions()
         self.windows = LiveWindows(vocabulary, DecodingOptions(live=live, **options))
-        self.received_samples = live.start_sample
+        self.received_samples = live.position.start_sample
         self.told: dict[int, list[int]] = {}
         self.opened: Window | None = None
 

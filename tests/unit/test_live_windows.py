@@ -584,7 +584,7 @@ def test_whatever_is_heard_and_written_final_text_only_grows(
         logprob_threshold=-1.0,
     )
     told: list[int] = list(position[1])  # all that was, or is, final
-    at, last_frame, tokens, window_ids = live.start_sample, 0, [], []
+    at, last_frame, tokens, window_ids = live.position.start_sample, 0, [], []
     attempt, num_done = 0, 0
     for _ in range(data.draw(st.integers(1, 12))):
         at += data.draw(st.sampled_from([0, 1, 159, 160, 4_000, 8_000, 40_000, 480_000, 480_160]))
