@@ -26,6 +26,7 @@ from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
     IdleClient,
     InvalidRequest,
+    PairMismatch,
     ServerDraining,
     ServerFull,
     TargetUnavailable,
@@ -134,7 +135,8 @@ class StreamingClient:
 
         It returns at once while the server keeps up, and waits while it does not.
 
-        So it also waits while nobody reads the text: send in one task and read in another.
+        So it also waits while nobody reads the text: send in one task and read in another. Once the stream
+        has ended, by an error or because nobody reads on, what is sent is dropped; who reads has the error.
         """
         await self._audio.put(self._canonical.push(samples))
 
@@ -217,7 +219,7 @@ class StreamingClient:
             async with aclosing(exchange(self._call, config, audio)) as responses:
                 async for response in responses:
                     if response.HasField("model"):
-                        self.model = model_from_proto(response.model)
+                        self._note_model(model_from_proto(response.model))
                         continue
                     if response.HasField("position"):
                         self._move_to(response.position)
@@ -228,6 +230,15 @@ class StreamingClient:
             task = asyncio.current_task()
             if not self._has_changed or (task is not None and task.cancelling()):
                 raise
+
+    def _note_model(self, model: ModelInfo) -> None:
+        """Note who writes the text; a stream does not go on with another target's."""
+        if self.model is not None and self.model.target_weights_digest != model.target_weights_digest:
+            raise PairMismatch(
+                f"Behind {self._server} is now a target '{model.target}' of other weights than the "
+                f"'{self.model.target}' that the stream began on: open another stream."
+            )
+        self.model = model
 
     def _read(self, response: pb.StreamingRecognizeResponse, before: SpeculationStatistics) -> Update:
         """Read a response, and keep what is not of the moment; ``before`` is what earlier calls counted."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from draft_server.foretold import Foretold
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
@@ -18,9 +19,10 @@ class AloneSession:
 
     min_round_trip_ns = 0
 
-    def __init__(self, target: BelievingTarget, limits: Limits) -> None:
+    def __init__(self, target: BelievingTarget, limits: Limits, foretold: Foretold) -> None:
         self.limits = limits
         self._target = target
+        self._foretold = foretold
         self._events: asyncio.Queue[WindowOpened | Commit | Finished] = asyncio.Queue()
 
     def propose(self, block: Candidates) -> None:
@@ -38,13 +40,22 @@ class AloneSession:
 
     def _put(self, events: list[WindowOpened | Commit | Finished]) -> None:
         for event in events:
+            self._foretold.observe(event)
             self._events.put_nowait(event)
 
 
 class Alone:
-    """A :class:`Transcriber` for sessions whose target is lost."""
+    """A :class:`Transcriber` for sessions whose target is lost.
+
+    Attributes
+    ----------
+    foretold : what was written of each window, for whoever verifies it.
+    """
 
     address = "that is lost"
+
+    def __init__(self) -> None:
+        self.foretold = Foretold()
 
     async def describe(self) -> TargetDescription:
         """Refuse: only the target itself could."""
@@ -64,7 +75,7 @@ class Alone:
         believing = BelievingTarget(
             target.vocabulary, options, target.limits, max_new_tokens=target.vocabulary.max_length
         )
-        yield AloneSession(believing, target.limits)
+        yield AloneSession(believing, target.limits, self.foretold)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""

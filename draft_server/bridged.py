@@ -25,7 +25,8 @@ class BridgedTranscript:
         self._part = part
         self._is_alone = False  # whether it is the draft's
         self._verified = part.position  # where the draft alone began
-        self._written: dict[int, str] = {}  # by the draft alone, by utterance
+        self._written: dict[int, tuple[int, ...]] = {}  # by the draft alone, tokens by utterance
+        self._final: tuple[int, ...] = ()  # what has become final since, of the open utterance
         self._counted = SpeculationStatistics()  # of targets that are lost
         self._language: str | None = None  # that parts which have ended heard last
         self._heard_samples = part.num_samples  # by them
@@ -34,7 +35,9 @@ class BridgedTranscript:
     def go_on(self, part: LiveTranscript) -> None:
         """Go on with what another target writes, from :attr:`position`."""
         if self._is_alone:
-            self._write(self._part.position.num_utterances + 1, _unfinished(self._part))
+            self._write(self._part.position.num_utterances + 1, self._part.unfinished)
+        else:
+            self._counted.add(self._part.statistics)
         self._leave(part, is_alone=False)
 
     def go_on_alone(self, part: LiveTranscript) -> None:
@@ -45,16 +48,18 @@ class BridgedTranscript:
 
     def _leave(self, part: LiveTranscript, *, is_alone: bool) -> None:
         self._heard_samples, self._language = self.num_samples, self.spoken
-        self._part, self._is_alone = part, is_alone
+        self._part, self._is_alone, self._final = part, is_alone, ()
 
     def take(self, segments: Sequence[Segment]) -> list[Segment]:
         """Take in what has become final of the part; give what is final of the whole."""
         if self._is_alone:
             for segment in segments:
-                self._write(segment.utterance, segment.text)
+                self._write(segment.utterance, segment.tokens)
             return []
         for segment in segments:
+            self._final += tuple(segment.tokens)
             if segment.is_utterance_end:
+                self._final = ()
                 self._written = {n: text for n, text in self._written.items() if n > segment.utterance}
         return [self._in_order(segment) for segment in segments]
 
@@ -68,9 +73,9 @@ class BridgedTranscript:
         )
         return replace(segment, start_s=start_s, end_s=self._told_to_s, words=words)
 
-    def _write(self, utterance: int, text: str) -> None:
-        if text.strip():
-            self._written[utterance] = self._written.get(utterance, "") + text
+    def _write(self, utterance: int, tokens: Sequence[int]) -> None:
+        if self._part.behind((), tokens).strip():
+            self._written[utterance] = (*self._written.get(utterance, ()), *tokens)
 
     @property
     def is_unverified(self) -> bool:
@@ -133,16 +138,14 @@ class BridgedTranscript:
     @property
     def draft_text(self) -> str:
         """What the draft has written alone, and what it believes to follow."""
+        part = self._part
         if self._is_alone:
-            return self._written_from(0) + _unfinished(self._part)
-        current = self._part.position.num_utterances + 1
-        if _unfinished(self._part):
-            return self._part.draft_text + self._written_from(current + 1)
-        return self._written_from(current)
+            return self._written_from(0) + part.verified_text + part.draft_text
+        current = part.position.num_utterances + 1
+        # What is not verified yet of the open utterance stands behind what is.
+        rest = part.behind((*self._final, *part.unfinished), self._written.get(current, ()))
+        return part.draft_text + rest + self._written_from(current + 1)
 
     def _written_from(self, utterance: int) -> str:
-        return "".join(text for number, text in sorted(self._written.items()) if number >= utterance)
-
-
-def _unfinished(part: LiveTranscript) -> str:
-    return part.verified_text + part.draft_text
+        later = (tokens for number, tokens in sorted(self._written.items()) if number >= utterance)
+        return "".join(self._part.behind((), tokens) for tokens in later)

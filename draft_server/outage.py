@@ -12,6 +12,7 @@ from time import monotonic
 from draft_server.alone import Alone
 from draft_server.bridged import BridgedTranscript
 from draft_server.drafting import Drafting
+from draft_server.foretold import Foretold
 from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
@@ -24,7 +25,7 @@ from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, VoiceMark
 logger = logging.getLogger(__name__)
 
 KNOCK_EVERY_S, MAX_KNOCK_S = 1.0, 15.0
-MAX_KEPT_SAMPLES = 900 * SAMPLE_RATE  # beyond a quarter of an hour the session ends
+MAX_OUTAGE_S = 900.0  # behind which the session ends, as it does where more audio than that is kept
 MAX_WAIT_S = 60.0  # for the target, once the audio has ended
 LOST = (TargetUnavailable, ServerDraining, ServerFull)
 
@@ -63,7 +64,9 @@ class UnverifiedSession:
         self._audio = KeptAudio(self._live.position.start_sample)
         self._has_begun = False  # on some target
         self._knock_s = KNOCK_EVERY_S
+        self._lost_since_s: float | None = None
         self._waits_since_s: float | None = None  # for a target that takes a session, behind the audio's end
+        self._foretold: Foretold | None = None  # by the draft, while it was alone
         self._session_id = ""  # of the last one
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
@@ -83,7 +86,7 @@ class UnverifiedSession:
                 try:
                     async with aclosing(self._run_on_target(reading)) as updates:
                         async for segments in updates:
-                            self._waits_since_s = None
+                            self._lost_since_s = self._waits_since_s = None
                             self._has_begun, self._knock_s = True, KNOCK_EVERY_S
                             yield segments
                     return
@@ -103,7 +106,8 @@ class UnverifiedSession:
         """Run on the target, from where the last one was lost."""
         live = replace(self._live, position=self.builder.position)
         options = replace(self._request.options, live=live)
-        session = self._session(self._transcriber, replace(self._request, options=options))
+        request = replace(self._request, options=options)
+        session = self._session(self._transcriber, request, self._foretold)
         self.builder.go_on(_transcript(session))
         async with aclosing(session.run(self._audio.pieces(live.position.start_sample))) as updates:
             async for segments in updates:
@@ -115,7 +119,10 @@ class UnverifiedSession:
             await reading  # what was wrong with the last message is told as well
 
     async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
-        """Let the draft go on alone until the target answers."""
+        """Let the draft go on alone until the target answers; where there is none, the audio is kept."""
+        if self._drafting is None or not self._request.length.mode.drafts:
+            await self._knock()
+            return
         vocabulary = self._target.vocabulary
         language = self._request.options.language or self.builder.spoken or vocabulary.default_language
         live = replace(self._live, position=self.builder.position, recalls=False)
@@ -129,7 +136,9 @@ class UnverifiedSession:
             word_timestamps=False,
         )
         request = replace(self._request, options=options, length=_alone(self._request.length))
-        session = self._session(Alone(), request)
+        alone = Alone()
+        session = self._session(alone, request)
+        self._foretold = alone.foretold
         self.builder.go_on_alone(_transcript(session))
         updates = session.run(self._audio.pieces(live.position.start_sample))
         knocking = asyncio.create_task(self._knock())
@@ -148,10 +157,10 @@ class UnverifiedSession:
         """Wait until the target answers."""
         while True:
             await asyncio.sleep(self._knock_s)
-            if self._audio.num_samples > MAX_KEPT_SAMPLES:
+            self._lost_since_s = self._lost_since_s or monotonic()
+            if max(monotonic() - self._lost_since_s, self._audio.num_samples / SAMPLE_RATE) > MAX_OUTAGE_S:
                 raise TargetUnavailable(
-                    f"Target {self._transcriber.address} was lost for longer than "
-                    f"{MAX_KEPT_SAMPLES // SAMPLE_RATE} s."
+                    f"Target {self._transcriber.address} was lost for longer than {MAX_OUTAGE_S:g} s."
                 )
             if self._audio.is_complete:
                 self._waits_since_s = self._waits_since_s or monotonic()
@@ -198,8 +207,10 @@ class UnverifiedSession:
         finally:
             self._audio.finish()
 
-    def _session(self, transcriber: Transcriber, request: SessionRequest) -> Session:
-        session = Session(request, transcriber, self._target, self._drafting)
+    def _session(
+        self, transcriber: Transcriber, request: SessionRequest, foretold: Foretold | None = None
+    ) -> Session:
+        session = Session(request, transcriber, self._target, self._drafting, foretold)
         self._session_id = session.id
         return session
 

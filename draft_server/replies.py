@@ -18,7 +18,7 @@ NS_PER_S = 1_000_000_000
 
 
 class Written(Protocol):
-    """What a session has written that is not final yet: a ``TranscriptBuilder``, or a ``LiveTranscript``."""
+    """What a session has written that is not final yet, whoever reads it."""
 
     @property
     def language(self) -> str:

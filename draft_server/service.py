@@ -33,8 +33,8 @@ from specwhisper.errors import (
     ServerFull,
     TargetUnavailable,
     UnsupportedOption,
+    check_between,
 )
-from specwhisper.live import check_between
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber

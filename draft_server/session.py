@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from draft_server.changes import Changes
 from draft_server.distance import DistantSession
 from draft_server.drafting import Drafting, DraftSession
+from draft_server.foretold import Foretold
 from draft_server.voice import Voice
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, TargetUnavailable
@@ -22,7 +23,16 @@ from specwhisper.transcription.foresight import foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, Segment, VoiceEvent, VoiceMark, WindowOpened
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Commit,
+    Segment,
+    VoiceEvent,
+    VoiceMark,
+    Window,
+    WindowOpened,
+)
 from specwhisper.whisper.drafter_session import Drafted
 
 logger = logging.getLogger(__name__)
@@ -50,6 +60,10 @@ class SessionRequest:
 class Session:
     """Runs one transcription, with the help of a draft where there is one.
 
+    Parameters
+    ----------
+    foretold : what a draft wrote of the audio while no target was there.
+
     Attributes
     ----------
     builder : the transcript so far, of the audio taken in so far.
@@ -62,6 +76,7 @@ class Session:
         transcriber: Transcriber,
         target: TargetDescription,
         drafting: Drafting | None,
+        foretold: Foretold | None = None,
     ) -> None:
         self.id = secrets.token_hex(8)
         live = request.options.live
@@ -78,6 +93,7 @@ class Session:
         self._transcriber = transcriber
         self._target = target
         self._drafting = drafting if request.length.mode.drafts else None
+        self._foretold = foretold if request.length.mode.drafts else None
         self._draft: DraftSession | None = None
         self._remote: TranscriberSession | None = None
         self._has_all_audio = False  # whether the last piece is on its way
@@ -170,7 +186,17 @@ class Session:
             self._foresight.observe(event)
             self._has_moved_on.set()
             self._fresh += self.builder.observe(event)
+            if isinstance(event, WindowOpened) and not event.expected:
+                self._propose_foretold(remote, event.window)
             self._changes.note(is_pressing=isinstance(event, Commit) and event.is_final)
+
+    def _propose_foretold(self, remote: TranscriberSession, window: Window) -> None:
+        """Propose what was written of a window before; the draft, which hears it only now, comes later."""
+        if self._foretold is None:
+            return
+        for block in self._foretold.candidates(window, self._target.vocabulary, remote.limits):
+            remote.propose(block)
+            self.builder.observe(block)
 
     async def _send_audio(self, remote: TranscriberSession, audio: AsyncIterator[bytes]) -> None:
         """Give draft and target the audio, no further ahead of the open window than the target allows."""

@@ -76,3 +76,9 @@ class SessionNotFound(SpecWhisperError):
 
 class UnsafeBind(SpecWhisperError):
     """A listening address would expose an unprotected server to the network."""
+
+
+def check_between(name: str, value: float, lowest: float, highest: float) -> None:
+    """Refuse a number outside its bounds."""
+    if not lowest <= value <= highest:
+        raise InvalidRequest(f"{name} is {value:g}: it must lie between {lowest:g} and {highest:g}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, check_between
 
 FRAME_SAMPLES = 160  # a mel frame
 
@@ -17,12 +17,6 @@ class StabilityPolicy(StrEnum):
     LOCAL_AGREEMENT = "local-agreement"
     # Once the decoder looks away from the last moments for it (AlignAtt, arXiv 2305.11408).
     ALIGN_ATT = "align-att"
-
-
-def check_between(name: str, value: float, lowest: float, highest: float) -> None:
-    """Refuse a number outside its bounds."""
-    if not lowest <= value <= highest:
-        raise InvalidRequest(f"{name} is {value:g}: it must lie between {lowest:g} and {highest:g}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def riva_services(service: TranscriptionService, is_wanted: bool | None) -> Mapp
         if is_wanted:
             reason = "needs nvidia-riva-client" if is_missing else f"cannot be offered here ({error})"
             raise UnsupportedOption(f"--riva {reason}: pip install 'specwhisper[server,riva]'.") from error
-        if not is_missing:
-            logger.warning("riva is not offered", extra={"error": str(error)})
+        level = logging.INFO if is_missing else logging.WARNING
+        logger.log(level, "riva is not offered", extra={"error": str(error)})
         return {}
     return {SERVICE_NAME: partial(add_RivaSpeechRecognitionServicer_to_server, RivaService(service))}

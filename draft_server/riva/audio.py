@@ -11,8 +11,7 @@ from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from specwhisper.audio.canonical import MAX_CHANNELS, MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.audio.decode import OPEN_ENDED_BYTES
-from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper.live import check_between
+from specwhisper.errors import InvalidAudio, InvalidRequest, check_between
 
 LINEAR_PCM, MULAW, ALAW = riva_audio_pb2.LINEAR_PCM, riva_audio_pb2.MULAW, riva_audio_pb2.ALAW
 G711 = {MULAW: "ULAW", ALAW: "ALAW"}  # libsndfile's names

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from riva.client.proto import riva_asr_pb2, riva_audio_pb2
 
 from draft_server.riva.audio import G711, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
-from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.live import EndpointingOptions, LiveOptions, check_between
+from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
+from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task
 from specwhisper.speculation.draft_length import MAX_GAMMA
 from specwhisper.types import Mode

@@ -65,7 +65,8 @@ def benchmark(
 
     Each is heard as it is, noisy, with pauses, and all of them for five minutes; by our servers with and
     without recalling, with both policies, by the target alone, in one process, and by plain transformers with
-    the same policy. Exits with 1 if a final text is not what the target alone writes in the same steps.
+    the same policy. Exits with 1 if a final text of ``full`` is not what the target alone writes in the same
+    steps; of sessions at once, the first one's is looked at.
     """
     console = open_console()
     live = LiveOptions(step_ms=step_ms)
@@ -139,7 +140,7 @@ def measure(servers: Stage, plan: list[Planned], live: LiveOptions, console: Con
 
 
 def heard_again(target: str, dtype: str, taken: list[Taken], live: LiveOptions) -> list[Taken]:
-    """Let the target alone hear what our servers with the first policy heard, in the same steps."""
+    """Let the target alone hear what ``full`` heard, in the same steps; of sessions at once, what one did."""
     alone = TargetAlone(target, dtype)
     again: list[Taken] = []
     for one in taken:

@@ -19,8 +19,18 @@ from experiments.streaming.listening import DECODING, Heard, Shown, pieces
 from experiments.streaming.takes import Take
 from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import LiveWindows
-from specwhisper.types import SAMPLE_RATE, AudioChunk, DecodedStep, VoiceEvent, VoiceMark, Window
+from specwhisper.types import (
+    SAMPLE_RATE,
+    AudioChunk,
+    Commit,
+    DecodedStep,
+    VoiceEvent,
+    VoiceMark,
+    Window,
+    WindowOpened,
+)
 from specwhisper.whisper.checkpoint import load_checkpoint, resolve
 
 
@@ -44,7 +54,7 @@ class PlainTransformers:
         voice = Voice(EndpointingOptions())
         unheard = list(pieces(take.pcm))[::-1]
         self._num_passes, num_samples = 0, 0
-        all_final: list[int] = []  # of the open utterance
+        transcript = LiveTranscript(self._vocabulary)  # read as ours is
         started_s = time.perf_counter()
         while True:
             at_s = time.perf_counter() - started_s
@@ -62,26 +72,18 @@ class PlainTransformers:
             if num_frames is None:
                 time.sleep(max(0.0, unheard[-1][0] - (time.perf_counter() - started_s)))
                 continue
+            num_final = windows.num_final
             window = windows.open(num_frames)
+            transcript.observe(WindowOpened(window, num_final=num_final))
             passes_before = self._num_passes
             clip = recording.clip(window.start_frame, window.num_frames)
             tokens = self._generate(clip.window_samples(0), window)
             closed = windows.close(window, tokens)
-            step = closed.step
-            final = tokens[step.final_start : step.final_end] if step else []
-            # Text that is final already is written again: what may change begins behind it.
-            known = [*all_final, *final]
-            text = [token for token in tokens if token < self._vocabulary.end_of_text]
-            all_final = [] if step is None or step.is_last else known
-            behind = text[len(known) :] if all_final else []
-            heard.shown.append(
-                Shown(
-                    time.perf_counter() - started_s,
-                    self._vocabulary.decode(final),
-                    self._vocabulary.decode(behind),
-                    "",
-                )
+            segments = transcript.observe(
+                Commit(window.id, 0, tuple(tokens), is_final=True, outcome=closed.outcome, step=closed.step)
             )
+            final = "".join(segment.text for segment in segments)
+            heard.shown.append(Shown(time.perf_counter() - started_s, final, transcript.verified_text, ""))
             num_passes = self._num_passes - passes_before
             heard.steps.append(DecodedStep(window.start_sample, window.end_sample, num_passes))
         heard.elapsed_s = time.perf_counter() - started_s

@@ -81,13 +81,27 @@ class LiveTranscript:
     @property
     def draft_text(self) -> str:
         """What the draft believes to follow it, of newer audio perhaps."""
+        return self._vocabulary.decode(self._drafted)
+
+    @property
+    def unfinished(self) -> tuple[int, ...]:
+        """Text tokens of both."""
+        return (*self._verified, *self._drafted)
+
+    def behind(self, known: Sequence[int], tokens: Sequence[int]) -> str:
+        """Read what of tokens, as somebody else has written them, goes on behind text that is known."""
+        text = self._text(tokens)
+        return self._vocabulary.decode(text[continuation(self._text(known), text, self._may_begin) :])
+
+    @property
+    def _drafted(self) -> tuple[int, ...]:
         if self._believed is None:
-            return ""
+            return ()
         known = (*self._final, *self._verified)
         believed = self._text(self._believed[1])
         if believed[: len(known)] == known:  # verified text may break off within a word
-            return self._vocabulary.decode(believed[len(known) :])
-        return self._vocabulary.decode(believed[continuation(known, believed, self._may_begin) :])
+            return believed[len(known) :]
+        return believed[continuation(known, believed, self._may_begin) :]
 
     @property
     def _verified(self) -> tuple[int, ...]:

@@ -14,7 +14,9 @@ from client import streaming
 from client.streaming import StreamingClient
 from draft_server import outage
 from draft_server.bridged import BridgedTranscript
+from draft_server.foretold import Foretold
 from draft_server.session import Session, SessionRequest
+from specwhisper.audio import kept
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
@@ -25,11 +27,13 @@ from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
+    Candidates,
     Commit,
     Limits,
     Mode,
     Segment,
     VoiceEvent,
+    Window,
     WindowOpened,
     Word,
 )
@@ -293,7 +297,7 @@ async def test_nobody_waits_for_ever_once_the_audio_has_ended(monkeypatch):
 
 
 async def test_audio_is_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr(outage, "MAX_KEPT_SAMPLES", SAMPLE_RATE)
+    monkeypatch.setattr(outage, "MAX_OUTAGE_S", 1.0)
     async with breaking_pair() as (targets, draft):
         async with patient_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -455,6 +459,58 @@ async def test_without_the_option_the_client_waits_and_nothing_is_unverified():
     assert not unverified(listener)
 
 
+async def test_without_a_draft_the_audio_waits_for_a_target(monkeypatch):
+    """However much there is of it."""
+    monkeypatch.setattr(kept, "MAX_UNREAD_SAMPLES", SAMPLE_RATE)
+    pcm = talk()
+    async with (
+        breaking_pair() as (targets, draft),
+        patient_client(draft, mode=Mode.TARGET_ONLY) as client,
+    ):
+        listener = Listener(client)
+        await client.send(pcm[:BEGUN])
+        await listener.heard(4)
+        await targets.go()
+        sending = asyncio.create_task(client.send(pcm[BEGUN:]))
+        await targets.come()
+        await sending
+        await client.finish()
+        await listener.whole()
+    listener.check(spoken_utterances(pcm))
+    assert not unverified(listener)
+
+
+async def test_an_outage_ends_by_the_clock_as_well(monkeypatch):
+    """Nobody reads the audio then, so that little of it is kept."""
+    monkeypatch.setattr(outage, "MAX_OUTAGE_S", 0.05)
+    async with breaking_pair() as (targets, draft):
+        async with patient_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
+            listener = Listener(client)
+            await client.send(talk()[:BEGUN])
+            await listener.heard(4)
+            await targets.go()
+            with pytest.raises(TargetUnavailable, match=r"was lost for longer than 0\.05 s"):
+                await listener.whole()
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+
+
+async def test_what_was_written_alone_is_proposed_before_the_draft_has_heard_it():
+    target = Unsteady(digest="digest")
+    target.may_go.set()
+    foretold = Foretold()
+    foretold.observe(WindowOpened(Window(5, 0, 100, (SPOKEN.start_of_transcript,), 40)))
+    foretold.observe(Commit(5, 0, (1, 2), is_final=False))
+    foretold.observe(Commit(5, 2, (END,), is_final=True))
+    request, *others, _ = request_to(target)
+    request = replace(request, length=DraftLength.of(Mode.FULL, None))
+    session = Session(request, *others, None, foretold)
+    with pytest.raises(TargetUnavailable):
+        async for _ in session.run(second()):
+            pass
+    assert [(block.window_id, block.base, block.tokens) for block in target.proposed] == [(0, 0, (1, 2, END))]
+    assert session.builder.statistics.num_drafted == 3
+
+
 class Unsteady:
     """A target that welcomes no session, or ends each right behind what it has made final."""
 
@@ -465,6 +521,7 @@ class Unsteady:
     def __init__(self, *refusals: Exception, digest: str = "", is_utterance_end: bool = True) -> None:
         self._refusals = list(refusals)
         self._digest = digest
+        self.proposed: list[Candidates] = []
         self._marks = (mark(BEGIN, 0.0), mark(ENDED, 1.0))[: 1 + is_utterance_end]
         self._has_heard = asyncio.Event()
         self.may_go, self.is_gone, self.may_leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -477,6 +534,9 @@ class Unsteady:
         if self._refusals:
             raise self._refusals.pop(0) if len(self._refusals) > 1 else self._refusals[0]
         yield self
+
+    def propose(self, block: Candidates) -> None:
+        self.proposed.append(block)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         self._has_heard.set()

@@ -60,7 +60,7 @@ function changeSettings() {
 
 // A session
 
-async function start(source, title) {
+async function start(source, title, ownLanguage = null) {
   giveUp();
   [session, wanted] = [null, source];
   view.clear();
@@ -74,7 +74,9 @@ async function start(source, title) {
     await source.open();
     if (wanted !== source) return source.close();
     const recorder = new Recorder(title, { keepsSound: source.isPaced });
-    const connection = new Connection({ sample_rate: source.sampleRate, ...settings() }, key, {
+    const chosen = settings();
+    const language = chosen.language ?? ownLanguage;
+    const connection = new Connection({ sample_rate: source.sampleRate, ...chosen, language }, key, {
       onMessage: (message) => session?.connection === connection && take(message),
       onState: (state, reason) => session?.connection === connection && showConnection(state, reason),
     });
@@ -220,8 +222,8 @@ function startAgain(begin) {
 async function trySample() {
   const select = find("sample");
   const read = async () => (await fetch(`samples/${select.value}.wav`)).arrayBuffer();
-  form.elements.language.value ||= "en"; // the bundled pair tells no languages apart
-  return start(new Recording(read, options()), select.selectedOptions[0].textContent);
+  // The bundled pair tells no languages apart, and all samples are English.
+  return start(new Recording(read, options()), select.selectedOptions[0].textContent, "en");
 }
 
 function options() {
@@ -268,10 +270,19 @@ async function showServer() {
     const told = await health.json();
     if (!health.ok) return tell(told.error.message, true, true);
     for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
+    if (!told.draft_model) offerTargetOnly();
     find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
   } catch {
     tell("The gateway does not answer. Is it still running?", true, true);
   }
+}
+
+function offerTargetOnly() {
+  for (const way of form.elements.mode) {
+    way.checked = way.value === "target-only";
+    way.disabled = !way.checked;
+  }
+  showSettings();
 }
 
 function languageName(code) {

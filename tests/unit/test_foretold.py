@@ -1,0 +1,58 @@
+"""What was written without a target stands for whoever hears the same audio."""
+
+from __future__ import annotations
+
+from draft_server.foretold import Foretold
+from specwhisper.types import Commit, Limits, Window, WindowOpened
+from tests.live import SPOKEN
+from tests.scripted import END, TIME
+
+LIMITS = Limits(max_block_tokens=3, max_ahead_tokens=8)
+
+
+def window(number: int, start_frame: int, num_frames: int, max_new_tokens: int = 40) -> Window:
+    return Window(number, start_frame, num_frames, (SPOKEN.start_of_transcript,), max_new_tokens)
+
+
+def foretold(*texts: tuple[Window, tuple[int, ...]]) -> Foretold:
+    told = Foretold()
+    for place, tokens in texts:
+        told.observe(WindowOpened(place))
+        for base, token in enumerate(tokens):
+            told.observe(Commit(place.id, base, (token,), is_final=base + 1 == len(tokens)))
+    return told
+
+
+def candidates(told: Foretold, place: Window) -> list[tuple[int, tuple[int, ...]]]:
+    blocks = told.candidates(place, SPOKEN, LIMITS)
+    assert all((block.window_id, block.known_committed, block.number) == (place.id, 0, 0) for block in blocks)
+    return [(block.base, block.tokens) for block in blocks]
+
+
+def test_the_same_audio_has_the_same_text():
+    told = foretold((window(3, 500, 200), (TIME, 1, 2, TIME + 9, END)))
+    assert candidates(told, window(0, 500, 200)) == [(0, (TIME, 1, 2)), (3, (TIME + 9, END))]
+
+
+def test_of_other_audio_only_the_beginning_is_known():
+    told = foretold((window(3, 500, 200), (TIME, 1, 2, TIME + 9, END)))
+    assert candidates(told, window(0, 500, 300)) == [(0, (TIME, 1, 2))]
+    assert candidates(told, window(0, 400, 200)) == []
+
+
+def test_the_last_text_of_a_place_counts():
+    told = foretold((window(3, 500, 100), (TIME, 1, END)), (window(4, 500, 200), (TIME, 1, 2, 3, END)))
+    assert candidates(told, window(0, 500, 250)) == [(0, (TIME, 1, 2)), (3, (3,))]
+
+
+def test_no_more_is_proposed_than_a_target_takes():
+    told = foretold((window(3, 500, 100), (*range(12), END)))
+    assert [token for _, tokens in candidates(told, window(0, 500, 100)) for token in tokens] == [*range(8)]
+    assert candidates(told, window(0, 500, 100, max_new_tokens=2)) == [(0, (0, 1))]
+
+
+def test_what_was_not_finished_is_not_known():
+    told = foretold((window(3, 500, 100), (1, 2, END)))
+    told.observe(WindowOpened(window(4, 700, 100)))
+    told.observe(Commit(4, 0, (5,)))
+    assert candidates(told, window(0, 700, 100)) == []
