@@ -37,7 +37,14 @@ def main() -> None:
         print(f"\n    {url}\n\nCtrl-C ends it.", flush=True)
         if has_display():
             webbrowser.open(url)
+        stack.callback(signal.signal, signal.SIGCHLD, signal.SIG_DFL)  # from then on they are stopped
+        signal.signal(signal.SIGCHLD, lambda *_: sys.exit(f"A server has ended.\n{last_words(logs)}"))
         signal.pause()
+
+
+def last_words(logs: Path) -> str:
+    """Give the end of each log."""
+    return "\n".join(f"{log.name}: {log.read_text().strip()[-500:]}" for log in sorted(logs.glob("*.log")))
 
 
 def free_port() -> int:
