@@ -24,7 +24,7 @@ from client.transcript import PathLike, ServerInfo, Transcript
 from client.transcription import Transcription
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.wire.channels import open_channel
+from specwhisper.wire.channels import OPEN, Credentials, open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -39,15 +39,16 @@ class TranscriptionClient:
     Parameters
     ----------
     server : ``HOST:PORT`` of a draft server.
+    credentials : how it is reached, and who asks.
 
     Attributes
     ----------
     channel : the connection, which live streams may use too.
     """
 
-    def __init__(self, server: str = DEFAULT_SERVER) -> None:
+    def __init__(self, server: str = DEFAULT_SERVER, credentials: Credentials = OPEN) -> None:
         self._server = server
-        self.channel = open_channel(server)
+        self.channel = open_channel(server, credentials)
         self._stub = TranscriptionStub(self.channel)
 
     async def __aenter__(self) -> Self:

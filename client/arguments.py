@@ -9,6 +9,7 @@ import typer
 from specwhisper.types import Mode
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
+TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")]
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from client.api import DEFAULT_SERVER
-from client.arguments import MODES, Server, parse_mode
+from client.arguments import MODES, TOKEN_VARIABLE, Server, parse_mode
 from client.jobs import Job, report, show_server, transcribe_files
 from client.listen_command import listen
 from client.local_draft import Pair
@@ -32,6 +32,7 @@ from specwhisper.options import (
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper.wire import flags
+from specwhisper.wire.channels import client_credentials
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -61,12 +62,38 @@ def parse_formats(name: str) -> tuple[OutputFormat, ...]:
 
 
 @app.callback()
-def specwhisper(version: flags.Version = False) -> None:
-    """Transcribe speech with a small draft model near you and a large target model on a GPU."""
+def specwhisper(
+    context: typer.Context,
+    use_ssl: Annotated[bool, typer.Option("--use-ssl", help="Encrypt the connection to the server.")] = False,
+    ssl_root_cert: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Who must have signed the server's certificate, PEM; default: gRPC's own list.",
+        ),
+    ] = None,
+    ssl_client_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Certificate to show to the server, PEM.")
+    ] = None,
+    ssl_client_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, PEM.")] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"Token that the server asks for; else ${TOKEN_VARIABLE}."),
+    ] = None,
+    version: flags.Version = False,
+) -> None:
+    """Transcribe speech with a small draft model near you and a large target model on a GPU.
+
+    How the server is reached stands before the command: specwhisper --use-ssl transcribe FILE.
+    """
+    context.obj = client_credentials(
+        use_ssl, ssl_root_cert, ssl_client_cert, ssl_client_key, token_file, variable=TOKEN_VARIABLE
+    )
 
 
 @app.command(cls=OpenAICommand)
 def transcribe(
+    context: typer.Context,
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any audio format.")],
     server: Server = DEFAULT_SERVER,
     language: Annotated[
@@ -250,7 +277,9 @@ def transcribe(
     except SpecWhisperError as error:
         report(error, errors)
         raise typer.Exit(1) from None
-    job = Job(server, options, mode, gamma, formats, output_dir, layout, quiet, streaming)
+    job = Job(
+        server, options, mode, gamma, formats, output_dir, layout, quiet, streaming, credentials=context.obj
+    )
     if not asyncio.run(transcribe_files(files, job, console, errors)):
         raise typer.Exit(1)
 
@@ -259,9 +288,9 @@ app.command()(listen)
 
 
 @app.command()
-def models(server: Server = DEFAULT_SERVER) -> None:
+def models(context: typer.Context, server: Server = DEFAULT_SERVER) -> None:
     """Tell which models a server works with."""
-    if not asyncio.run(show_server(server, Console(), Console(stderr=True))):
+    if not asyncio.run(show_server(server, Console(), Console(stderr=True), context.obj)):
         raise typer.Exit(1)
 
 

@@ -21,6 +21,7 @@ from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
+from specwhisper.wire.channels import OPEN, Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Job:
     layout: Layout = field(default_factory=Layout)
     quiet: bool = False
     is_streaming: bool = False
+    credentials: Credentials = OPEN
 
 
 async def transcribe_files(files: list[Path], job: Job, console: Console, errors: Console) -> bool:
@@ -55,7 +57,7 @@ async def transcribe_files(files: list[Path], job: Job, console: Console, errors
         outputs: list[dict[OutputFormat, Path]] = [{} for _ in files]
         if job.output_dir is not None:
             outputs = prepare_outputs(files, job.output_dir, job.formats)
-        async with TranscriptionClient(job.server) as client:
+        async with TranscriptionClient(job.server, job.credentials) as client:
             for file, its_outputs in zip(files, outputs, strict=True):
                 if len(files) > 1 and not job.quiet:
                     errors.print(Text(str(file), "bold"))
@@ -70,10 +72,12 @@ async def transcribe_files(files: list[Path], job: Job, console: Console, errors
     return not num_failed
 
 
-async def show_server(server: str, console: Console, errors: Console) -> bool:
+async def show_server(
+    server: str, console: Console, errors: Console, credentials: Credentials = OPEN
+) -> bool:
     """Print what a server works with and tell whether it answered."""
     try:
-        async with TranscriptionClient(server) as client:
+        async with TranscriptionClient(server, credentials) as client:
             console.print(server_table(await client.get_model()))
     except SpecWhisperError as error:
         report(error, errors)
@@ -107,7 +111,12 @@ async def _show(
     is_live = isinstance(display, LiveDisplay)
     if job.is_streaming:
         stream = StreamingClient(
-            job.server, job.options, mode=job.mode, gamma=job.gamma, interim_results=is_live
+            job.server,
+            job.options,
+            mode=job.mode,
+            gamma=job.gamma,
+            interim_results=is_live,
+            credentials=job.credentials,
         )
         async with stream:
             live = LiveTranscription(stream, sources.file(file, is_paced=False))

@@ -23,6 +23,7 @@ from specwhisper.types import Mode
 
 
 def listen(
+    context: typer.Context,
     server: Server = DEFAULT_SERVER,
     simulate: Annotated[
         Path | None,
@@ -97,6 +98,7 @@ def listen(
             simulate,
             device,
             quiet,
+            context.obj,
         )
     except SpecWhisperError as error:
         report(error, errors)

@@ -28,6 +28,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Mode, Segment, VoiceEvent
+from specwhisper.wire.channels import OPEN, Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Listening:
     simulate: Path | None = None
     device: str | None = None
     quiet: bool = False
+    credentials: Credentials = OPEN
 
 
 async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
@@ -68,6 +70,7 @@ async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
                 gamma=wanted.gamma,
                 added_latency_ms=wanted.added_latency_ms,
                 continue_unverified=wanted.continue_unverified,
+                credentials=wanted.credentials,
             ) as stream,
         ):
             transcription = LiveTranscription(stream, audio, keeps_segments=False)

@@ -36,7 +36,7 @@ from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
-from specwhisper.wire.channels import open_channel
+from specwhisper.wire.channels import OPEN, Credentials, open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -69,6 +69,7 @@ class StreamingClient:
     interim_results : whether to tell text that may still change.
     continue_unverified : whether the draft goes on alone while its target cannot be reached.
     reconnect_s : for how long to try again where the connection is lost, in seconds.
+    credentials : how the server is reached, and who asks.
     channel : an open one to ``server``, which others use too; by default the stream has its own.
 
     Attributes
@@ -94,6 +95,7 @@ class StreamingClient:
         interim_results: bool = True,
         continue_unverified: bool = False,
         reconnect_s: float = 30.0,
+        credentials: Credentials = OPEN,
         channel: grpc.aio.Channel | None = None,
     ) -> None:
         self._server = server
@@ -106,7 +108,7 @@ class StreamingClient:
         self._interim_results = interim_results
         self._continue_unverified = continue_unverified
         self._reconnect_s = reconnect_s
-        self._channel = channel or open_channel(server)
+        self._channel = channel or open_channel(server, credentials)
         self._owns_channel = channel is None
         self._audio = KeptAudio(self.position.start_sample)
         self._is_iterated = False

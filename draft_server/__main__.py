@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,16 +13,23 @@ from draft_server.config import DEFAULT_PORT, DEFAULT_TARGET, MAX_MESSAGE_BYTES,
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
 from specwhisper.wire import flags
-from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
+from specwhisper.wire.channels import client_credentials
+from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL, TRUST_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
+from specwhisper.wire.tokens import read_tokens
 
 DRAFTING = "Drafting"
 
 
 def serve_draft(
     target: Annotated[
-        str, typer.Option(rich_help_panel=DRAFTING, metavar="HOST:PORT", help="Target server, HOST:PORT.")
+        str,
+        typer.Option(
+            rich_help_panel=DRAFTING,
+            metavar="HOST:PORT,...",
+            help="Target servers, or what leads to many; the emptiest takes a session.",
+        ),
     ] = DEFAULT_TARGET,
     target_model: Annotated[
         str | None,
@@ -49,6 +57,35 @@ def serve_draft(
             help="Of --target-model: float32 (text as transformers), bfloat16, float16 or, on a CPU, int8.",
         ),
     ] = "float32",
+    target_use_ssl: Annotated[
+        bool,
+        typer.Option("--target-use-ssl", rich_help_panel=TRUST_PANEL, help="Encrypt the way to targets."),
+    ] = False,
+    target_root_cert: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="FILE",
+            help="Who must have signed the targets' certificates, PEM; default: gRPC's own list.",
+        ),
+    ] = None,
+    target_client_cert: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL, metavar="FILE", help="Certificate to show to targets, PEM."
+        ),
+    ] = None,
+    target_client_key: Annotated[
+        Path | None, typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="Its key, PEM.")
+    ] = None,
+    target_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="FILE",
+            help="Token that targets know this server by; else $SPECWHISPER_TARGET_TOKEN.",
+        ),
+    ] = None,
     draft_model: Annotated[
         str,
         typer.Option(
@@ -126,6 +163,15 @@ def serve_draft(
             help="Seconds a session waits for a target that is not there.",
         ),
     ] = 5.0,
+    resume_timeout: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            rich_help_panel=DRAFTING,
+            metavar="SECONDS",
+            help="Seconds a session whose target is lost waits for another one.",
+        ),
+    ] = 60.0,
     riva: Annotated[
         bool | None,
         typer.Option(
@@ -137,6 +183,12 @@ def serve_draft(
     host: flags.Host = "127.0.0.1",
     port: flags.Port = DEFAULT_PORT,
     insecure: flags.Insecure = False,
+    grpc_use_ssl: flags.GrpcUseSsl = False,
+    grpc_use_ssl_mutual: flags.GrpcUseSslMutual = False,
+    grpc_server_cert: flags.GrpcServerCert = None,
+    grpc_server_key: flags.GrpcServerKey = None,
+    grpc_root_cert: flags.GrpcRootCert = None,
+    tokens_file: flags.TokensFile = None,
     max_sessions: Annotated[
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Client sessions at once.")
     ] = 8,
@@ -172,6 +224,14 @@ def serve_draft(
     try:
         config = DraftConfig(
             target=target,
+            target_credentials=client_credentials(
+                target_use_ssl,
+                target_root_cert,
+                target_client_cert,
+                target_client_key,
+                target_token_file,
+                variable="SPECWHISPER_TARGET_TOKEN",
+            ),
             target_model=target_model,
             target_revision=target_revision,
             target_device=target_device,
@@ -189,6 +249,7 @@ def serve_draft(
             drafts_next_window=next_window,
             compress_audio=compress_audio,
             connect_timeout_s=connect_timeout,
+            resume_timeout_s=resume_timeout,
             idle_timeout_s=idle_timeout,
             max_sessions=max_sessions,
             riva=riva,
@@ -196,6 +257,10 @@ def serve_draft(
                 host=host,
                 port=port,
                 insecure=insecure,
+                tls=flags.server_tls(
+                    grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
+                ),
+                tokens=read_tokens(tokens_file) if tokens_file else None,
                 max_message_bytes=max_message_bytes,
                 max_concurrent_streams=max_sessions + SHORT_CALLS,
                 drain_timeout_s=drain_timeout,

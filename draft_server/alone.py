@@ -77,5 +77,8 @@ class Alone:
         )
         yield AloneSession(believing, target.limits, self.foretold)
 
+    async def find_room(self) -> None:
+        """Do nothing: there is room for everybody."""
+
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import DTYPES, Mode
-from specwhisper.wire.addresses import check_bind, split_address
+from specwhisper.wire.addresses import split_address
+from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_051
@@ -21,8 +22,9 @@ class DraftConfig:
 
     Attributes
     ----------
-    target : address of a target server, or of whatever answers ``Locate`` for many.
+    target : addresses of target servers, or of whatever answers ``Locate`` for many, with commas between.
     cores : the only ones the process runs on; ``None`` for all.
+    target_credentials : how targets are reached, and who this server is to them.
     target_model, target_revision, target_device, target_dtype : a target to run in this process instead.
     draft_model : bundled name, Whisper size, hub id or folder.
     mode, gamma, depth, min_confidence : how sessions draft unless they ask otherwise; what is ``None`` is
@@ -30,12 +32,14 @@ class DraftConfig:
     drafts_next_window : before the target opens it, in a second slot for each session.
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
+    resume_timeout_s : how long a session whose target is lost waits for another one.
     idle_timeout_s : how long a client may send nothing, or take no answer, until its stream ends.
     riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
     """
 
     target: str = DEFAULT_TARGET
+    target_credentials: Credentials = OPEN
     target_model: str | None = None
     target_revision: str | None = None
     target_device: str = "cpu"
@@ -53,6 +57,7 @@ class DraftConfig:
     drafts_next_window: bool = True
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
+    resume_timeout_s: float = 60.0
     idle_timeout_s: float = 60.0
     max_sessions: int = 8
     riva: bool | None = None
@@ -62,8 +67,8 @@ class DraftConfig:
     )
 
     def __post_init__(self) -> None:
-        split_address(self.target)
-        check_bind(self.serving.host, self.serving.insecure)
+        for address in self.targets:
+            split_address(address)
         if self.mode is Mode.ONE_PROCESS:
             raise InvalidRequest(
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
@@ -76,10 +81,17 @@ class DraftConfig:
             raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
         if not self.connect_timeout_s >= 0:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
+        if not self.resume_timeout_s >= 0:
+            raise InvalidRequest(f"--resume-timeout is {self.resume_timeout_s}: it must be 0 or more.")
         if not self.idle_timeout_s > 0:
             raise InvalidRequest(f"--idle-timeout is {self.idle_timeout_s}: it must be more than 0.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The addresses in ``target``."""
+        return tuple(address.strip() for address in self.target.split(","))
 
     @property
     def num_slots(self) -> int:

@@ -1,24 +1,28 @@
-"""The link to a target: what it is, and one bidirectional stream per session."""
+"""The link to targets: what they are, and one bidirectional stream per session."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from time import monotonic_ns
+from typing import Any
 
 import grpc.aio
 
+from draft_server.resuming import ResumedSession
+from draft_server.targets import Place, Targets
 from specwhisper import __version__
-from specwhisper.errors import PairMismatch, TargetUnavailable
+from specwhisper.errors import PairMismatch, ServerDraining, SpecWhisperError, TargetUnavailable
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import TargetDescription
+from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
-from specwhisper.wire.channels import open_channel
+from specwhisper.wire.channels import OPEN, Credentials, open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -28,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 SILENCE_S = 15.0  # a target that gives no sign of life for so long is gone, whatever its connection says
 WELCOME_S = 60.0  # a busy target opens a session between two steps
+LOOK_ROUND_S = 0.5  # how often a session on a target that stops looks for another one
 
 
 class Outbox:
@@ -70,23 +75,34 @@ class Outbox:
 
 
 class TargetSession:
-    """One session on a target behind gRPC; see :class:`TranscriberSession`."""
+    """One session on a target behind gRPC; see :class:`TranscriberSession`.
+
+    Parameters
+    ----------
+    has_other : whether another target could take the session.
+    """
 
     def __init__(
         self,
+        address: str,
         outbox: Outbox,
+        call: Any,
         responses: AsyncIterator[pb.VerifyResponse],
         limits: Limits,
         *,
-        address: str,
         compress_audio: bool,
+        has_other: Callable[[], Awaitable[bool]],
     ) -> None:
+        self.address = address
         self.limits = limits
-        self._address = address
         self.min_round_trip_ns = 0
         self._outbox = outbox
+        self._call = call
         self._responses = responses
         self._compress_audio = compress_audio
+        self._has_other = has_other
+        self._leaving: asyncio.Task[None] | None = None
+        self._is_left = False
 
     def propose(self, block: Candidates) -> None:
         """Queue a block; it overtakes audio."""
@@ -100,16 +116,7 @@ class TargetSession:
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Give what the target says, until the transcript is whole."""
-        while True:
-            try:
-                async with asyncio.timeout(SILENCE_S):
-                    response = await anext(self._responses, None)
-            except TimeoutError:
-                raise TargetUnavailable(
-                    f"Target {self._address} has answered nothing for {SILENCE_S:g} s."
-                ) from None
-            if response is None:
-                return
+        while (response := await self._next()) is not None:
             match response.WhichOneof("message"):
                 case "window_opened":
                     yield codec.window_opened_from_proto(response.window_opened)
@@ -118,10 +125,39 @@ class TargetSession:
                 case "heartbeat":
                     self._measure(response.heartbeat)
                 case "going_away":
-                    logger.info(
-                        "target is stopping",
-                        extra={"target": self._address, "grace_s": response.going_away.grace_s},
-                    )
+                    grace_s = response.going_away.grace_s
+                    logger.info("target is stopping", extra={"target": self.address, "grace_s": grace_s})
+                    self._leaving = self._leaving or asyncio.create_task(self._leave())
+
+    async def _next(self) -> pb.VerifyResponse | None:
+        """Give the target's next word; ``None`` behind the last."""
+        try:
+            with _errors_translated(self.address):
+                async with asyncio.timeout(SILENCE_S):
+                    return await anext(self._responses, None)
+        except TimeoutError:
+            raise TargetUnavailable(
+                f"Target {self.address} has answered nothing for {SILENCE_S:g} s."
+            ) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._is_left or (task is not None and task.cancelling()):
+                raise
+            raise ServerDraining(f"Target {self.address} is stopping, and another one is there.") from None
+
+    async def _leave(self) -> None:
+        """Leave a target that stops as soon as there is another one; until then it goes on here."""
+        while not await self._has_other():
+            await asyncio.sleep(LOOK_ROUND_S)
+        self._is_left = True
+        self._call.cancel()
+
+    def close(self) -> None:
+        """End the call."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+        self._outbox.close()
+        self._call.cancel()
 
     async def beat(self) -> None:
         """Send signs of life, which measure the round trip; until cancelled."""
@@ -136,18 +172,31 @@ class TargetSession:
 
 
 class TargetLink:
-    """A :class:`Transcriber` behind gRPC: asks ``address`` where there is room and opens sessions there.
+    """A :class:`Transcriber` behind gRPC: finds out where there is room and opens sessions there.
 
     Parameters
     ----------
+    addresses : of targets, or of fronts that answer ``Locate`` for many.
+    credentials : how they are reached, and who this server is to them.
     connect_timeout_s : how long to wait for a target that is not there, or not yet.
+    resume_timeout_s : how long a recording whose target is lost looks for another one.
     """
 
-    def __init__(self, address: str, *, compress_audio: bool = False, connect_timeout_s: float = 5.0) -> None:
-        self.address = address
+    def __init__(
+        self,
+        *addresses: str,
+        credentials: Credentials = OPEN,
+        compress_audio: bool = False,
+        connect_timeout_s: float = 5.0,
+        resume_timeout_s: float = 60.0,
+    ) -> None:
+        self.address = ", ".join(addresses)
+        self._targets = Targets(addresses, self._locate)
+        self._credentials = credentials
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
+        self._resume_timeout_s = resume_timeout_s
         self._vocabulary: Vocabulary | None = None
 
     async def close(self) -> None:
@@ -156,24 +205,27 @@ class TargetLink:
             await channel.close()
 
     async def describe(self) -> TargetDescription:
-        """Ask the target what it is; its vocabulary crosses the wire only when it has changed."""
+        """Ask a target what it is; the vocabulary crosses the wire only when it has changed."""
+        return await self._targets.first(self._describe)
+
+    async def _describe(self, address: str) -> TargetDescription:
         held = self._vocabulary
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
-        with self._errors_translated():
+        with _errors_translated(address):
             try:  # wait_for_ready: a target that is just starting is worth a moment
-                reply = await self._stub(self.address).Describe(
+                reply = await self._stub(address).Describe(
                     request, timeout=self._connect_timeout_s, wait_for_ready=True
                 )
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
                 raise TargetUnavailable(
-                    f"No target server answered at {self.address} within {self._connect_timeout_s:g} s; "
+                    f"No target server answered at {address} within {self._connect_timeout_s:g} s; "
                     "is it running?"
                 ) from error
         if reply.protocol_version != PROTOCOL_VERSION:
             raise PairMismatch(
-                f"Target {self.address} (specwhisper {reply.software_version}) speaks protocol "
+                f"Target {address} (specwhisper {reply.software_version}) speaks protocol "
                 f"{reply.protocol_version}, this draft server (specwhisper {__version__}) speaks "
                 f"{PROTOCOL_VERSION}: run the same version on both."
             )
@@ -187,6 +239,22 @@ class TargetLink:
             limits=codec.limits_from_proto(reply.limits),
         )
 
+    async def _locate(self, address: str) -> Place:
+        with _errors_translated(address):
+            reply = await self._stub(address).Locate(pb.LocateRequest(), timeout=self._connect_timeout_s)
+        return Place(reply.address or address, reply.lease, reply.free_slots)
+
+    async def find_room(self) -> None:
+        """Ask where a session could be opened now."""
+        await self._targets.place()
+
+    async def _has_other(self, address: str) -> bool:
+        """Tell whether a session that leaves an address finds room at another one."""
+        try:
+            return (await self._targets.place(avoid=address)).address != address
+        except SpecWhisperError:
+            return False
+
     @asynccontextmanager
     async def open(
         self,
@@ -196,66 +264,94 @@ class TargetLink:
         options: DecodingOptions,
         *,
         draft_model: str,
+    ) -> AsyncIterator[TranscriberSession]:
+        """Open a session on a target that is what ``target`` says.
+
+        That of a recording goes on elsewhere where its target is lost. Live audio goes on from a position:
+        whoever follows its text knows that.
+        """
+        hello = pb.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            software_version=__version__,
+            draft_model=draft_model,
+            vocabulary_digest=target.vocabulary.digest,
+            weights_digest=target.weights_digest,
+            mode=codec.mode_to_proto(mode),
+            max_ahead_tokens=target.limits.max_ahead_tokens,
+            options=codec.decoding_options_to_proto(options),
+            session=session_id,
+        )
+        if options.live is not None:
+            async with self._open_once(hello) as once:
+                yield once
+            return
+        session = ResumedSession(
+            session_id, partial(self._open_once, hello), target.limits, self._resume_timeout_s
+        )
+        async with session:
+            yield session
+
+    @asynccontextmanager
+    async def _open_once(
+        self, hello: pb.Hello, resume: Resume | None = None, avoid: str = ""
     ) -> AsyncIterator[TargetSession]:
-        """Open a session on a target that is what ``target`` says."""
-        with self._errors_translated():
-            located = await self._stub(self.address).Locate(
-                pb.LocateRequest(), timeout=self._connect_timeout_s
-            )
-            outbox = Outbox()
-            hello = pb.Hello(
-                protocol_version=PROTOCOL_VERSION,
-                software_version=__version__,
-                draft_model=draft_model,
-                vocabulary_digest=target.vocabulary.digest,
-                weights_digest=target.weights_digest,
-                mode=codec.mode_to_proto(mode),
-                max_ahead_tokens=target.limits.max_ahead_tokens,
-                options=codec.decoding_options_to_proto(options),
-                lease=located.lease,
-                session=session_id,
-            )
-            outbox.put(pb.VerifyRequest(hello=hello))
-            call = with_true_status(self._stub(located.address or self.address).Verify(outbox))
+        """Open a session on one target, which begins a transcription or goes on with it."""
+        place = await self._targets.place(avoid)
+        outbox = Outbox()
+        outbox.put(pb.VerifyRequest(hello=_with_lease(hello, place.lease)))
+        if resume is not None:
+            outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
+        with _errors_translated(place.address):
+            call = with_true_status(self._stub(place.address).Verify(outbox))
             try:
                 responses = aiter(call)
-                first = await self._first(responses)
-                if first is None or first.WhichOneof("message") != "welcome":
-                    raise TargetUnavailable(f"Target {self.address} began a session without a welcome.")
-                limits = codec.limits_from_proto(first.welcome.limits)
                 session = TargetSession(
+                    place.address,
                     outbox,
+                    call,
                     responses,
-                    limits,
-                    address=self.address,
+                    await self._welcomed(place.address, responses),
                     compress_audio=self._compress_audio,
+                    has_other=partial(self._has_other, place.address),
                 )
                 beating = asyncio.create_task(session.beat())
                 try:
                     yield session
                 finally:
                     beating.cancel()
+                    session.close()
             finally:
                 outbox.close()
                 call.cancel()
 
-    async def _first(self, responses: AsyncIterator[pb.VerifyResponse]) -> pb.VerifyResponse | None:
+    async def _welcomed(self, address: str, responses: AsyncIterator[pb.VerifyResponse]) -> Limits:
+        """Wait for the welcome, and give the limits that it names."""
         try:
             async with asyncio.timeout(WELCOME_S):
-                return await anext(responses, None)
+                first = await anext(responses, None)
         except TimeoutError:
             raise TargetUnavailable(
-                f"Target {self.address} has not welcomed a session within {WELCOME_S:g} s."
+                f"Target {address} has not welcomed a session within {WELCOME_S:g} s."
             ) from None
+        if first is None or first.WhichOneof("message") != "welcome":
+            raise TargetUnavailable(f"Target {address} began a session without a welcome.")
+        return codec.limits_from_proto(first.welcome.limits)
 
     def _stub(self, address: str) -> verification_pb2_grpc.VerificationStub:
         if address not in self._channels:
-            self._channels[address] = open_channel(address)
+            self._channels[address] = open_channel(address, self._credentials)
         return verification_pb2_grpc.VerificationStub(self._channels[address])
 
-    @contextmanager
-    def _errors_translated(self) -> Iterator[None]:
-        try:
-            yield
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, f"target {self.address}") from error
+
+def _with_lease(hello: pb.Hello, lease: str) -> pb.Hello:
+    leased = pb.Hello(lease=lease)
+    leased.MergeFrom(hello)
+    return leased
+
+
+@contextmanager
+def _errors_translated(address: str) -> Iterator[None]:
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error, f"target {address}") from error

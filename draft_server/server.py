@@ -77,7 +77,11 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
     """Make the way to the target; of one that runs elsewhere nothing is asked yet."""
     if target is None:
         return TargetLink(
-            config.target, compress_audio=config.compress_audio, connect_timeout_s=config.connect_timeout_s
+            *config.targets,
+            credentials=config.target_credentials,
+            compress_audio=config.compress_audio,
+            connect_timeout_s=config.connect_timeout_s,
+            resume_timeout_s=config.resume_timeout_s,
         )
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions)

@@ -12,7 +12,7 @@ from draft_server.bridged import BridgedTranscript
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
 from draft_server.idle import unless_idle
-from draft_server.outage import UnverifiedSession
+from draft_server.live_session import LiveSession
 from draft_server.replies import (
     duration,
     final_result,
@@ -140,15 +140,20 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self._place_taken():
-            session: Session | UnverifiedSession
-            if config.continue_unverified:
-                target, is_lost = await self._describe_last()
-                session = UnverifiedSession(
-                    wanted, self._transcriber, target, self._drafting, is_lost=is_lost
-                )
-            else:
-                target = await self._describe()
+            session: Session | LiveSession
+            target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
+            if wanted.options.live is None:
                 session = Session(wanted, self._transcriber, target, self._drafting)
+            else:
+                session = LiveSession(
+                    wanted,
+                    self._transcriber,
+                    target,
+                    self._drafting,
+                    patience_s=self._config.resume_timeout_s,
+                    goes_on_alone=config.continue_unverified,
+                    lost=lost,
+                )
             yield pb.StreamingRecognizeResponse(
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
             )
@@ -179,14 +184,16 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._last_target = await self._transcriber.describe()
         return self._last_target
 
-    async def _describe_last(self) -> tuple[TargetDescription, bool]:
-        """Ask the target what it is; tell whether it is lost, and that this is what it was."""
+    async def _describe_last(
+        self, *, may_be_lost: bool
+    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
+        """Ask the target what it is; where it may be lost, and is, tell what it was, and the error."""
         try:
-            return await self._describe(), False
-        except (TargetUnavailable, ServerDraining):
-            if self._last_target is None:
+            return await self._describe(), None
+        except (TargetUnavailable, ServerDraining) as error:
+            if self._last_target is None or not may_be_lost:
                 raise
-            return self._last_target, True
+            return self._last_target, error
 
     @contextmanager
     def _place_taken(self) -> Iterator[None]:
@@ -250,7 +257,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     @staticmethod
     def _update(
-        session: Session | UnverifiedSession, results: Iterable[pb.SpeechRecognitionResult]
+        session: Session | LiveSession, results: Iterable[pb.SpeechRecognitionResult]
     ) -> pb.StreamingRecognizeResponse:
         builder = session.builder
         update = pb.StreamingRecognizeResponse(

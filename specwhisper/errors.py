@@ -13,6 +13,7 @@
     ├── ServerDraining            the server is stopping and takes no new work
     ├── TargetUnavailable         no target answers, or it went away
     ├── SessionNotFound           the session or window does not exist
+    ├── Unauthenticated           the caller shows no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
 
 Each message is one sentence: what is wrong, where, and what to do about it. The gRPC status that each
@@ -23,7 +24,14 @@ from __future__ import annotations
 
 
 class SpecWhisperError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of every error this project raises on purpose.
+
+    Attributes
+    ----------
+    retry_after_s : when to try again, where a server said so.
+    """
+
+    retry_after_s: float | None = None
 
 
 class InvalidRequest(SpecWhisperError):
@@ -72,6 +80,10 @@ class TargetUnavailable(SpecWhisperError):
 
 class SessionNotFound(SpecWhisperError):
     """The session or window named by a message does not exist."""
+
+
+class Unauthenticated(SpecWhisperError):
+    """The caller shows no token, or one that the server does not know."""
 
 
 class UnsafeBind(SpecWhisperError):

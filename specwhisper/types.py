@@ -186,6 +186,9 @@ class Resume:
     previous: tuple[int, ...] = ()
 
 
+UNKNOWN_AGE_NS = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """What one pass cost, in nanoseconds.
@@ -194,7 +197,7 @@ class Timing:
     ----------
     batch_size : sessions that shared it.
     block_age_ns : how long the newest block that is dealt with had been there, so that a draft can tell what
-        of its waiting was the network's.
+        of its waiting was the network's; :data:`UNKNOWN_AGE_NS` for one that never came.
     align_ns : of the extra passes behind a complete window.
     """
 
@@ -232,12 +235,14 @@ class WindowOpened:
     ----------
     expected : what it will verify before any draft arrives, from an earlier decoding of the same audio.
     num_final : how many text tokens of live audio that lies in the window are final already, the newest ones.
+    log_mel_ceiling, previous : for :class:`Resume`.
     """
 
     window: Window
     log_mel_ceiling: float | None = None
     expected: tuple[int, ...] = ()
     num_final: int = 0
+    previous: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

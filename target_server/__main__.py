@@ -16,6 +16,7 @@ from specwhisper.wire import flags
 from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
+from specwhisper.wire.tokens import read_tokens
 from target_server.config import DEFAULT_PORT, TargetConfig
 
 DEFAULT_LIMITS = Limits()
@@ -43,6 +44,12 @@ def serve_target(
     host: flags.Host = "127.0.0.1",
     port: flags.Port = DEFAULT_PORT,
     insecure: flags.Insecure = False,
+    grpc_use_ssl: flags.GrpcUseSsl = False,
+    grpc_use_ssl_mutual: flags.GrpcUseSslMutual = False,
+    grpc_server_cert: flags.GrpcServerCert = None,
+    grpc_server_key: flags.GrpcServerKey = None,
+    grpc_root_cert: flags.GrpcRootCert = None,
+    tokens_file: flags.TokensFile = None,
     max_sessions: Annotated[
         int,
         typer.Option(
@@ -136,6 +143,10 @@ def serve_target(
                 host=host,
                 port=port,
                 insecure=insecure,
+                tls=flags.server_tls(
+                    grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
+                ),
+                tokens=read_tokens(tokens_file) if tokens_file else None,
                 max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
                 max_concurrent_streams=max_sessions + SHORT_CALLS,
                 drain_timeout_s=drain_timeout,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import CROSS_CACHES, DTYPES, Limits
-from specwhisper.wire.addresses import check_bind
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_052
@@ -50,7 +49,6 @@ class TargetConfig:
         return self.device.partition(":")[0] == "cuda"
 
     def __post_init__(self) -> None:
-        check_bind(self.serving.host, self.serving.insecure)
         if self.dtype not in DTYPES:
             raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
         if self.threads is not None and self.threads < 1:

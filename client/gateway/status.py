@@ -24,6 +24,7 @@ from specwhisper.errors import (
     SessionNotFound,
     SpecWhisperError,
     TargetUnavailable,
+    Unauthenticated,
     UnsafeBind,
 )
 from specwhisper.wire.status import PUSHBACK_MS
@@ -57,6 +58,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     ClientGone: Answer(CLIENT_GONE, INVALID),
     # Nothing that another request could mend: the operator has to.
     PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     SessionNotFound: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     UnsafeBind: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),

@@ -1,4 +1,4 @@
-"""Live audio that is kept until its text is final, so that it can be heard again elsewhere."""
+"""Audio that is kept until its text is final, so that it can be heard again elsewhere."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class KeptAudio:
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
 
-    async def pieces(self, sample: int) -> AsyncGenerator[bytes]:
+    async def pieces(self, sample: int, piece_bytes: int = PIECE_BYTES) -> AsyncGenerator[bytes]:
         """Give what there is from a sample on, and then what comes."""
         while True:
             sample = max(sample, self._start_sample)  # what is forgotten is passed over
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
-            piece = bytes(self._pcm[begin : begin + PIECE_BYTES])
+            piece = bytes(self._pcm[begin : begin + piece_bytes])
             if piece:
                 sample += len(piece) // BYTES_PER_SAMPLE
                 self._read_sample = max(self._read_sample, sample)

@@ -67,5 +67,8 @@ class Transcriber(Protocol):
     ) -> AbstractAsyncContextManager[TranscriberSession]:
         """Open a session on a target that is what ``target`` says."""
 
+    async def find_room(self) -> None:
+        """Do nothing where a session could be opened now; else raise what opening one would."""
+
     async def close(self) -> None:
         """End it; open sessions fail."""

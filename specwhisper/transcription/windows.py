@@ -180,6 +180,8 @@ class SequentialWindows(RecordingWindows):
         self._next_id = window.id + 1
         self.next_frame = window.start_frame
         self._previous.resume(previous)
+        spoken = (code for code, token in self._vocabulary.languages.items() if token in window.prompt)
+        self.language = next(spoken, self.language)  # which may have been detected, once for all windows
 
     def close(
         self,

@@ -18,7 +18,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.foresight import foresight
-from specwhisper.types import AudioChunk, Commit, Failed, Window, WindowOpened
+from specwhisper.types import UNKNOWN_AGE_NS, AudioChunk, Commit, Failed, Window, WindowOpened
 from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.drafter_session import NOTHING, Drafted, DrafterSession
 from specwhisper.whisper.encodings import Encodings
@@ -301,7 +301,7 @@ class Drafter:
     def _time_answer(self, session: DrafterSession, commit: Commit) -> None:
         """Note what link and target took for the newest block that a commit answers."""
         sent_ns = session.current.answered_since_ns(commit)
-        if sent_ns is not None:
+        if sent_ns is not None and commit.timing.block_age_ns != UNKNOWN_AGE_NS:
             round_trip_ns = max(0, self._clock() - sent_ns - commit.timing.block_age_ns)
             session.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             session.controller.observe_answer(round_trip_ns)

@@ -138,6 +138,10 @@ class LocalTranscriber:
         async with self._engine.session(session_id, mode, options) as events:
             yield LocalSession(session_id, self._engine, events)
 
+    async def find_room(self) -> None:
+        """Ask the engine."""
+        await self._engine.thread.call(self._engine.verifier.check_room)
+
     async def close(self) -> None:
         """End the engine."""
         await self._engine.stop()

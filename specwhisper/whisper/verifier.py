@@ -348,8 +348,10 @@ class Verifier:
             session.ready_ns = self._clock()
         else:
             self._encode(session, start_frame, num_frames)
+        windows = session.windows
+        previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
         self._reply(
-            session, WindowOpened(window, ceiling, session.ledger.expected, session.windows.num_final)
+            session, WindowOpened(window, ceiling, session.ledger.expected, windows.num_final, previous)
         )
         for answer in session.take_early(self._clock()):
             self._reply(session, answer)

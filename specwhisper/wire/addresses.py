@@ -35,10 +35,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_bind(host: str, insecure: bool) -> None:
-    """Refuse to expose a server that has neither encryption nor passwords, unless the operator insists."""
-    if not insecure and not is_loopback(host):
-        raise UnsafeBind(
-            f"Listening on '{host}' would open an unencrypted server without passwords to the network; "
-            "use 127.0.0.1, or pass --insecure if everybody on that network may use it."
-        )
+def check_bind(host: str, *, insecure: bool, is_encrypted: bool = False, asks_who: bool = False) -> None:
+    """Refuse to expose a server that is not encrypted, or lets everybody in, unless the operator insists."""
+    if insecure or is_loopback(host) or (is_encrypted and asks_who):
+        return
+    wanted = (("encryption", is_encrypted), ("a check of who calls", asks_who))
+    lacks = " and without ".join(name for name, is_there in wanted if not is_there)
+    raise UnsafeBind(
+        f"Listening on '{host}' would open a server without {lacks} to the network: give it a certificate "
+        "and tokens, use 127.0.0.1, or pass --insecure if everybody on that network may use it and read "
+        "along."
+    )

@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
 import grpc.aio
 
+from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.wire.addresses import is_loopback, split_address
+from specwhisper.wire.tls import ClientTls
+from specwhisper.wire.tokens import read_token
 
 MAX_REPLY_BYTES = 8 * 1024 * 1024  # a vocabulary of 52,000 tokens takes 0.6 MB, an hour's transcript less
 
 
-def open_channel(address: str, max_message_bytes: int = MAX_REPLY_BYTES) -> grpc.aio.Channel:
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How a caller reaches a server, and who it is.
+
+    Attributes
+    ----------
+    tls : encrypts the connection; ``None`` leaves it open.
+    token : that the server knows the caller by, if it asks for one.
+    """
+
+    tls: ClientTls | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+OPEN = Credentials()
+
+
+def client_credentials(
+    use_ssl: bool,
+    roots: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    token_file: Path | None,
+    *,
+    variable: str,
+) -> Credentials:
+    """Put together what was said on a command line; the token may stand in the environment's ``variable``."""
+    if not use_ssl and (roots or certificate or key):
+        raise InvalidRequest("A certificate is given, but no encryption: ask for it.")
+    return Credentials(
+        ClientTls(roots, certificate, key) if use_ssl else None, read_token(token_file, variable)
+    )
+
+
+def open_channel(
+    address: str, credentials: Credentials = OPEN, *, max_message_bytes: int = MAX_REPLY_BYTES
+) -> grpc.aio.Channel:
     """Open a channel to ``HOST:PORT``; ``max_message_bytes`` bounds what it receives.
 
     It connects on first use and again after a loss. What it sends is bounded by the server, whose refusal
@@ -29,4 +74,62 @@ def open_channel(address: str, max_message_bytes: int = MAX_REPLY_BYTES) -> grpc
     ]
     if is_loopback(host):
         options.append(("grpc.enable_http_proxy", 0))
-    return grpc.aio.insecure_channel(address, options=options)
+    elif credentials.token is not None and credentials.tls is None:
+        raise UnsafeBind(
+            f"The token for {address} would cross the network unencrypted, where others can read it: "
+            "encrypt the connection."
+        )
+    if credentials.tls is None:
+        channel = grpc.aio.insecure_channel(address, options=options)
+    else:
+        channel = grpc.aio.secure_channel(address, credentials.tls.credentials(), options=options)
+    return channel if credentials.token is None else _Named(channel, credentials.token)
+
+
+class _Named(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
+    """A channel whose every call carries a token, encrypted or within a machine.
+
+    gRPC's own call credentials want encryption on loopback too, and its interceptors wrap the calls.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+        self._channel = channel
+        self._metadata = (("authorization", f"Bearer {token}"),)
+
+    async def __aenter__(self) -> grpc.aio.Channel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close the channel."""
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Tell whether it is connected."""
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Wait for another state."""
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """Wait until it is connected."""
+        await self._channel.channel_ready()
+
+    def unary_unary(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return partial(self._channel.unary_unary(*args, **kwargs), metadata=self._metadata)
+
+    def unary_stream(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return partial(self._channel.unary_stream(*args, **kwargs), metadata=self._metadata)
+
+    def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return partial(self._channel.stream_unary(*args, **kwargs), metadata=self._metadata)
+
+    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return partial(self._channel.stream_stream(*args, **kwargs), metadata=self._metadata)

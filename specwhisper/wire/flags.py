@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,9 +11,11 @@ import typer
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.logs import LogFormat, LogLevel
+from specwhisper.wire.tls import ServerTls
 
 MODEL_PANEL = "Model"
 SERVING_PANEL = "Serving"
+TRUST_PANEL = "Trust"
 LOGS_PANEL = "Logs"
 MAX_CORES = 4096
 
@@ -38,6 +41,21 @@ def parse_cores(text: str | None) -> tuple[int, ...] | None:
             raise InvalidRequest(f"--cores is '{text}': '{part}' is no range of cores below {MAX_CORES}.")
         cores += range(begin, end + 1)
     return tuple(cores)
+
+
+def server_tls(
+    use_ssl: bool, is_mutual: bool, certificate: Path | None, key: Path | None, roots: Path | None
+) -> ServerTls | None:
+    """Put together what was said of encryption; half of it is refused, and not taken for none."""
+    if not (use_ssl or is_mutual):
+        if certificate or key or roots:
+            raise InvalidRequest("A certificate is given, but no encryption: add --grpc-use-ssl.")
+        return None
+    if certificate is None or key is None:
+        raise InvalidRequest("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key.")
+    if is_mutual != (roots is not None):
+        raise InvalidRequest("--grpc-use-ssl-mutual and --grpc-root-cert belong together.")
+    return ServerTls(certificate, key, roots)
 
 
 Version = Annotated[
@@ -89,7 +107,44 @@ Insecure = Annotated[
     typer.Option(
         "--insecure",
         rich_help_panel=SERVING_PANEL,
-        help="Allow a host that other machines reach, without encryption.",
+        help="Allow a host that other machines reach, without encryption or tokens.",
+    ),
+]
+# Encryption is spelt as Triton's server spells it.
+GrpcUseSsl = Annotated[
+    bool,
+    typer.Option("--grpc-use-ssl", rich_help_panel=TRUST_PANEL, help="Encrypt every connection."),
+]
+GrpcUseSslMutual = Annotated[
+    bool,
+    typer.Option(
+        "--grpc-use-ssl-mutual", rich_help_panel=TRUST_PANEL, help="Ask clients for certificates as well."
+    ),
+]
+GrpcServerCert = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="The server's certificate, PEM."),
+]
+GrpcServerKey = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="Its key, PEM."),
+]
+GrpcRootCert = Annotated[
+    Path | None,
+    typer.Option(
+        rich_help_panel=TRUST_PANEL,
+        metavar="FILE",
+        help="Who must have signed the clients' certificates, PEM.",
+    ),
+]
+TokensFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="SPECWHISPER_TOKENS_FILE",
+        show_envvar=True,
+        rich_help_panel=TRUST_PANEL,
+        metavar="FILE",
+        help="Who may call: lines of NAME TOKEN; others are turned away.",
     ),
 ]
 DrainTimeout = Annotated[

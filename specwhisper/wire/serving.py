@@ -15,8 +15,11 @@ from grpc_reflection.v1alpha import reflection
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Limits
-from specwhisper.wire.addresses import check_bind, join_address
+from specwhisper.wire.access import Access
+from specwhisper.wire.addresses import check_bind, is_loopback, join_address
 from specwhisper.wire.calls import Calls
+from specwhisper.wire.tls import ServerTls
+from specwhisper.wire.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +39,9 @@ class ServingOptions:
     Attributes
     ----------
     host, port : where to listen; port 0 takes a free one.
-    insecure : allow a host that other machines can reach.
+    insecure : allow a host that other machines can reach, without encryption or tokens.
+    tls : encrypts every connection.
+    tokens : who may call; ``None`` lets everybody in.
     max_message_bytes : largest message it receives.
     max_concurrent_streams : most calls at once on one connection; further ones wait without a word, so there
         has to be room for all the sessions of a draft server.
@@ -46,9 +51,20 @@ class ServingOptions:
     host: str = "127.0.0.1"
     port: int = 0
     insecure: bool = False
+    tls: ServerTls | None = None
+    tokens: Tokens | None = None
     max_message_bytes: int = Limits().max_message_bytes
     max_concurrent_streams: int = SHORT_CALLS
     drain_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
+        check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
+
+    @property
+    def may_reflect(self) -> bool:
+        """Whether services are listed: to this machine, or to whoever has a token."""
+        return is_loopback(self.host) or self.tokens is not None
 
 
 class RunningServer:
@@ -79,10 +95,10 @@ class RunningServer:
 
 async def start_server(services: Mapping[str, AddServicer], options: ServingOptions) -> RunningServer:
     """Start a server of the named services (full protobuf names), healthy from the first moment."""
-    check_bind(options.host, options.insecure)
     calls = Calls()
+    access = [Access(options.tokens)] if options.tokens is not None else []
     server = grpc.aio.server(
-        interceptors=[calls],
+        interceptors=[*access, calls],
         options=[
             ("grpc.max_receive_message_length", options.max_message_bytes),
             ("grpc.max_send_message_length", -1),
@@ -99,10 +115,15 @@ async def start_server(services: Mapping[str, AddServicer], options: ServingOpti
     for name, add_servicer in services.items():
         add_servicer(server)
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
-    reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+    if options.may_reflect:
+        names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
     wanted = join_address(options.host, options.port)
     try:
-        port = server.add_insecure_port(wanted)
+        if options.tls is None:
+            port = server.add_insecure_port(wanted)
+        else:
+            port = server.add_secure_port(wanted, options.tls.credentials())
     except RuntimeError as error:
         raise InvalidRequest(f"Cannot listen on {wanted}; is the port taken?") from error
     await server.start()

@@ -24,6 +24,7 @@ from specwhisper.errors import (
     SessionNotFound,
     SpecWhisperError,
     TargetUnavailable,
+    Unauthenticated,
     UnsafeBind,
     UnsupportedOption,
 )
@@ -44,6 +45,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     ServerDraining: grpc.StatusCode.UNAVAILABLE,
     TargetUnavailable: grpc.StatusCode.UNAVAILABLE,
     SessionNotFound: grpc.StatusCode.NOT_FOUND,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     SpecWhisperError: grpc.StatusCode.INTERNAL,
 }
 ERROR_BY_NAME = {error.__name__: error for error in STATUS_OF_ERROR}
@@ -94,10 +96,17 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
     """Restore the error that ended a call to ``peer`` (``HOST:PORT``), exactly if the peer is one of ours."""
     details = shorten(rpc_error.details() or "")
     trailing = dict(rpc_error.trailing_metadata() or ())
-    kind = ERROR_BY_NAME.get(str(trailing.get(ERROR_KEY)))
-    if kind is not None:
+    error = _restored(rpc_error.code(), details, str(trailing.get(ERROR_KEY)), peer)
+    pushback_ms = str(trailing.get(PUSHBACK_KEY, ""))
+    if pushback_ms.isascii() and pushback_ms.isdecimal():
+        error.retry_after_s = int(pushback_ms) / 1000
+    return error
+
+
+def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
+    if (kind := ERROR_BY_NAME.get(name)) is not None:
         return kind(details)
-    match rpc_error.code():
+    match code:
         case grpc.StatusCode.UNAVAILABLE if _never_connected(details):
             return TargetUnavailable(f"No server answers at {peer}; is it running?")
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:  # not by us: a server that was stopped
@@ -117,9 +126,11 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
             return InvalidRequest(f"The server at {peer} refuses the request: {details}")
         case grpc.StatusCode.FAILED_PRECONDITION:
             return PairMismatch(f"The server at {peer} cannot serve this request: {details}")
+        case grpc.StatusCode.UNAUTHENTICATED:
+            return Unauthenticated(f"The server at {peer} refuses the token: {details}")
         case grpc.StatusCode.NOT_FOUND:
             return SessionNotFound(f"The server at {peer} does not know this session: {details}")
-        case code:
+        case _:
             return SpecWhisperError(f"The call to {peer} failed with {code.name}: {details}")
 
 

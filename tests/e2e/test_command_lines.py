@@ -37,8 +37,8 @@ def test_every_program_tells_its_version(module):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("target_server --host 0.0.0.0", "Listening on '0.0.0.0' would open an unencrypted server"),
-        ("draft_server --host ::", "Listening on '::' would open an unencrypted server"),
+        ("target_server --host 0.0.0.0", "Listening on '0.0.0.0' would open a server without encryption"),
+        ("draft_server --host ::", "Listening on '::' would open a server without encryption"),
         ("draft_server --mode one-process", "--mode is one-process: a draft server offers"),
         ("draft_server --target nowhere", "Address 'nowhere' is not HOST:PORT"),
         ("target_server --device-map {folder}/bad.json", "bad.json is not JSON"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
+from math import inf
 
 import grpc.aio
 
@@ -107,5 +108,43 @@ async def bad_network(
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
         try:
             yield server
+        finally:
+            await server.stop(drain_timeout_s=0)
+
+
+class CutNetwork(BadNetwork):
+    """Breaks off connections.
+
+    Parameters
+    ----------
+    cuts : behind how many of the target's words each session breaks off, in order; later ones hold.
+    """
+
+    def __init__(self, target: grpc.aio.Channel, cuts: Sequence[int]) -> None:
+        super().__init__(target, None, 0)
+        self._cuts = list(cuts)
+        self.num_cut = 0
+
+    async def Verify(self, requests, context):
+        words_left = self._cuts.pop(0) if self._cuts else inf
+        async with aclosing(super().Verify(requests, context)) as responses:
+            async for response in responses:
+                if response.WhichOneof("message") in ("window_opened", "commit"):
+                    if not words_left:
+                        self.num_cut += 1
+                        await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+                    words_left -= 1
+                yield response
+
+
+@asynccontextmanager
+async def cut_network(target: str, cuts: Sequence[int]) -> AsyncIterator[tuple[RunningServer, CutNetwork]]:
+    """Give a server that leads to ``target``, and what it does."""
+    async with open_channel(target) as channel:
+        servicer = CutNetwork(channel, cuts)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        try:
+            yield server, servicer
         finally:
             await server.stop(drain_timeout_s=0)

@@ -294,7 +294,7 @@ async def test_a_target_that_falls_silent_is_given_up(welcomes, sentence, monkey
         silent = Silent(channel, welcomes=welcomes)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, silent)
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
-        async with draft_server(server.address) as draft:
+        async with draft_server(server.address, resume_timeout_s=0.05) as draft:
             error = await error_of(draft.stub.StreamingRecognize(endless_audio()))
             await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
         await server.stop(drain_timeout_s=0)

@@ -12,7 +12,7 @@ import pytest
 
 from client import streaming
 from client.streaming import StreamingClient
-from draft_server import outage
+from draft_server import live_session
 from draft_server.bridged import BridgedTranscript
 from draft_server.foretold import Foretold
 from draft_server.session import Session, SessionRequest
@@ -37,6 +37,7 @@ from specwhisper.types import (
     WindowOpened,
     Word,
 )
+from specwhisper.wire import backoff
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -77,7 +78,7 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 def hearing(monkeypatch):
     monkeypatch.setattr("draft_server.voice._model", Ear)
     monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
-    monkeypatch.setattr(outage, "KNOCK_EVERY_S", 0.01)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 class Targets:
@@ -281,23 +282,22 @@ async def test_other_weights_are_refused():
         await all_free(target, draft)
 
 
-async def test_nobody_waits_for_ever_once_the_audio_has_ended(monkeypatch):
-    monkeypatch.setattr(outage, "MAX_WAIT_S", 0.02)
-    async with breaking_pair() as (targets, draft):
+async def test_nobody_waits_for_ever_once_the_audio_has_ended():
+    async with breaking_pair(resume_timeout_s=0.02) as (targets, draft):
         async with patient_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
             await listener.heard(4)
             await targets.go()
             await client.finish()
-            with pytest.raises(TargetUnavailable, match=r"is not back 0\.02 s after the end") as refused:
+            with pytest.raises(TargetUnavailable, match=r"none has taken the session in 0\.02 s") as refused:
                 await listener.whole()
             assert is_one_sentence(refused.value)
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
 async def test_audio_is_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr(outage, "MAX_OUTAGE_S", 1.0)
+    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 1.0)
     async with breaking_pair() as (targets, draft):
         async with patient_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -324,7 +324,7 @@ async def test_a_client_that_leaves_in_an_outage_leaves_nothing_behind():
             target = await targets.come()
             await all_free(target, draft)
         tasks = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
-        assert not [name for name in tasks if "UnverifiedSession" in name or "DistantSession" in name]
+        assert not [name for name in tasks if "LiveSession" in name or "DistantSession" in name]
 
 
 async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
@@ -452,9 +452,9 @@ async def test_without_the_option_the_client_waits_and_nothing_is_unverified():
         await targets.go()
         await client.send(pcm[len(pcm) // 2 :])
         await client.finish()
-        await eventually(lambda: client.num_reconnects > 0)
         await targets.come()
         await listener.whole()
+        assert client.num_reconnects == 0, "the draft server keeps the audio"
     listener.check(spoken_utterances(pcm))
     assert not unverified(listener)
 
@@ -482,7 +482,7 @@ async def test_without_a_draft_the_audio_waits_for_a_target(monkeypatch):
 
 async def test_an_outage_ends_by_the_clock_as_well(monkeypatch):
     """Nobody reads the audio then, so that little of it is kept."""
-    monkeypatch.setattr(outage, "MAX_OUTAGE_S", 0.05)
+    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 0.05)
     async with breaking_pair() as (targets, draft):
         async with patient_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -529,6 +529,9 @@ class Unsteady:
     async def describe(self) -> TargetDescription:
         return TargetDescription("unsteady", self._digest, SPOKEN, 80, self.limits)
 
+    async def find_room(self) -> None:
+        pass
+
     @asynccontextmanager
     async def open(self, *_, **__) -> AsyncIterator[Unsteady]:
         if self._refusals:
@@ -560,9 +563,9 @@ def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescri
     return request, target, TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits), None
 
 
-def alone_on(target: Unsteady) -> outage.UnverifiedSession:
+def alone_on(target: Unsteady, patience_s: float = 10.0) -> live_session.LiveSession:
     """A session there that outlives it."""
-    return outage.UnverifiedSession(*request_to(target))
+    return live_session.LiveSession(*request_to(target), patience_s=patience_s, goes_on_alone=True)
 
 
 async def second() -> AsyncIterator[bytes]:
@@ -629,11 +632,10 @@ async def test_a_session_ends_although_nobody_has_taken_its_steps():
 
 
 @pytest.mark.parametrize("refusals", [[GONE], [GONE, ServerFull("No place.")]])
-async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(refusals, monkeypatch):
-    monkeypatch.setattr(outage, "MAX_WAIT_S", 0.05)
-    with pytest.raises(TargetUnavailable, match=r"is not back 0\.05 s after the end"):
+async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(refusals):
+    with pytest.raises(TargetUnavailable, match=r"none has taken the session in 0\.05 s"):
         async with asyncio.timeout(PROMPTLY_S):
-            async for segments in alone_on(Unsteady(*refusals, digest="digest")).run(second()):
+            async for segments in alone_on(Unsteady(*refusals, digest="digest"), 0.05).run(second()):
                 assert not segments
 
 

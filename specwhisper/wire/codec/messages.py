@@ -202,6 +202,7 @@ def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
         log_mel_ceiling=opened.log_mel_ceiling,
         expected=opened.expected,
         num_final=opened.num_final,
+        previous=opened.previous,
     )
 
 
@@ -214,6 +215,7 @@ def window_opened_from_proto(message: pb.WindowOpened) -> WindowOpened:
         _log_mel_ceiling(message),
         tuple(message.expected),
         message.num_final,
+        tuple(message.previous),
     )
 
 

@@ -298,16 +298,18 @@ class Window(_message.Message):
     def __init__(self, id: _Optional[int] = ..., start_frame: _Optional[int] = ..., num_frames: _Optional[int] = ..., prompt: _Optional[_Iterable[int]] = ..., max_new_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., attempt: _Optional[int] = ...) -> None: ...
 
 class WindowOpened(_message.Message):
-    __slots__ = ("window", "log_mel_ceiling", "expected", "num_final")
+    __slots__ = ("window", "log_mel_ceiling", "expected", "num_final", "previous")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_CEILING_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     NUM_FINAL_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     window: Window
     log_mel_ceiling: float
     expected: _containers.RepeatedScalarFieldContainer[int]
     num_final: int
-    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ..., expected: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ...) -> None: ...
+    previous: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, window: _Optional[_Union[Window, _Mapping]] = ..., log_mel_ceiling: _Optional[float] = ..., expected: _Optional[_Iterable[int]] = ..., num_final: _Optional[int] = ..., previous: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("window_id", "base", "tokens", "log_probs", "margins", "num_verified", "num_accepted", "num_self_decoded", "candidates_received", "credit", "is_final", "no_speech_prob", "language_probs", "queue_ns", "forward_ns", "encode_ns", "batch_size", "words", "held", "block_age_ns", "outcome", "num_recalled", "step", "num_align_passes", "align_ns")

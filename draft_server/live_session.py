@@ -1,4 +1,4 @@
-"""A live session that outlives its target: meanwhile the draft goes on alone, and is verified afterwards."""
+"""Live audio on one target after the other; while there is none, it is kept, or the draft goes on alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
+from math import inf
 from time import monotonic
 
 from draft_server.alone import Alone
@@ -15,30 +16,37 @@ from draft_server.drafting import Drafting
 from draft_server.foretold import Foretold
 from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
+from specwhisper.errors import (
+    PairMismatch,
+    ServerDraining,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, VoiceMark
+from specwhisper.wire.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
-KNOCK_EVERY_S, MAX_KNOCK_S = 1.0, 15.0
 MAX_OUTAGE_S = 900.0  # behind which the session ends, as it does where more audio than that is kept
-MAX_WAIT_S = 60.0  # for the target, once the audio has ended
 LOST = (TargetUnavailable, ServerDraining, ServerFull)
 
 
-class UnverifiedSession:
+class LiveSession:
     """Runs a live transcription as :class:`Session` does, on one target after the other.
 
-    It begins each from the last verified word; while there is none, the draft goes on alone.
+    It begins each from the last verified word.
 
     Parameters
     ----------
     target : as it described itself, now or when it was there last.
-    is_lost : whether it cannot be reached now; then the draft begins alone.
+    patience_s : how long the session waits for a target; that in which a draft goes on alone does not count.
+    goes_on_alone : whether the draft does while there is no target; what it writes is verified afterwards.
+    lost : why there is none now; then the draft begins alone.
 
     Attributes
     ----------
@@ -53,19 +61,23 @@ class UnverifiedSession:
         target: TargetDescription,
         drafting: Drafting | None,
         *,
-        is_lost: bool = False,
+        patience_s: float,
+        goes_on_alone: bool = False,
+        lost: SpecWhisperError | None = None,
     ) -> None:
         self._request = request
         self._live = request.options.live or LiveOptions()
         self._transcriber = transcriber
         self._target = target
-        self._is_lost = is_lost
+        self._patience_s = patience_s
+        self._goes_on_alone = goes_on_alone
+        self._lost = lost
         self._drafting = drafting
         self._audio = KeptAudio(self._live.position.start_sample)
-        self._has_begun = False  # on some target
-        self._knock_s = KNOCK_EVERY_S
+        self._has_begun = lost is not None
+        self._backoff = Backoff(inf)
         self._lost_since_s: float | None = None
-        self._waits_since_s: float | None = None  # for a target that takes a session, behind the audio's end
+        self._waits_since_s: float | None = None  # for a target that takes the session
         self._foretold: Foretold | None = None  # by the draft, while it was alone
         self._session_id = ""  # of the last one
         self._told_to = -1  # sample, of speech events
@@ -77,27 +89,24 @@ class UnverifiedSession:
         """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
         reading = asyncio.create_task(self._read(audio))
         try:
-            if self._is_lost:
-                self._has_begun = True  # whoever comes back and is full is awaited
-                async with aclosing(self._run_alone(reading)) as updates:
-                    async for segments in updates:
-                        yield segments
             while True:
+                if self._lost is not None:
+                    async with aclosing(self._wait(self._lost, reading)) as updates:
+                        async for segments in updates:
+                            yield segments
                 try:
                     async with aclosing(self._run_on_target(reading)) as updates:
                         async for segments in updates:
                             self._lost_since_s = self._waits_since_s = None
-                            self._has_begun, self._knock_s = True, KNOCK_EVERY_S
+                            self._has_begun, self._backoff = True, Backoff(inf)
                             yield segments
                     return
                 except LOST as error:
-                    if isinstance(error, ServerFull) and not self._has_begun:
-                        raise  # nothing is lost: there is no room
-                    self._has_begun = True
+                    may_begin_alone = self._goes_on_alone and not isinstance(error, ServerFull)
+                    if not (self._has_begun or may_begin_alone):
+                        raise  # nothing is lost yet
+                    self._has_begun, self._lost = True, error
                     logger.warning("target lost", extra={"session": self._session_id, "error": str(error)})
-                async with aclosing(self._run_alone(reading)) as updates:
-                    async for segments in updates:
-                        yield segments
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -118,10 +127,12 @@ class UnverifiedSession:
         if reading.done():
             await reading  # what was wrong with the last message is told as well
 
-    async def _run_alone(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
-        """Let the draft go on alone until the target answers; where there is none, the audio is kept."""
-        if self._drafting is None or not self._request.length.mode.drafts:
-            await self._knock()
+    async def _wait(
+        self, error: SpecWhisperError, reading: asyncio.Task[None]
+    ) -> AsyncGenerator[list[Segment]]:
+        """Wait until a target has room; meanwhile the draft goes on alone, where that is wanted."""
+        if not self._goes_on_alone or self._drafting is None or not self._request.length.mode.drafts:
+            await self._knock(error)
             return
         vocabulary = self._target.vocabulary
         language = self._request.options.language or self.builder.spoken or vocabulary.default_language
@@ -141,7 +152,7 @@ class UnverifiedSession:
         self._foretold = alone.foretold
         self.builder.go_on_alone(_transcript(session))
         updates = session.run(self._audio.pieces(live.position.start_sample))
-        knocking = asyncio.create_task(self._knock())
+        knocking = asyncio.create_task(self._knock(error))
         try:
             async with aclosing(_until(knocking, updates)) as changes:
                 async for segments in changes:
@@ -153,37 +164,33 @@ class UnverifiedSession:
             knocking.cancel()
             await asyncio.gather(knocking, return_exceptions=True)
 
-    async def _knock(self) -> None:
-        """Wait until the target answers."""
+    async def _knock(self, error: SpecWhisperError) -> None:
+        """Wait until a target has room."""
         while True:
-            await asyncio.sleep(self._knock_s)
+            await self._backoff.wait(error)
             self._lost_since_s = self._lost_since_s or monotonic()
             if max(monotonic() - self._lost_since_s, self._audio.num_samples / SAMPLE_RATE) > MAX_OUTAGE_S:
                 raise TargetUnavailable(
                     f"Target {self._transcriber.address} was lost for longer than {MAX_OUTAGE_S:g} s."
                 )
-            if self._audio.is_complete:
+            if self._audio.is_complete or not self._goes_on_alone:
                 self._waits_since_s = self._waits_since_s or monotonic()
-                waited_s = monotonic() - self._waits_since_s
-            else:
-                waited_s = 0.0
-            if waited_s > MAX_WAIT_S:
-                raise TargetUnavailable(
-                    f"Target {self._transcriber.address} was lost, and is not back {MAX_WAIT_S:g} s after "
-                    "the end of the audio."
-                )
+                if monotonic() - self._waits_since_s > self._patience_s:
+                    raise TargetUnavailable(
+                        f"Target {self._transcriber.address} was lost, and none has taken the session in "
+                        f"{self._patience_s:g} s."
+                    )
             try:
                 target = await self._transcriber.describe()
-            except LOST:
-                continue
-            if target.weights_digest != self._target.weights_digest:
-                raise PairMismatch(
-                    f"Target {self._transcriber.address} came back with other weights than the session "
-                    "began on: begin another one."
-                )
-            # Where it answers and takes no session after all, it is left alone for longer each time.
-            self._knock_s = min(2 * self._knock_s, MAX_KNOCK_S)
-            return
+                if target.weights_digest != self._target.weights_digest:
+                    raise PairMismatch(
+                        f"Target {self._transcriber.address} came back with other weights than the session "
+                        "began on: begin another one."
+                    )
+                await self._transcriber.find_room()
+                return
+            except LOST as refusal:
+                error = refusal
 
     def _take(self, session: Session, segments: list[Segment]) -> list[Segment]:
         self.speech_events += self._take_events(session)

@@ -1,0 +1,91 @@
+"""Encryption: what servers show, what clients trust, and how either proves who it is."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from specwhisper.errors import InvalidRequest
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """What a server shows to its clients.
+
+    Attributes
+    ----------
+    certificate, key : PEM files; read again for each connection, so that a new certificate needs no restart.
+    client_roots : PEM file of the authorities that client certificates must be signed by; ``None`` asks for
+        no certificate.
+    """
+
+    certificate: Path
+    key: Path
+    client_roots: Path | None = None
+
+    def __post_init__(self) -> None:
+        self._read()
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Give the credentials of a listening port."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._read(), self._read_again, require_client_authentication=self.client_roots is not None
+        )
+
+    def _read_again(self) -> grpc.ServerCertificateConfiguration | None:
+        """Read the files for another connection; ``None`` goes on with what was read last."""
+        try:
+            return self._read()
+        except InvalidRequest as error:
+            logger.warning("certificate kept", extra={"error": str(error)})
+            return None
+
+    def _read(self) -> grpc.ServerCertificateConfiguration:
+        roots = None if self.client_roots is None else read_pem(self.client_roots)
+        pair = (read_pem(self.key), read_pem(self.certificate))
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """Whom a client trusts, and what it shows.
+
+    Attributes
+    ----------
+    roots : PEM file of the authorities that the server's certificate must be signed by; ``None`` for gRPC's
+        own list.
+    certificate, key : PEM files, where the server asks for them.
+    """
+
+    roots: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise InvalidRequest("A client certificate and its key belong together: give both, or neither.")
+        self.credentials()
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Give the credentials of a channel."""
+        return grpc.ssl_channel_credentials(*map(_read_if_any, (self.roots, self.key, self.certificate)))
+
+
+def read_pem(path: Path) -> bytes:
+    """Read a PEM file."""
+    try:
+        pem = path.read_bytes()
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
+    if b"-----BEGIN " not in pem:
+        raise InvalidRequest(f"{path} is not in PEM format: it holds no '-----BEGIN'.")
+    return pem
+
+
+def _read_if_any(path: Path | None) -> bytes | None:
+    return None if path is None else read_pem(path)

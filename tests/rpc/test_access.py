@@ -1,0 +1,243 @@
+"""Nobody gets past the door without a token, whatever he calls; encryption is on or the call fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+import trustme
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
+from specwhisper.wire.access import caller
+from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.tls import ClientTls, ServerTls
+from specwhisper.wire.tokens import Tokens, read_token, read_tokens
+from specwhisper.wire.v1 import transcription_pb2, verification_pb2, verification_pb2_grpc
+from specwhisper.wire.v1 import verification_pb2 as pb
+
+TOKEN = "0123456789abcdef-Right"
+TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
+SERVICE = "specwhisper.wire.v1.Verification"
+METHODS = [
+    f"/{service.full_name}/{method.name}"
+    for file in (transcription_pb2, verification_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+OTHERS = [
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    "/specwhisper.wire.v1.Verification/NoSuchMethod",
+    "/no.such.Service/Method",
+]
+HEADERS = {
+    "none": None,
+    "empty": "",
+    "no scheme": TOKEN,
+    "empty token": "Bearer ",
+    "wrong": "Bearer 0123456789abcdef-Wrong",
+    "prefix": f"Bearer {TOKEN[:-1]}",
+    "longer": f"Bearer {TOKEN}x",
+    "other case": f"Bearer {TOKEN.upper()}",
+    "other scheme": f"Basic {TOKEN}",
+}
+
+
+class Anybody(verification_pb2_grpc.VerificationServicer):
+    """Notes who has come in."""
+
+    def __init__(self) -> None:
+        self.callers: list[str] = []
+
+    async def Locate(self, request, context):
+        self.callers.append(caller.get())
+        return pb.LocateResponse(address=caller.get())
+
+    async def Verify(self, requests, context):
+        self.callers.append(caller.get())
+        async for _ in requests:
+            yield pb.VerifyResponse(going_away=pb.GoingAway(reason=caller.get()))
+
+
+@asynccontextmanager
+async def serving(**options) -> AsyncIterator[tuple[str, Anybody]]:
+    servicer = Anybody()
+
+    def add(server: grpc.aio.Server) -> None:
+        verification_pb2_grpc.add_VerificationServicer_to_server(servicer, server)
+
+    server = await start_server({SERVICE: add}, ServingOptions(**options))
+    try:
+        yield server.address, servicer
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+async def located(address: str, credentials: Credentials) -> str:
+    """Ask, and give the name by which one is known."""
+    async with open_channel(address, credentials) as channel:
+        stub = verification_pb2_grpc.VerificationStub(channel)
+        try:
+            return (await stub.Locate(pb.LocateRequest(), timeout=5)).address
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, address) from error
+
+
+@pytest.mark.parametrize("shown", HEADERS)
+async def test_nobody_gets_in_without_a_token(shown):
+    header = HEADERS[shown]
+    metadata = () if header is None else (("authorization", header),)
+    async with serving(tokens=TOKENS) as (address, servicer), open_channel(address) as channel:
+        for method in [*METHODS, *OTHERS]:
+            for call in (
+                channel.unary_unary(method)(b"", metadata=metadata, timeout=5),
+                channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),
+            ):
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await (call if isinstance(call, grpc.aio.UnaryUnaryCall) else call.read())
+                assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED, method
+                assert isinstance(error_from_rpc(refused.value, address), Unauthenticated)
+        assert not servicer.callers
+        health = health_pb2_grpc.HealthStub(channel)
+        assert (await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))).status == 1
+
+
+async def test_whoever_has_a_token_is_known_by_name():
+    async with serving(tokens=TOKENS) as (address, servicer):
+        for token in (TOKEN, "another-token-of-hers"):
+            credentials = Credentials(token=token)
+            assert await located(address, credentials) == "anna"
+            async with open_channel(address, credentials) as channel:
+                call = verification_pb2_grpc.VerificationStub(channel).Verify(iter([pb.VerifyRequest()]))
+                assert (await call.read()).going_away.reason == "anna"
+        assert servicer.callers == ["anna"] * 4
+    async with serving() as (address, _):
+        assert await located(address, Credentials()) == ""
+
+
+async def test_calls_of_several_callers_are_kept_apart():
+    tokens = {f"token-of-number-{number}": f"number{number}" for number in range(8)}
+    async with serving(tokens=Tokens(tokens)) as (address, _):
+        asked = [located(address, Credentials(token=token)) for token in tokens for _ in range(4)]
+        assert await asyncio.gather(*asked) == [name for name in tokens.values() for _ in range(4)]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory) -> tuple[trustme.CA, Path]:
+    folder = tmp_path_factory.mktemp("certificates")
+    own = trustme.CA()
+    own.cert_pem.write_to_path(folder / "roots.pem")
+    trustme.CA().cert_pem.write_to_path(folder / "others.pem")
+    for name in ("localhost", "client"):
+        issued = own.issue_cert("127.0.0.1", name)
+        issued.private_key_pem.write_to_path(folder / f"{name}.key")
+        issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    return own, folder
+
+
+def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
+    return ServerTls(
+        folder / "localhost.pem", folder / "localhost.key", folder / "roots.pem" if is_mutual else None
+    )
+
+
+async def test_a_connection_is_encrypted_and_both_ends_are_known(authority):
+    _, folder = authority
+    trusting = ClientTls(folder / "roots.pem")
+    shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
+    async with serving(tls=server_tls(folder), tokens=TOKENS) as (address, _):
+        assert await located(address, Credentials(trusting, TOKEN)) == "anna"
+        for bad in (Credentials(), Credentials(ClientTls(folder / "others.pem"), TOKEN)):
+            with pytest.raises(TargetUnavailable):
+                await located(address, bad)
+        with pytest.raises(Unauthenticated):
+            await located(address, Credentials(trusting))
+    async with serving(tls=server_tls(folder, is_mutual=True)) as (address, _):
+        assert await located(address, Credentials(shown)) == ""
+        with pytest.raises(TargetUnavailable):
+            await located(address, Credentials(trusting))
+
+
+async def test_a_new_certificate_needs_no_restart(authority, tmp_path):
+    _, folder = authority
+    for name in ("localhost.pem", "localhost.key"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    async with serving(tls=server_tls(tmp_path)) as (address, _):
+        trusting = Credentials(ClientTls(folder / "roots.pem"))
+        assert await located(address, trusting) == ""
+        new = trustme.CA()
+        issued = new.issue_cert("127.0.0.1")
+        new.cert_pem.write_to_path(tmp_path / "roots.pem")
+        issued.private_key_pem.write_to_path(tmp_path / "localhost.key")
+        issued.cert_chain_pems[0].write_to_path(tmp_path / "localhost.pem")
+        assert await located(address, Credentials(ClientTls(tmp_path / "roots.pem"))) == ""
+        (tmp_path / "localhost.pem").write_text("half written")
+        assert await located(address, Credentials(ClientTls(tmp_path / "roots.pem"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("protection", "lacks"),
+    [
+        ({}, "encryption and without a check of who calls"),
+        ({"tokens": TOKENS}, "without encryption to"),
+    ],
+)
+def test_no_unprotected_server_is_opened_to_the_network(protection, lacks):
+    with pytest.raises(UnsafeBind, match=lacks):
+        ServingOptions(host="0.0.0.0", **protection)
+    ServingOptions(host="0.0.0.0", insecure=True, **protection)
+
+
+def test_encryption_alone_lets_everybody_in(authority):
+    _, folder = authority
+    with pytest.raises(UnsafeBind, match="without a check of who calls"):
+        ServingOptions(host="0.0.0.0", tls=server_tls(folder))
+    ServingOptions(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
+    ServingOptions(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
+
+
+async def test_no_token_leaves_the_machine_unencrypted():
+    with pytest.raises(UnsafeBind, match="others can read it"):
+        open_channel("192.0.2.7:50052", Credentials(token=TOKEN))
+
+
+def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
+    file = tmp_path / "tokens"
+    file.write_text(f"# of the caption team\nanna {TOKEN}\n\nben 0123456789abcdef0\n")
+    tokens = read_tokens(file)
+    assert tokens.name_of(f"bearer {TOKEN}") == "anna"
+    assert TOKEN not in repr(vars(tokens))
+    single = tmp_path / "token"
+    single.write_text(f"{TOKEN}\n")
+    assert read_token(single, "NO_SUCH_VARIABLE") == TOKEN
+    assert read_token(None, "NO_SUCH_VARIABLE") is None
+    monkeypatch.setenv("A_TOKEN", TOKEN)
+    assert read_token(None, "A_TOKEN") == TOKEN
+    assert TOKEN not in repr(Credentials(token=TOKEN))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "holds no token"),
+        ("# nobody\n", "holds no token"),
+        (f"{TOKEN}\n", "line 1: write NAME TOKEN"),
+        ("anna short\n", "line 1: a token has 16"),
+        (f"# x\nan na {TOKEN}\n", "line 2: write NAME"),
+        (f"än {TOKEN}\n", "not ASCII"),
+    ],
+)
+def test_a_bad_file_of_tokens_is_refused(tmp_path, text, complaint):
+    file = tmp_path / "tokens"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match=complaint):
+        read_tokens(file)
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        read_tokens(tmp_path / "nothing")

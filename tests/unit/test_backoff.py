@@ -1,0 +1,41 @@
+"""Tries come later each time, at random, and end."""
+
+from __future__ import annotations
+
+import pytest
+
+from specwhisper.errors import ServerFull, TargetUnavailable
+from specwhisper.wire import backoff
+from specwhisper.wire.backoff import FIRST_S, MOST_S, Backoff
+
+GONE = TargetUnavailable("It is gone.")
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_waits_are_drawn_up_to_a_bound_that_doubles(monkeypatch):
+    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
+    tries = Backoff(60, clock=Clock())
+    assert [tries.next_wait_s(GONE) for _ in range(8)] == [FIRST_S * 2**i for i in range(6)] + [MOST_S] * 2
+
+
+def test_a_server_that_says_when_is_not_asked_before():
+    full = ServerFull("No room.")
+    full.retry_after_s = 3.0
+    waits = [Backoff(60, clock=Clock()).next_wait_s(full) for _ in range(50)]
+    assert all(3.0 <= wait_s <= 4.5 for wait_s in waits)
+    assert len(set(waits)) > 1
+
+
+async def test_patience_ends_with_the_error():
+    clock = Clock()
+    tries = Backoff(1.0, clock=clock)
+    await tries.wait(GONE)
+    clock.now_s += 1.0
+    with pytest.raises(TargetUnavailable, match="It is gone"):
+        await tries.wait(GONE)

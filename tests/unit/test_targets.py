@@ -1,0 +1,103 @@
+"""Which of several targets takes a session, and how one is found while some are away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from draft_server import targets
+from draft_server.targets import Place, Targets
+from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
+
+GONE = TargetUnavailable("It is gone.")
+
+
+class World:
+    """What is answered at each address; whoever is asked for ever says nothing."""
+
+    def __init__(self, **answers: Place | Exception | None) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    async def locate(self, address: str) -> Place:
+        self.asked.append(address)
+        answer = self.answers[address]
+        if answer is None:
+            await asyncio.Event().wait()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def targets_of(world: World, *named: str) -> Targets:
+    return Targets(named or tuple(world.answers), world.locate)
+
+
+async def test_the_emptiest_takes_a_session():
+    world = World(a=Place("a", free_slots=1), b=Place("b", free_slots=5), c=Place("c", free_slots=3))
+    assert (await targets_of(world).place()).address == "b"
+
+
+async def test_equally_empty_ones_take_turns_by_chance():
+    world = World(a=Place("a", free_slots=2), b=Place("b", free_slots=2))
+    found = {(await targets_of(world).place()).address for _ in range(64)}
+    assert found == {"a", "b"}
+
+
+@pytest.mark.parametrize("elsewhere", [GONE, ServerFull("No."), ServerDraining("It stops.")])
+async def test_who_is_not_there_or_has_no_room_is_left_out(elsewhere):
+    world = World(a=elsewhere, b=Place("b", free_slots=1))
+    assert (await targets_of(world).place()).address == "b"
+
+
+async def test_an_address_is_avoided_while_there_is_another():
+    world = World(a=Place("a", free_slots=9), b=Place("b", free_slots=1))
+    assert (await targets_of(world).place(avoid="a")).address == "b"
+    world.answers["b"] = GONE
+    assert (await targets_of(world).place(avoid="a")).address == "a"
+
+
+async def test_nobody_waits_for_one_that_says_nothing(monkeypatch):
+    monkeypatch.setattr(targets, "GRACE_S", 0.01)
+    world = World(a=None, b=Place("b", free_slots=1))
+    async with asyncio.timeout(5):
+        assert (await targets_of(world).place()).address == "b"
+    assert len(asyncio.all_tasks()) == 1
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        ([GONE, GONE], TargetUnavailable),
+        ([GONE, ServerFull("No.")], ServerFull),
+        ([PairMismatch("?")], PairMismatch),
+    ],
+)
+async def test_what_is_said_where_nobody_takes_it(answers, kind):
+    world = World(**{f"t{number}": answer for number, answer in enumerate(answers)})
+    with pytest.raises(kind):
+        await targets_of(world).place()
+
+
+async def test_while_a_front_is_away_those_are_asked_that_it_told_of():
+    world = World(front=Place("a", "lease", 3), a=Place("a", free_slots=2), b=GONE)
+    found = targets_of(world, "front")
+    assert await found.place() == Place("a", "lease", 3)
+    world.answers["front"] = Place("b", "another lease", 3)
+    assert (await found.place()).address == "b"
+    world.answers["front"] = GONE
+    world.asked.clear()
+    assert await found.place() == Place("a", "lease", 2), "its lease may still count"
+    assert set(world.asked) == {"front", "a", "b"}
+    world.answers["front"] = ServerFull("No.")
+    with pytest.raises(ServerFull):  # whoever leads to all says that there is no room
+        await found.place()
+
+
+async def test_the_first_answer_counts():
+    world = World(a=None, b=Place("b"), c=GONE)
+    async with asyncio.timeout(5):
+        assert await targets_of(world).first(world.locate) == Place("b")
+    with pytest.raises(TargetUnavailable):
+        await targets_of(World(a=GONE)).first(World(a=GONE).locate)
