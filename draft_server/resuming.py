@@ -44,15 +44,10 @@ class ResumedSession:
     ----------
     limits : that every target has.
     patience_s : how long the session looks for another target, until it fails.
-
-    Attributes
-    ----------
-    num_resumes : targets that it has left.
     """
 
     def __init__(self, session_id: str, open_there: OpenThere, limits: Limits, patience_s: float) -> None:
         self.limits = limits
-        self.num_resumes = 0
         self._id = session_id
         self._open_there = open_there
         self._patience_s = patience_s
@@ -106,7 +101,6 @@ class ResumedSession:
         """Find another target, or the same once it is back."""
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
         await self._leave()
-        self.num_resumes += 1
         self._backoff = self._backoff or Backoff(self._patience_s)
         while self._session is None:
             await self._backoff.wait(error)

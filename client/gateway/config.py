@@ -42,7 +42,7 @@ class GatewayConfig:
 
     def __post_init__(self) -> None:
         split_address(self.server)
-        check_bind(self.host, insecure=self.insecure)
+        check_bind(self.host, insecure=self.insecure, asks_who=self.api_key is not None)
         if self.max_upload_bytes < 1:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
         if not self.max_audio_s > 0:

@@ -42,7 +42,7 @@ def check_bind(host: str, *, insecure: bool, is_encrypted: bool = False, asks_wh
     wanted = (("encryption", is_encrypted), ("a check of who calls", asks_who))
     lacks = " and without ".join(name for name, is_there in wanted if not is_there)
     raise UnsafeBind(
-        f"Listening on '{host}' would open a server without {lacks} to the network: give it a certificate "
-        "and tokens, use 127.0.0.1, or pass --insecure if everybody on that network may use it and read "
+        f"Listening on '{host}' would open a server without {lacks} to the network: give it what it "
+        "lacks, use 127.0.0.1, or pass --insecure if everybody on that network may use it and read "
         "along."
     )
