@@ -1,4 +1,4 @@
-"""The command line: ``specwhisper transcribe FILE...``, ``listen``, ``models``, ``evaluate`` and ``tune``."""
+"""The command line: ``specwhisper transcribe``, ``listen``, ``models``, ``tune``, ``serve`` and more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json as json_module
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -76,6 +76,10 @@ def specwhisper(
         Path | None, typer.Option(metavar="FILE", help="Certificate to show to the server, PEM.")
     ] = None,
     ssl_client_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key, PEM.")] = None,
+    ssl_server_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What the server's certificate names, if not its address."),
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=f"Token that the server asks for; else ${TOKEN_VARIABLE}."),
@@ -87,7 +91,13 @@ def specwhisper(
     How the server is reached stands before the command: specwhisper --use-ssl transcribe FILE.
     """
     context.obj = client_credentials(
-        use_ssl, ssl_root_cert, ssl_client_cert, ssl_client_key, token_file, variable=TOKEN_VARIABLE
+        use_ssl,
+        ssl_root_cert,
+        ssl_client_cert,
+        ssl_client_key,
+        token_file,
+        variable=TOKEN_VARIABLE,
+        server_name=ssl_server_name,
     )
 
 
@@ -300,12 +310,7 @@ def models(context: typer.Context, server: Server = DEFAULT_SERVER) -> None:
 )
 def evaluate(context: typer.Context) -> None:
     """Word error rate, time and acceptance of a target alone and of a pair, side by side."""
-    try:
-        command = import_module("specwhisper.evaluation.command")  # needs the models, which a client has not
-    except ModuleNotFoundError as error:
-        needs = f"evaluate needs {error.name}: pip install 'specwhisper[server,evaluation]'."
-        Console(stderr=True).print(f"error: {needs}", style="red", highlight=False, markup=False)
-        raise typer.Exit(1) from None
+    command = _imported("specwhisper.evaluation.command", "evaluate", "server,evaluation")
     command.app(context.args, prog_name="specwhisper evaluate")
 
 
@@ -338,6 +343,31 @@ def tune(
             json.write_text(json_module.dumps(figures, indent=1) + "\n")
     except SpecWhisperError as error:
         report(error, errors)
+        raise typer.Exit(1) from None
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Configuration of Ray Serve; without one, the demo's."),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Of a Ray cluster; without one, Ray runs on this machine."),
+    ] = None,
+) -> None:
+    """Run targets, draft server and gateway under Ray, which starts more targets as sessions ask for."""
+    _imported("deploy.command", "serve", "server,gateway,serve").main(config, address)
+
+
+def _imported(module: str, command: str, extras: str) -> Any:
+    """Import what a command needs and a client has not: models, or Ray."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        needs = f"{command} needs {error.name}: pip install 'specwhisper[{extras}]'."
+        Console(stderr=True).print(f"error: {needs}", style="red", highlight=False, markup=False)
         raise typer.Exit(1) from None
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from draft_server.config import DEFAULT_PORT, DEFAULT_TARGET, MAX_MESSAGE_BYTES, DraftConfig
-from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
 from specwhisper.wire import flags
 from specwhisper.wire.channels import client_credentials
+from specwhisper.wire.command_lines import run_command
 from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL, TRUST_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
@@ -22,7 +21,7 @@ from specwhisper.wire.tokens import read_tokens
 DRAFTING = "Drafting"
 
 
-def serve_draft(
+def read_config(
     target: Annotated[
         str,
         typer.Option(
@@ -77,6 +76,14 @@ def serve_draft(
     ] = None,
     target_client_key: Annotated[
         Path | None, typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="Its key, PEM.")
+    ] = None,
+    target_server_name: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="NAME",
+            help="What targets' certificates name, where that is not the host of their address.",
+        ),
     ] = None,
     target_token_file: Annotated[
         Path | None,
@@ -215,68 +222,70 @@ def serve_draft(
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
     version: flags.Version = False,
-) -> None:
+) -> DraftConfig:
     """Serve transcription to clients: draft with a small model, verify with the target.
 
     The transcript is, token for token, what the target alone would have written.
     """
     configure_logging(log_format, log_level)
-    try:
-        config = DraftConfig(
-            target=target,
-            target_credentials=client_credentials(
-                target_use_ssl,
-                target_root_cert,
-                target_client_cert,
-                target_client_key,
-                target_token_file,
-                variable="SPECWHISPER_TARGET_TOKEN",
+    return DraftConfig(
+        target=target,
+        target_credentials=client_credentials(
+            target_use_ssl,
+            target_root_cert,
+            target_client_cert,
+            target_client_key,
+            target_token_file,
+            variable="SPECWHISPER_TARGET_TOKEN",
+            server_name=target_server_name,
+        ),
+        target_model=target_model,
+        target_revision=target_revision,
+        target_device=target_device,
+        target_dtype=target_dtype,
+        draft_model=draft_model,
+        revision=revision,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        cores=flags.parse_cores(cores),
+        mode=mode,
+        gamma=gamma,
+        depth=depth,
+        min_confidence=min_confidence,
+        drafts_next_window=next_window,
+        compress_audio=compress_audio,
+        connect_timeout_s=connect_timeout,
+        resume_timeout_s=resume_timeout,
+        idle_timeout_s=idle_timeout,
+        max_sessions=max_sessions,
+        riva=riva,
+        serving=ServingOptions(
+            host=host,
+            port=port,
+            insecure=insecure,
+            tls=flags.server_tls(
+                grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
             ),
-            target_model=target_model,
-            target_revision=target_revision,
-            target_device=target_device,
-            target_dtype=target_dtype,
-            draft_model=draft_model,
-            revision=revision,
-            device=device,
-            dtype=dtype,
-            threads=threads,
-            cores=flags.parse_cores(cores),
-            mode=mode,
-            gamma=gamma,
-            depth=depth,
-            min_confidence=min_confidence,
-            drafts_next_window=next_window,
-            compress_audio=compress_audio,
-            connect_timeout_s=connect_timeout,
-            resume_timeout_s=resume_timeout,
-            idle_timeout_s=idle_timeout,
-            max_sessions=max_sessions,
-            riva=riva,
-            serving=ServingOptions(
-                host=host,
-                port=port,
-                insecure=insecure,
-                tls=flags.server_tls(
-                    grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
-                ),
-                tokens=read_tokens(tokens_file) if tokens_file else None,
-                max_message_bytes=max_message_bytes,
-                max_concurrent_streams=max_sessions + SHORT_CALLS,
-                drain_timeout_s=drain_timeout,
-            ),
-        )
-        # Heavy imports wait until the arguments are known to be good: --help answers at once.
-        from draft_server.server import run
+            tokens=read_tokens(tokens_file) if tokens_file else None,
+            max_message_bytes=max_message_bytes,
+            max_concurrent_streams=max_sessions + SHORT_CALLS,
+            drain_timeout_s=drain_timeout,
+        ),
+    )
 
-        asyncio.run(run(config))
-    except SpecWhisperError as error:
-        sys.exit(f"specwhisper-draft-server: {error}")
+
+def serve(config: DraftConfig) -> None:
+    """Serve until a signal."""
+    # Heavy imports wait until the arguments are known to be good: --help answers at once.
+    from draft_server.server import run
+
+    asyncio.run(run(config))
 
 
 def main() -> None:
     """Run the command line."""
-    typer.run(serve_draft)
+    run_command("specwhisper-draft-server", read_config, serve)
 
 
 if __name__ == "__main__":

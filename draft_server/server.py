@@ -97,8 +97,9 @@ def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[s
     return {SERVICE_NAME: add, **riva_services(service, config.riva)}
 
 
-async def run(config: DraftConfig) -> None:
-    """Load the draft model, unless nothing is ever drafted, and serve until a signal stops the process."""
+@asynccontextmanager
+async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionService]:
+    """Load the draft model, unless nothing is ever drafted, and keep it ready."""
     prepare_process(config.device, config.threads, config.cores)
     if config.target_model is not None:
         check_device(config.target_device, "--target-device")
@@ -111,4 +112,10 @@ async def run(config: DraftConfig) -> None:
             device=config.device,
         )
     async with running_service(config, checkpoint) as service:
+        yield service
+
+
+async def run(config: DraftConfig) -> None:
+    """Serve until a signal stops the process."""
+    async with loaded_service(config) as service:
         await serve(services_of(service, config), config.serving)

@@ -12,6 +12,7 @@
     ├── ServerFull                every slot is taken
     ├── ServerDraining            the server is stopping and takes no new work
     ├── TargetUnavailable         no target answers, or it went away
+    │   └── LeaseRefused          the right to open a session there is another target's, or has run out
     ├── SessionNotFound           the session or window does not exist
     ├── Unauthenticated           the caller shows no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
@@ -76,6 +77,10 @@ class ServerDraining(SpecWhisperError):
 
 class TargetUnavailable(SpecWhisperError):
     """No target server answers, or the one that did has gone."""
+
+
+class LeaseRefused(TargetUnavailable):
+    """A lease that this target has not given, or not to this caller, or too long ago."""
 
 
 class SessionNotFound(SpecWhisperError):

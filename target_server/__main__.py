@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.errors import InvalidRequest
 from specwhisper.types import Limits
 from specwhisper.wire import flags
+from specwhisper.wire.command_lines import run_command
 from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
@@ -22,7 +22,7 @@ from target_server.config import DEFAULT_PORT, TargetConfig
 DEFAULT_LIMITS = Limits()
 
 
-def serve_target(
+def read_config(
     model: Annotated[
         str,
         typer.Option(
@@ -118,46 +118,39 @@ def serve_target(
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
     version: flags.Version = False,
-) -> None:
+) -> TargetConfig:
     """Serve a Whisper model as the target of speculative decoding.
 
     Draft servers connect to it, stream audio and candidate tokens, and get back the text this model writes.
     """
     configure_logging(log_format, log_level)
-    try:
-        config = TargetConfig(
-            model=model,
-            revision=revision,
-            device=device,
-            dtype=dtype,
-            threads=threads,
-            cores=flags.parse_cores(cores),
-            max_width=max_width,
-            max_pass_tokens=max_pass_tokens,
-            latency_budget_ms=latency_budget,
-            device_map=read_device_map(device_map) if device_map else None,
-            offload_folder=str(offload_folder) if offload_folder else None,
-            cross_cache=cross_cache,
-            limits=Limits(max_sessions=max_sessions),
-            serving=ServingOptions(
-                host=host,
-                port=port,
-                insecure=insecure,
-                tls=flags.server_tls(
-                    grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
-                ),
-                tokens=read_tokens(tokens_file) if tokens_file else None,
-                max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
-                max_concurrent_streams=max_sessions + SHORT_CALLS,
-                drain_timeout_s=drain_timeout,
+    return TargetConfig(
+        model=model,
+        revision=revision,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        cores=flags.parse_cores(cores),
+        max_width=max_width,
+        max_pass_tokens=max_pass_tokens,
+        latency_budget_ms=latency_budget,
+        device_map=read_device_map(device_map) if device_map else None,
+        offload_folder=str(offload_folder) if offload_folder else None,
+        cross_cache=cross_cache,
+        limits=Limits(max_sessions=max_sessions),
+        serving=ServingOptions(
+            host=host,
+            port=port,
+            insecure=insecure,
+            tls=flags.server_tls(
+                grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
             ),
-        )
-        # Heavy imports wait until the arguments are known to be good: --help answers at once.
-        from target_server.server import run
-
-        asyncio.run(run(config))
-    except SpecWhisperError as error:
-        sys.exit(f"specwhisper-target-server: {error}")
+            tokens=read_tokens(tokens_file) if tokens_file else None,
+            max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
+            max_concurrent_streams=max_sessions + SHORT_CALLS,
+            drain_timeout_s=drain_timeout,
+        ),
+    )
 
 
 def read_device_map(path: Path) -> dict[str, int | str]:
@@ -171,9 +164,17 @@ def read_device_map(path: Path) -> dict[str, int | str]:
     return device_map
 
 
+def serve(config: TargetConfig) -> None:
+    """Serve until a signal."""
+    # Heavy imports wait until the arguments are known to be good: --help answers at once.
+    from target_server.server import run
+
+    asyncio.run(run(config))
+
+
 def main() -> None:
     """Run the command line."""
-    typer.run(serve_target)
+    run_command("specwhisper-target-server", read_config, serve)
 
 
 if __name__ == "__main__":

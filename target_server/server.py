@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -11,7 +11,8 @@ from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.process import prepare_process
-from specwhisper.wire.serving import serve
+from specwhisper.wire.leases import Leases
+from specwhisper.wire.serving import AddServicer, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
 from target_server.config import TargetConfig
 from target_server.service import VerificationService
@@ -22,13 +23,17 @@ SERVICE_NAME = "specwhisper.wire.v1.Verification"
 
 @asynccontextmanager
 async def running_service(
-    config: TargetConfig, checkpoint: Checkpoint, model: Model | None = None
+    config: TargetConfig,
+    checkpoint: Checkpoint,
+    model: Model | None = None,
+    leases: Leases | None = None,
 ) -> AsyncIterator[VerificationService]:
     """Keep the engine of a checkpoint running; inside the event loop that serves it.
 
     Parameters
     ----------
     model : what transcribes; by default the checkpoint itself, placed in slots.
+    leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
     """
     engine = TargetEngine(
         model or _placed(config, checkpoint),
@@ -39,7 +44,9 @@ async def running_service(
         max_new_tokens=checkpoint.max_new_tokens,
     )
     try:
-        yield VerificationService(checkpoint, engine, drain_timeout_s=config.serving.drain_timeout_s)
+        yield VerificationService(
+            checkpoint, engine, drain_timeout_s=config.serving.drain_timeout_s, leases=leases
+        )
     finally:
         await engine.stop()
 
@@ -60,8 +67,11 @@ def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
     return model
 
 
-async def run(config: TargetConfig) -> None:
-    """Load the model and serve it until a signal stops the process."""
+@asynccontextmanager
+async def loaded_service(
+    config: TargetConfig, leases: Leases | None = None
+) -> AsyncIterator[VerificationService]:
+    """Load the model and keep its engine running."""
     prepare_process(config.device, config.threads, config.cores)
     checkpoint = load_checkpoint(
         config.model,
@@ -69,7 +79,17 @@ async def run(config: TargetConfig) -> None:
         dtype=config.dtype,
         device=config.device,
     )
-    async with running_service(config, checkpoint) as service:
+    async with running_service(config, checkpoint, leases=leases) as service:
         checkpoint.state.clear()  # the slots hold the weights now, in a layout of their own
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)
+        yield service
+
+
+def services_of(service: VerificationService) -> Mapping[str, AddServicer]:
+    """Name what the service is offered as."""
+    return {SERVICE_NAME: partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)}
+
+
+async def run(config: TargetConfig) -> None:
+    """Load the model and serve it until a signal stops the process."""
+    async with loaded_service(config) as service:
+        await serve(services_of(service), config.serving, on_drain=service.say_goodbye)

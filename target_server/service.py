@@ -18,6 +18,8 @@ from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, 
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
+from specwhisper.wire.access import caller
+from specwhisper.wire.leases import Leases
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
@@ -32,12 +34,20 @@ Events = asyncio.Queue[Any]  # of FromTarget, and of responses that are ready as
 class VerificationService(verification_pb2_grpc.VerificationServicer):
     """Answers ``Locate``, ``Describe`` and ``Verify`` for one checkpoint."""
 
-    def __init__(self, checkpoint: Checkpoint, engine: TargetEngine, *, drain_timeout_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        engine: TargetEngine,
+        *,
+        drain_timeout_s: float = 0.0,
+        leases: Leases | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
         self._verifier = engine.verifier
         self._thread = engine.thread
         self._drain_timeout_s = drain_timeout_s
+        self._leases = leases
         self._going_away = asyncio.Event()
 
     @property
@@ -45,12 +55,32 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Sessions that can still be opened."""
         return self._verifier.num_free_slots
 
+    @property
+    def num_sessions(self) -> int:
+        """Sessions that are open."""
+        return self._verifier.limits.max_sessions - self._verifier.num_free_slots
+
+    @property
+    def answer_ms(self) -> float:
+        """How long a session that has something to verify waits for its commit."""
+        return self._verifier.answer_ms
+
+    async def check_health(self) -> None:
+        """Return once the engine has done what was asked of it before; where it hangs, hang too."""
+        await self._thread.call(lambda: None)
+
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
         """Name this server; an empty address means "where you asked"."""
+        return await self.locate(request, caller.get())
+
+    async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
+        """Tell a caller, by name, that it finds room here; :class:`ServerFull` if it does not."""
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
         # Asked in the engine's own order: a session that has just ended frees its slot first.
-        return pb.LocateResponse(free_slots=await self._thread.call(self._verifier.check_room))
+        num_free = await self._thread.call(self._verifier.check_room)
+        lease = self._leases.grant(caller) if self._leases is not None else ""
+        return pb.LocateResponse(free_slots=num_free, lease=lease)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         """Tell what a draft must know of this target."""
@@ -98,13 +128,15 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._going_away.set()
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
-        """Check that caller and target speak of the same things."""
+        """Check that caller and target speak of the same things, and that the caller may."""
         if hello.protocol_version != PROTOCOL_VERSION:
             raise PairMismatch(
                 f"The draft server (specwhisper {hello.software_version}) speaks protocol "
                 f"{hello.protocol_version}, this target (specwhisper {__version__}) speaks "
                 f"{PROTOCOL_VERSION}: run the same version on both."
             )
+        if self._leases is not None:
+            self._leases.check(hello.lease, caller.get())
         checkpoint = self._checkpoint
         if hello.vocabulary_digest != checkpoint.vocabulary.digest:
             raise PairMismatch(

@@ -12,13 +12,13 @@ import typer
 
 from client.api import DEFAULT_SERVER
 from client.gateway.config import DEFAULT_PORT, MAX_AUDIO_S, MAX_UPLOAD_BYTES, GatewayConfig
-from specwhisper.errors import SpecWhisperError
 from specwhisper.wire import flags
+from specwhisper.wire.command_lines import run_command
 from specwhisper.wire.flags import SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 
 
-def serve_gateway(
+def read_config(
     server: Annotated[
         str, typer.Option(rich_help_panel=SERVING_PANEL, metavar="HOST:PORT", help="The draft server.")
     ] = DEFAULT_SERVER,
@@ -55,7 +55,7 @@ def serve_gateway(
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
     version: flags.Version = False,
-) -> None:
+) -> GatewayConfig:
     """Serve OpenAI's audio API over HTTP: what it transcribes, a draft server does.
 
     Programs written for OpenAI's client work with it unchanged; /docs describes what each field does.
@@ -63,31 +63,32 @@ def serve_gateway(
     configure_logging(log_format, log_level)
     if log_level is not LogLevel.DEBUG:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its own account of starting and stopping
+    return GatewayConfig(
+        server=server,
+        host=host,
+        port=port,
+        insecure=insecure,
+        max_upload_bytes=max_upload_bytes,
+        max_audio_s=max_audio_seconds,
+        api_key=api_key,
+        metrics=metrics,
+        drain_timeout_s=drain_timeout,
+    )
+
+
+def serve(config: GatewayConfig) -> None:
+    """Serve until a signal."""
     try:
-        config = GatewayConfig(
-            server=server,
-            host=host,
-            port=port,
-            insecure=insecure,
-            max_upload_bytes=max_upload_bytes,
-            max_audio_s=max_audio_seconds,
-            api_key=api_key,
-            metrics=metrics,
-            drain_timeout_s=drain_timeout,
-        )
-        try:
-            gateway = import_module("client.gateway.server")  # needs the extra, which a client has not
-        except ModuleNotFoundError as error:
-            needs = f"the gateway needs {error.name}: pip install 'specwhisper[gateway]'."
-            sys.exit(f"specwhisper-gateway: {needs}")
-        asyncio.run(gateway.run(config))
-    except SpecWhisperError as error:
-        sys.exit(f"specwhisper-gateway: {error}")
+        gateway = import_module("client.gateway.server")  # needs the extra, which a client has not
+    except ModuleNotFoundError as error:
+        needs = f"the gateway needs {error.name}: pip install 'specwhisper[gateway]'."
+        sys.exit(f"specwhisper-gateway: {needs}")
+    asyncio.run(gateway.run(config))
 
 
 def main() -> None:
     """Run the command line."""
-    typer.run(serve_gateway)
+    run_command("specwhisper-gateway", read_config, serve)
 
 
 if __name__ == "__main__":

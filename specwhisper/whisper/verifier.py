@@ -165,6 +165,11 @@ class Verifier:
             windows=windows,
         )
 
+    @property
+    def answer_ms(self) -> float:
+        """How long sessions wait for an answer of late, as many as there are now."""
+        return self._answer_time.expected_ms(len(self._sessions))
+
     def check_room(self) -> int:
         """Give how many slots are free; :class:`ServerFull` unless one more session can be opened."""
         self._slots.check_free()

@@ -43,13 +43,13 @@ def client_credentials(
     token_file: Path | None,
     *,
     variable: str,
+    server_name: str | None = None,
 ) -> Credentials:
     """Put together what was said on a command line; the token may stand in the environment's ``variable``."""
-    if not use_ssl and (roots or certificate or key):
+    if not use_ssl and (roots or certificate or key or server_name):
         raise InvalidRequest("A certificate is given, but no encryption: ask for it.")
-    return Credentials(
-        ClientTls(roots, certificate, key) if use_ssl else None, read_token(token_file, variable)
-    )
+    tls = ClientTls(roots, certificate, key, server_name) if use_ssl else None
+    return Credentials(tls, read_token(token_file, variable))
 
 
 def open_channel(
@@ -61,7 +61,7 @@ def open_channel(
     names the limit. Repeating a call is up to the caller, who knows what was committed.
     """
     host, _ = split_address(address)
-    options: list[tuple[str, int]] = [
+    options: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.keepalive_time_ms", 20_000),
@@ -79,6 +79,8 @@ def open_channel(
             f"The token for {address} would cross the network unencrypted, where others can read it: "
             "encrypt the connection."
         )
+    if credentials.tls is not None and credentials.tls.server_name is not None:
+        options.append(("grpc.ssl_target_name_override", credentials.tls.server_name))
     if credentials.tls is None:
         channel = grpc.aio.insecure_channel(address, options=options)
     else:

@@ -60,11 +60,13 @@ class ClientTls:
     roots : PEM file of the authorities that the server's certificate must be signed by; ``None`` for gRPC's
         own list.
     certificate, key : PEM files, where the server asks for them.
+    server_name : what the server's certificate has to name, where that is not the host of its address.
     """
 
     roots: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    server_name: str | None = None
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):

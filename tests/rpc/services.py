@@ -27,6 +27,7 @@ from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire.channels import open_channel
+from specwhisper.wire.leases import Leases
 from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
@@ -103,6 +104,7 @@ async def target_server(
     checkpoint: Checkpoint | None = None,
     *,
     limits: Limits | None = None,
+    leases: Leases | None = None,
     port: int = 0,
     **settings,
 ) -> AsyncIterator[Target]:
@@ -112,7 +114,7 @@ async def target_server(
     config = TargetConfig(limits=limits, serving=serving, **settings)
     if checkpoint is None:
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
-    async with running_target(config, checkpoint, model) as service:
+    async with running_target(config, checkpoint, model, leases) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
         server = await start_server({VERIFICATION: add}, serving)
         try:

@@ -165,6 +165,20 @@ async def test_a_connection_is_encrypted_and_both_ends_are_known(authority):
             await located(address, Credentials(trusting))
 
 
+async def test_a_certificate_may_name_the_server_otherwise_than_its_address(tmp_path):
+    own = trustme.CA()
+    own.cert_pem.write_to_path(tmp_path / "roots.pem")
+    issued = own.issue_cert("targets.example")
+    issued.private_key_pem.write_to_path(tmp_path / "localhost.key")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "localhost.pem")
+    roots = tmp_path / "roots.pem"
+    async with serving(tls=server_tls(tmp_path)) as (address, _):
+        assert await located(address, Credentials(ClientTls(roots, server_name="targets.example"))) == ""
+        for name in (None, "drafts.example"):
+            with pytest.raises(TargetUnavailable):
+                await located(address, Credentials(ClientTls(roots, server_name=name)))
+
+
 async def test_a_new_certificate_needs_no_restart(authority, tmp_path):
     _, folder = authority
     for name in ("localhost.pem", "localhost.key"):

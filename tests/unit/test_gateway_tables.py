@@ -10,7 +10,7 @@ from client.gateway.config import GatewayConfig
 from client.gateway.errors import InvalidField
 from client.gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
 from specwhisper import errors
-from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, UnsafeBind
+from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable, UnsafeBind
 
 ALL_ERRORS = {
     error
@@ -22,7 +22,7 @@ ALL_ERRORS = {
 
 def test_every_error_is_in_the_table_or_below_one_that_is():
     inherited = {error for error in ALL_ERRORS if error not in ANSWER_OF_ERROR}
-    assert all(issubclass(error, InvalidRequest) for error in inherited)
+    assert all(issubclass(error, InvalidRequest | TargetUnavailable) for error in inherited)
     assert ANSWER_OF_ERROR.keys() <= ALL_ERRORS
 
 

@@ -37,8 +37,9 @@ LAYERS = {
     "client": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
     "draft_server": (CORE | PURE | BOTH, RAY),
     "target_server": (CORE | PURE | BOTH, RAY),
+    "deploy": (CORE | {"specwhisper.wire", "client", "draft_server", "target_server"}, TORCH),
 }
-OURS = {*LAYERS, "deploy", "experiments", "examples", "tests"}
+OURS = {*LAYERS, "experiments", "examples", "tests"}
 
 
 def layer_of(module):
@@ -48,7 +49,7 @@ def layer_of(module):
 
 
 def modules():
-    for package in ("specwhisper", "client", "draft_server", "target_server"):
+    for package in ("specwhisper", "client", "draft_server", "target_server", "deploy"):
         for path in sorted((ROOT / package).rglob("*.py")):
             yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 

@@ -1,0 +1,93 @@
+"""A Serve replica that runs a server of its own, with our encryption, door and limits.
+
+Sessions go straight to it. Through Serve's proxy each message would cost an actor call, and all sessions
+would die with the proxy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import TypeVar
+
+import ray.util
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.wire.addresses import join_address, split_address
+from specwhisper.wire.serving import AddServicer, OnDrain, RunningServer, ServingOptions, start_server
+
+logger = logging.getLogger(__name__)
+
+ANY_HOST = ("0.0.0.0", "::")
+RETRY_S = 0.2
+PORT_WAIT_S = 10.0  # behind the end of a predecessor's drain
+
+Server = TypeVar("Server")
+
+
+class OwnServer:
+    """A replica with a gRPC server: it listens, is healthy, and drains when Serve ends it.
+
+    Attributes
+    ----------
+    address : where other machines reach it.
+    """
+
+    def __init__(self) -> None:
+        self._running = AsyncExitStack()  # what the server needs, ended behind it
+        self._server: RunningServer | None = None
+        self._on_drain: OnDrain | None = None
+        self._drain_timeout_s = 0.0
+        self.address = ""
+
+    async def _listen(
+        self, services: Mapping[str, AddServicer], options: ServingOptions, on_drain: OnDrain | None = None
+    ) -> None:
+        self._on_drain, self._drain_timeout_s = on_drain, options.drain_timeout_s
+
+        async def start() -> RunningServer:
+            return await start_server(services, options)
+
+        self._server = await once_port_is_free(start, options.drain_timeout_s)
+        self.address = reachable(self._server.address)
+        logger.info("ready", extra={"address": self.address})
+
+    async def where(self) -> str:
+        """Tell where it is reached."""
+        return self.address
+
+    async def check_health(self) -> None:
+        """Raise, or hang, unless whoever comes is answered; Serve replaces the replica then."""
+        if self._server is None:
+            raise RuntimeError("The server does not listen yet.")
+        _, writer = await asyncio.open_connection(*split_address(self._server.address))
+        writer.close()
+        await writer.wait_closed()
+
+    async def __del__(self) -> None:
+        """Tell sessions to go elsewhere, wait for those that have not, and end; Serve awaits it."""
+        if self._server is not None:
+            await self._server.stop(self._drain_timeout_s, self._on_drain)
+        await self._running.aclose()
+
+
+async def once_port_is_free(start: Callable[[], Awaitable[Server]], drain_timeout_s: float) -> Server:
+    """Start a server whose port a predecessor may still have, for as long as that drains."""
+    clock = asyncio.get_running_loop().time
+    until_s = clock() + drain_timeout_s + PORT_WAIT_S
+    while True:
+        try:
+            return await start()
+        except InvalidRequest as error:
+            if clock() > until_s:
+                raise
+            logger.info("waits for its port", extra={"error": str(error)})
+            await asyncio.sleep(RETRY_S)
+
+
+def reachable(address: str) -> str:
+    """Give the address under which other machines reach a server that listens everywhere."""
+    host, port = split_address(address)
+    return join_address(ray.util.get_node_ip_address(), port) if host in ANY_HOST else address

@@ -1,0 +1,118 @@
+"""Applications for Ray Serve: ``targets`` with a front, ``drafts`` and ``gateway``; see ``serve.yaml``.
+
+What each server is told are the flags of its command line. Every replica runs the same server that runs
+without Ray; Ray starts, watches, counts and replaces them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import RequestRouterConfig
+
+from client.gateway.__main__ import read_config as read_gateway
+from deploy.replicas import DraftReplica, Flags, FrontReplica, GatewayReplica, TargetReplica
+from deploy.routing import STATS_PERIOD_S, LeastSessions
+from draft_server.__main__ import read_config as read_draft
+from specwhisper.errors import InvalidRequest
+from specwhisper.wire.command_lines import config_from
+from target_server.__main__ import read_config as read_target
+
+# Questions that a replica answers at once; Serve's own limit of five would make the sixth wait.
+MANY = 1_000
+STOP_MARGIN_S = 10.0  # behind the drain, until Serve kills
+# Of every replica; no call of Serve's is ever long.
+OWN: dict[str, Any] = {
+    "max_ongoing_requests": MANY,
+    "graceful_shutdown_wait_loop_s": 0.5,
+    "health_check_period_s": 5.0,
+    "health_check_timeout_s": 15.0,
+}
+# Who shares what with the targets unless it is told otherwise: how it listens and whom it lets in.
+SHARED_WITH_FRONT = (
+    "host",
+    "insecure",
+    "grpc-use-ssl",
+    "grpc-use-ssl-mutual",
+    "grpc-server-cert",
+    "grpc-server-key",
+    "grpc-root-cert",
+    "tokens-file",
+    "log-format",
+    "log-level",
+)
+
+Target = serve.deployment(
+    name="Target",
+    # A target that is replaced says so to its sessions, which move to those of the new version: all of them
+    # at once, where there is room for both.
+    rolling_update_percentage=1.0,
+    request_router_config=RequestRouterConfig(
+        request_router_class=LeastSessions, request_routing_stats_period_s=STATS_PERIOD_S
+    ),
+    **OWN,
+)(TargetReplica)
+Front = serve.deployment(name="Front", ray_actor_options={"num_cpus": 0.1}, **OWN)(FrontReplica)
+Draft = serve.deployment(name="Draft", **OWN)(DraftReplica)
+Gateway = serve.deployment(name="Gateway", **OWN)(GatewayReplica)
+
+
+class Arguments(BaseModel):
+    """What stands in a configuration file below ``args``; each part are the flags of a command line."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TargetsArguments(Arguments):
+    """Of ``targets``: flags of specwhisper-target-server, and those of the front that differ."""
+
+    target: Flags = Field(default_factory=dict)
+    front: Flags = Field(default_factory=dict)
+
+
+class DraftsArguments(Arguments):
+    """Of ``drafts``: flags of specwhisper-draft-server."""
+
+    draft: Flags = Field(default_factory=dict)
+
+
+class GatewayArguments(Arguments):
+    """Of ``gateway``: flags of specwhisper-gateway."""
+
+    gateway: Flags = Field(default_factory=dict)
+
+
+def targets(args: dict[str, Any]) -> Application:
+    """Build targets of one checkpoint and their front; an application for each checkpoint."""
+    arguments = TargetsArguments.model_validate(args)
+    shared = {flag: value for flag, value in arguments.target.items() if flag in SHARED_WITH_FRONT}
+    front = shared | arguments.front
+    if unknown := front.keys() - {"port", *SHARED_WITH_FRONT}:
+        raise InvalidRequest(
+            f"A front has no flag {', '.join(sorted(unknown))}: it may stand with the target."
+        )
+    drain_timeout_s = config_from(read_target, arguments.target).serving.drain_timeout_s
+    config_from(read_target, front)
+    return Front.bind(front, Target.options(**_until_drained(drain_timeout_s)).bind(arguments.target))
+
+
+def drafts(args: dict[str, Any]) -> Application:
+    """Build draft servers."""
+    flags = DraftsArguments.model_validate(args).draft
+    drain_timeout_s = config_from(read_draft, flags).serving.drain_timeout_s
+    return Draft.options(**_until_drained(drain_timeout_s)).bind(flags)
+
+
+def gateway(args: dict[str, Any]) -> Application:
+    """Build gateways."""
+    flags = GatewayArguments.model_validate(args).gateway
+    drain_timeout_s = config_from(read_gateway, flags).drain_timeout_s
+    return Gateway.options(**_until_drained(drain_timeout_s)).bind(flags)
+
+
+def _until_drained(drain_timeout_s: float) -> dict[str, float]:
+    """Have Serve wait for a drain before it kills."""
+    return {"graceful_shutdown_timeout_s": drain_timeout_s + STOP_MARGIN_S}

@@ -1,0 +1,121 @@
+"""One Ray cluster for all tests of this folder, with targets of random weights."""
+
+from __future__ import annotations
+
+import os
+
+# Read when Ray is imported: tests shall not wait ten seconds until the controller knows of sessions.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "0.5"
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+from ray import serve
+from ray.serve.schema import ServeDeploySchema
+
+from deploy.command import deploy
+from experiments.common.checkpoints import Shape, save_checkpoint
+
+MAX_SESSIONS = 8
+NUM_CPUS = 8  # that Ray counts with; there may be fewer
+APPLICATION = "targets"
+
+
+class Cluster:
+    """Targets behind a front.
+
+    Attributes
+    ----------
+    front : where it is reached.
+    """
+
+    def __init__(self, target: Path, port: int) -> None:
+        self.front = f"127.0.0.1:{port}"
+        self.flags: dict[str, Any] = {"model": str(target), "threads": 1, "max-sessions": MAX_SESSIONS}
+        self._port = port
+
+    def deploy(self, **flags: Any) -> None:
+        """Have two replicas, told other flags than before where there are any."""
+        self._deploy(flags, {"min_replicas": 2, "max_replicas": 2})
+
+    def scale(self, sessions_per_replica: float) -> None:
+        """Have one or two replicas, as sessions ask for."""
+        self._deploy(
+            {},
+            {
+                "min_replicas": 1,
+                "max_replicas": 2,
+                "policy": {
+                    "policy_function": "deploy.scaling:BySessions",
+                    "policy_kwargs": {"sessions_per_replica": sessions_per_replica},
+                },
+            },
+        )
+
+    def _deploy(self, flags: dict[str, Any], scaling: dict[str, Any]) -> None:
+        promptly = {
+            "upscale_delay_s": 0.0,
+            "downscale_delay_s": 0.5,
+            "look_back_period_s": 0.5,
+        }
+        config = {
+            "proxy_location": "Disabled",
+            "logging_config": {"log_level": "WARNING", "enable_access_log": False},
+            "applications": [
+                {
+                    "name": APPLICATION,
+                    "import_path": "deploy.serve_app:targets",
+                    "route_prefix": None,
+                    "args": {"target": self.flags | flags, "front": {"port": self._port}},
+                    "deployments": [
+                        {
+                            "name": "Target",
+                            "max_surge_percent": 100,
+                            "health_check_period_s": 0.5,
+                            "ray_actor_options": {"num_cpus": 0.1},
+                            "autoscaling_config": promptly | scaling,
+                        }
+                    ],
+                }
+            ],
+        }
+        deploy(ServeDeploySchema.model_validate(config))
+
+    @property
+    def num_running(self) -> int:
+        """Targets that run."""
+        application = serve.status().applications[APPLICATION]
+        states = application.deployments["Target"].replica_states if application.deployments else {}
+        return states.get("RUNNING", 0) if set(states) <= {"RUNNING"} else -1
+
+
+def process_at(address: str) -> psutil.Process:
+    """Give the process that listens at an address."""
+    port = int(address.rpartition(":")[2])
+    found = [c.pid for c in psutil.net_connections("tcp") if c.status == "LISTEN" and c.laddr.port == port]
+    return psutil.Process(found[0])
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("checkpoints")
+    small = {"d_model": 32, "max_target_positions": 100}
+    return (
+        save_checkpoint(Shape(**small), folder / "target"),
+        save_checkpoint(Shape(**small, decoder_layers=1, seed=1), folder / "draft"),
+    )
+
+
+@pytest.fixture(scope="session")
+def cluster(checkpoints, unused_tcp_port_factory) -> Iterator[Cluster]:
+    ray.init(namespace="serve", num_cpus=NUM_CPUS, include_dashboard=False, log_to_driver=False)
+    try:
+        yield Cluster(checkpoints[0], unused_tcp_port_factory())
+    finally:
+        serve.shutdown()
+        ray.shutdown()

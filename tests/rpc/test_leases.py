@@ -1,0 +1,52 @@
+"""A target that gives leases takes who has one, and nobody else; draft servers show what they were given."""
+
+from __future__ import annotations
+
+from specwhisper.errors import LeaseRefused
+from specwhisper.wire.leases import Leases
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.rpc.hostile import hello
+from tests.rpc.services import (
+    all_free,
+    draft_server,
+    error_of,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+
+
+class Stopped:
+    """A clock that tests set."""
+
+    now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+async def test_a_session_needs_a_lease_of_this_target():
+    clock = Stopped()
+    async with target_server(leases=Leases(clock=clock)) as target, target_server(leases=Leases()) as other:
+        theirs = (await other.stub.Locate(pb.LocateRequest())).lease
+        for lease in ("", "1.00", theirs):
+            error = await error_of(target.stub.Verify(iter([hello(lease=lease)])))
+            assert type(error) is LeaseRefused
+        lease = (await target.stub.Locate(pb.LocateRequest())).lease
+        call = target.stub.Verify(iter([hello(lease=lease)]))
+        assert (await call.read()).WhichOneof("message") == "welcome"
+        call.cancel()
+        clock.now_s = 61.0
+        error = await error_of(target.stub.Verify(iter([hello(lease=lease)])))
+        assert "good for 60 s" in str(error)
+        await all_free(target)
+
+
+async def test_a_draft_server_shows_what_it_was_given():
+    async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
+        responses = await stream(draft, recording(40.0))
+        assert finals(responses) == expected_finals(target_alone(40.0))
+        await all_free(target, draft)

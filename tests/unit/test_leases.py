@@ -1,0 +1,52 @@
+"""Who may open a session here: whoever was given a lease, for as long as it is good."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specwhisper.errors import LeaseRefused
+from specwhisper.wire.leases import Leases
+
+
+class Clock:
+    now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def test_a_lease_is_good_until_its_time_is_over():
+    clock = Clock()
+    leases = Leases(60, clock=clock)
+    lease = leases.grant("draft-1")
+    clock.now_s += 59.9
+    leases.check(lease, "draft-1")
+    clock.now_s += 0.2
+    with pytest.raises(LeaseRefused, match="good for 60 s"):
+        leases.check(lease, "draft-1")
+
+
+def test_it_is_good_for_one_caller_and_at_one_target():
+    leases = Leases()
+    lease = leases.grant("draft-1")
+    with pytest.raises(LeaseRefused, match="ask Locate"):
+        leases.check(lease, "draft-2")
+    with pytest.raises(LeaseRefused, match="ask Locate"):
+        Leases().check(lease, "draft-1")
+
+
+@given(st.text(), st.text())
+def test_nothing_else_is_one(lease, caller):
+    with pytest.raises(LeaseRefused):
+        Leases().check(lease, caller)
+
+
+@given(st.integers(0, 63), st.integers(1, 15))
+def test_a_changed_one_is_none(place, change):
+    leases = Leases()
+    until_ms, signature = leases.grant("draft-1").split(".")
+    other = f"{int(signature[place], 16) ^ change:x}"
+    with pytest.raises(LeaseRefused):
+        leases.check(f"{until_ms}.{signature[:place]}{other}{signature[place + 1 :]}", "draft-1")
+    with pytest.raises(LeaseRefused):
+        leases.check(f"{int(until_ms) + change}.{signature}", "draft-1")
