@@ -8,7 +8,7 @@ async with TranscriptionClient("127.0.0.1:50051") as client:
 from __future__ import annotations
 
 import time
-from typing import Self
+from typing import Any, Self
 
 import grpc.aio
 
@@ -20,11 +20,12 @@ from client.messages import (
     server_from_proto,
     statistics_from_proto,
 )
+from client.servers import AWAY, Servers
 from client.transcript import PathLike, ServerInfo, Transcript
-from client.transcription import Transcription
+from client.transcription import RESUME_TIMEOUT_S, Transcription
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.wire.channels import OPEN, Credentials, open_channel
+from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -38,18 +39,25 @@ class TranscriptionClient:
 
     Parameters
     ----------
-    server : ``HOST:PORT`` of a draft server.
+    server : ``HOST:PORT`` of a draft server, or several with commas between: the next one is used when one is
+        lost.
     credentials : how it is reached, and who asks.
+    resume_timeout_s : for how long a recording whose server is lost looks for another one.
 
     Attributes
     ----------
-    channel : the connection, which live streams may use too.
+    servers : the connections, which live streams may use too.
     """
 
-    def __init__(self, server: str = DEFAULT_SERVER, credentials: Credentials = OPEN) -> None:
-        self._server = server
-        self.channel = open_channel(server, credentials)
-        self._stub = TranscriptionStub(self.channel)
+    def __init__(
+        self,
+        server: str = DEFAULT_SERVER,
+        credentials: Credentials = OPEN,
+        *,
+        resume_timeout_s: float = RESUME_TIMEOUT_S,
+    ) -> None:
+        self.servers = Servers(server, credentials)
+        self._resume_timeout_s = resume_timeout_s
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,15 +67,11 @@ class TranscriptionClient:
 
     async def close(self) -> None:
         """Close the connection; calls that still run are cancelled."""
-        await self.channel.close()
+        await self.servers.close()
 
     async def get_model(self) -> ServerInfo:
         """Ask which models write the text, and what a request may ask of them."""
-        try:
-            reply = await self._stub.GetModel(pb.GetModelRequest(), timeout=GET_MODEL_DEADLINE_S)
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, self._server) from error
-        return server_from_proto(reply)
+        return server_from_proto(await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S))
 
     async def transcribe_file(
         self,
@@ -105,9 +109,9 @@ class TranscriptionClient:
             gamma=gamma,
             interim_results=interim_results,
             max_duration_s=max_duration_s,
-            server=self._server,
-            open_call=self._stub.StreamingRecognize,
+            servers=self.servers,
             get_model=self.get_model,
+            resume_timeout_s=self._resume_timeout_s,
         )
 
     async def recognize(
@@ -122,10 +126,7 @@ class TranscriptionClient:
         options = options or DecodingOptions()
         started_s = time.perf_counter()
         config = config_to_proto(options, mode, gamma, is_container=True)
-        try:
-            reply = await self._stub.Recognize(pb.RecognizeRequest(config=config, audio=audio))
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, self._server) from error
+        reply = await self._ask("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcript(
             segments=segments_from_proto(reply.results),
             language=reply.language.code,
@@ -136,3 +137,17 @@ class TranscriptionClient:
             elapsed_s=time.perf_counter() - started_s,
             language_probs=dict(reply.language.probabilities),
         )
+
+    async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> Any:
+        """Ask one server after the other, until one answers."""
+        for is_last in (*[False] * (len(self.servers) - 1), True):
+            address = self.servers.address
+            try:
+                return await getattr(TranscriptionStub(self.servers.channel), method)(
+                    request, timeout=timeout_s
+                )
+            except grpc.aio.AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, address)
+                if is_last or not isinstance(error, AWAY):
+                    raise error from rpc_error
+                self.servers.leave(address)

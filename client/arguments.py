@@ -10,7 +10,9 @@ from specwhisper.types import Mode
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
-Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")]
+Server = Annotated[
+    str, typer.Option(metavar="HOST:PORT,...", help="Draft servers; the next one where one is lost.")
+]
 
 
 def parse_mode(name: str) -> Mode:

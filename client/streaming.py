@@ -20,6 +20,7 @@ import grpc.aio
 
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
+from client.servers import AWAY, Servers
 from client.transcript import ModelInfo, Update
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
@@ -27,16 +28,14 @@ from specwhisper.errors import (
     IdleClient,
     InvalidRequest,
     PairMismatch,
-    ServerDraining,
     ServerFull,
-    TargetUnavailable,
 )
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
-from specwhisper.wire.channels import OPEN, Credentials, open_channel
+from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -48,7 +47,6 @@ RETRY_EVERY_S = 0.5
 FIRST_S = 5.0  # for a server that has not answered yet
 # Live audio has more noise in it than recordings that somebody chose.
 LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
-LOST = (TargetUnavailable, ServerDraining)  # what another try may mend
 
 
 class StreamingClient:
@@ -59,7 +57,8 @@ class StreamingClient:
 
     Parameters
     ----------
-    server : ``HOST:PORT`` of a draft server.
+    server : ``HOST:PORT`` of a draft server, or several with commas between: the next one is used when one is
+        lost.
     options : what is asked of the target; by default openai/whisper's thresholds against noise.
     live : how live audio is decoded.
     endpointing : when utterances begin and end; ``None`` takes everything for one.
@@ -70,7 +69,7 @@ class StreamingClient:
     continue_unverified : whether the draft goes on alone while its target cannot be reached.
     reconnect_s : for how long to try again where the connection is lost, in seconds.
     credentials : how the server is reached, and who asks.
-    channel : an open one to ``server``, which others use too; by default the stream has its own.
+    servers : connections that others use too; by default the stream has its own, to ``server``.
 
     Attributes
     ----------
@@ -96,9 +95,8 @@ class StreamingClient:
         continue_unverified: bool = False,
         reconnect_s: float = 30.0,
         credentials: Credentials = OPEN,
-        channel: grpc.aio.Channel | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        self._server = server
         self._options = replace(options or LIVE_DECODING, live=live or LiveOptions())
         self._endpointing = endpointing
         self._mode = mode
@@ -108,8 +106,8 @@ class StreamingClient:
         self._interim_results = interim_results
         self._continue_unverified = continue_unverified
         self._reconnect_s = reconnect_s
-        self._channel = channel or open_channel(server, credentials)
-        self._owns_channel = channel is None
+        self._servers = servers or Servers(server, credentials)
+        self._owns_servers = servers is None
         self._audio = KeptAudio(self.position.start_sample)
         self._is_iterated = False
         self._call: Any = None
@@ -129,8 +127,8 @@ class StreamingClient:
         self._audio.finish()
         if self._call is not None:
             self._call.cancel()
-        if self._owns_channel:
-            await self._channel.close()
+        if self._owns_servers:
+            await self._servers.close()
 
     async def send(self, samples: bytes | Samples) -> None:
         """Send the next samples: s16le bytes, or float32 or int16 arrays, channels interleaved.
@@ -177,6 +175,7 @@ class StreamingClient:
         lost_s = None
         try:
             while True:
+                address = self._servers.address
                 try:
                     async with aclosing(self._updates()) as updates:
                         async for update in updates:
@@ -189,7 +188,7 @@ class StreamingClient:
                     heard_to = round(self.received_s * SAMPLE_RATE)
                     if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
                         return
-                except (*LOST, ServerFull) as error:
+                except AWAY as error:
                     is_new, lost_s = lost_s is None, lost_s or monotonic()
                     # A server that never answered is more likely a wrong address than lost; one that did, and
                     # is full now, may hold the place of the very call that was lost.
@@ -199,7 +198,8 @@ class StreamingClient:
                         raise
                     if monotonic() - lost_s + RETRY_EVERY_S > patience_s:
                         raise
-                    logger.info("connection lost", extra={"server": self._server, "error": str(error)})
+                    logger.info("connection lost", extra={"server": address, "error": str(error)})
+                    self._servers.leave(address)
                     self.num_reconnects += is_new
                     await asyncio.sleep(RETRY_EVERY_S)
         finally:
@@ -214,9 +214,10 @@ class StreamingClient:
             continue_unverified=self._continue_unverified,
             added_latency_ms=self._added_latency_ms,
         )
+        address = self._servers.address
         before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
         self._all_is_final = False
-        self._call = TranscriptionStub(self._channel).StreamingRecognize()
+        self._call = TranscriptionStub(self._servers.channel).StreamingRecognize()
         try:
             async with aclosing(exchange(self._call, config, audio)) as responses:
                 async for response in responses:
@@ -227,7 +228,7 @@ class StreamingClient:
                         self._move_to(response.position)
                     yield self._read(response, before)
         except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, self._server) from error
+            raise error_from_rpc(error, address) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._has_changed or (task is not None and task.cancelling()):
@@ -237,7 +238,7 @@ class StreamingClient:
         """Note who writes the text; a stream does not go on with another target's."""
         if self.model is not None and self.model.target_weights_digest != model.target_weights_digest:
             raise PairMismatch(
-                f"Behind {self._server} is now a target '{model.target}' of other weights than the "
+                f"Behind {self._servers.address} is now a target '{model.target}' of other weights than the "
                 f"'{self.model.target}' that the stream began on: open another stream."
             )
         self.model = model
@@ -249,7 +250,7 @@ class StreamingClient:
         self.received_s = max(self.received_s, update.received_s)
         update = replace(update, received_s=self.received_s)
         if update.statistics is not None:
-            self.statistics = _added(before, update.statistics)
+            self.statistics = before.followed_by(update.statistics)
             update = replace(update, statistics=self.statistics)
         if response.HasField("language"):  # the last response
             self._all_is_final = True
@@ -262,13 +263,3 @@ class StreamingClient:
         position = codec.live_position_from_proto(message)
         self._options = replace(self._options, live=replace(self._live, position=position))
         self._audio.forget_before(position.start_sample)
-
-
-def _added(before: SpeculationStatistics, now: SpeculationStatistics) -> SpeculationStatistics:
-    """Add a call to those before it; what is of the moment is its own: mode and distance may be others."""
-    total = SpeculationStatistics()
-    total.add(before)
-    total.add(now)
-    total.choice, total.estimates = now.choice, now.estimates
-    total.min_round_trip_ns = now.min_round_trip_ns or before.min_round_trip_ns
-    return total

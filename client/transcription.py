@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import grpc.aio
 
 from client.exchange import exchange
-from client.messages import (
-    config_to_proto,
-    model_from_proto,
-    seconds,
-    statistics_from_proto,
-    update_from_proto,
-)
-from client.transcript import PathLike, ServerInfo, Transcript, Update
+from client.messages import config_to_proto, model_from_proto, seconds, update_from_proto
+from client.servers import AWAY, Servers
+from client.transcript import ModelInfo, PathLike, ServerInfo, Transcript, Update
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
-from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.backoff import Backoff
+from specwhisper.wire.status import error_from_rpc, was_told
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+
+logger = logging.getLogger(__name__)
+
+RESUME_TIMEOUT_S = 60.0
 
 
 class Transcription:
@@ -34,8 +36,13 @@ class Transcription:
 
     Parameters
     ----------
-    server : address of the server, for messages.
-    open_call, get_model : start the streaming call, and ask the server what it works with.
+    servers : where to; when one is lost, another one goes on.
+    get_model : asks what the server works with.
+    resume_timeout_s : for how long to look for another one.
+
+    Attributes
+    ----------
+    num_resumes : how often another call went on with the recording.
     """
 
     def __init__(
@@ -47,9 +54,9 @@ class Transcription:
         gamma: int | None,
         interim_results: bool,
         max_duration_s: float | None,
-        server: str,
-        open_call: Callable[[], Any],
+        servers: Servers,
         get_model: Callable[[], Awaitable[ServerInfo]],
+        resume_timeout_s: float = RESUME_TIMEOUT_S,
     ) -> None:
         self._path = path
         self._options = options
@@ -57,10 +64,16 @@ class Transcription:
         self._gamma = gamma
         self._interim_results = interim_results
         self._max_duration_s = max_duration_s
-        self._server = server
-        self._open_call = open_call
+        self._servers = servers
         self._get_model = get_model
+        self._resume_timeout_s = resume_timeout_s
         self._transcript: Transcript | None = None
+        self._checkpoint = pb.Checkpoint()
+        self._model: ModelInfo | None = None
+        self._last = pb.StreamingRecognizeResponse()
+        self._statistics = SpeculationStatistics()
+        self._has_final_text = False
+        self.num_resumes = 0
 
     @property
     def transcript(self) -> Transcript:
@@ -82,28 +95,83 @@ class Transcription:
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(options, self._mode, self._gamma, is_container=False),
             interim_results=self._interim_results,
+            with_checkpoints=True,
         )
         segments: list[Segment] = []
-        model, last = None, pb.StreamingRecognizeResponse()
-        try:
-            async with aclosing(exchange(self._open_call(), config, source.pieces())) as responses:
-                async for last in responses:
-                    if last.HasField("model"):
-                        model = model_from_proto(last.model)
-                    update = replace(update_from_proto(last), duration_s=source.duration_s)
-                    segments += update.segments
-                    yield update
-        except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, self._server) from error
-        if model is None:
-            raise SpecWhisperError(f"The server at {self._server} ended the call without naming its model.")
+        async with aclosing(self._updates(config, source)) as updates:
+            async for update in updates:
+                segments += update.segments
+                yield replace(update, duration_s=source.duration_s)
+        if self._model is None:
+            raise SpecWhisperError(
+                f"The server at {self._servers.address} ended the call without naming its model."
+            )
+        last = self._last
         self._transcript = Transcript(
             segments=tuple(segments),
             language=last.language.code,
             language_name=last.language.name,
-            model=model,
-            statistics=statistics_from_proto(last.statistics),
+            model=self._model,
+            statistics=self._statistics,
             duration_s=seconds(last.audio_received),
             elapsed_s=time.perf_counter() - started_s,
             language_probs=dict(last.language.probabilities),
         )
+
+    async def _updates(
+        self, config: pb.StreamingRecognitionConfig, source: AudioSource
+    ) -> AsyncGenerator[Update]:
+        """Run one call after the other, until all of the recording is final."""
+        backoff, num_untried = None, len(self._servers) - 1
+        while True:
+            address = self._servers.address
+            try:
+                async with aclosing(self._call(config, source)) as updates:
+                    async for update in updates:
+                        backoff, num_untried = None, 0
+                        yield update
+                return
+            except grpc.aio.AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, address)
+                has_begun = self._model is not None
+                is_mendable = has_begun and self._can_go_on and not self._has_given_up(error, rpc_error)
+                if not isinstance(error, AWAY) or not (is_mendable or num_untried > 0):
+                    raise error from rpc_error
+                num_untried -= 1
+                self._servers.leave(address)
+                if has_begun:
+                    logger.info("server lost", extra={"server": address, "error": str(error)})
+                    self.num_resumes += backoff is None
+                    backoff = backoff or Backoff(self._resume_timeout_s)
+                    await backoff.wait(error)
+
+    @property
+    def _can_go_on(self) -> bool:
+        """Whether no text would come twice; a server of an older version tells no checkpoints."""
+        return bool(self._checkpoint.state) or not self._has_final_text
+
+    def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
+        """Whether the only server says that it has found no target; it has looked for long."""
+        return len(self._servers) == 1 and isinstance(error, TargetUnavailable) and was_told(rpc_error)
+
+    async def _call(
+        self, config: pb.StreamingRecognitionConfig, source: AudioSource
+    ) -> AsyncGenerator[Update]:
+        """Run one call, from where the last one ended."""
+        config.checkpoint = self._checkpoint.state
+        call = TranscriptionStub(self._servers.channel).StreamingRecognize()
+        before = self._statistics
+        async with aclosing(
+            exchange(call, config, source.pieces(self._checkpoint.start_sample))
+        ) as responses:
+            async for response in responses:
+                if response.HasField("model"):
+                    self._model = model_from_proto(response.model)
+                if response.HasField("checkpoint"):
+                    self._checkpoint = response.checkpoint
+                update = update_from_proto(response)
+                if update.statistics is not None:
+                    self._statistics = before.followed_by(update.statistics)
+                self._has_final_text |= bool(update.segments)
+                self._last = response
+                yield replace(update, statistics=self._statistics)

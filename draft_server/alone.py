@@ -11,7 +11,7 @@ from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.transcription.unverified import BelievingTarget
-from specwhisper.types import AudioChunk, Candidates, Commit, Finished, Limits, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Finished, Limits, Mode, Resume, WindowOpened
 
 
 class AloneSession:
@@ -70,8 +70,9 @@ class Alone:
         options: DecodingOptions,
         *,
         draft_model: str,
+        resume: Resume | None = None,
     ) -> AsyncIterator[AloneSession]:
-        """Open a session that nothing can refuse."""
+        """Open a session of live audio, which nothing can refuse."""
         believing = BelievingTarget(
             target.vocabulary, options, target.limits, max_new_tokens=target.vocabulary.max_length
         )

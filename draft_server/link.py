@@ -264,6 +264,7 @@ class TargetLink:
         options: DecodingOptions,
         *,
         draft_model: str,
+        resume: Resume | None = None,
     ) -> AsyncIterator[TranscriberSession]:
         """Open a session on a target that is what ``target`` says.
 
@@ -286,7 +287,7 @@ class TargetLink:
                 yield once
             return
         session = ResumedSession(
-            session_id, partial(self._open_once, hello), target.limits, self._resume_timeout_s
+            session_id, partial(self._open_once, hello), target.limits, self._resume_timeout_s, resume
         )
         async with session:
             yield session

@@ -44,15 +44,23 @@ class ResumedSession:
     ----------
     limits : that every target has.
     patience_s : how long the session looks for another target, until it fails.
+    resume : where it goes on; ``None`` begins anew.
     """
 
-    def __init__(self, session_id: str, open_there: OpenThere, limits: Limits, patience_s: float) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        open_there: OpenThere,
+        limits: Limits,
+        patience_s: float,
+        resume: Resume | None = None,
+    ) -> None:
         self.limits = limits
         self._id = session_id
         self._open_there = open_there
         self._patience_s = patience_s
-        self._resumption = Resumption(limits.max_ahead_tokens)
-        self._audio = KeptAudio()
+        self._resumption = Resumption(limits.max_ahead_tokens, resume)
+        self._audio = KeptAudio(self._needed_from)
         self._there = AsyncExitStack()
         self._session: SessionThere | None = None  # the one that runs
         self._backoff: Backoff | None = None  # since a target has said something
@@ -140,4 +148,9 @@ class ResumedSession:
 
     @property
     def _needed_from(self) -> int:
-        return max(0, self._resumption.needed_from - CONTEXT_SAMPLES)
+        return audio_needed_from(self._resumption.needed_from)
+
+
+def audio_needed_from(start_sample: int) -> int:
+    """Tell where the audio begins that a window needs which begins at a sample."""
+    return max(0, start_sample - CONTEXT_SAMPLES)

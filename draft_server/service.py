@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from draft_server.bridged import BridgedTranscript
+from draft_server.checkpoints import Checkpoints, read_checkpoint
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
 from draft_server.idle import unless_idle
@@ -132,6 +133,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             raise InvalidRequest(
                 "endpointing and continue_unverified are for live audio: set decoding.live too."
             )
+        if is_live and (config.with_checkpoints or config.checkpoint):
+            raise InvalidRequest("Checkpoints are of recordings: live audio goes on from a position.")
         check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
         wanted = replace(wanted, added_latency_ms=config.added_latency_ms)
         if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
@@ -143,7 +146,13 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             session: Session | LiveSession
             target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
             if wanted.options.live is None:
-                session = Session(wanted, self._transcriber, target, self._drafting)
+                session = Session(
+                    wanted,
+                    self._transcriber,
+                    target,
+                    self._drafting,
+                    checkpoint=read_checkpoint(config, target),
+                )
             else:
                 session = LiveSession(
                     wanted,
@@ -159,6 +168,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             )
             interim: list[pb.SpeechRecognitionResult] = []
             told_position = 0
+            checkpoints = None
+            if config.with_checkpoints and isinstance(session, Session):
+                checkpoints = Checkpoints(session, target)
             async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
                 async for segments in updates:
                     # Put together before anything is sent: what happens meanwhile is told the next time.
@@ -168,11 +180,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     if config.interim_results:
                         interim = interim_results(session.builder)
                     update = self._update(session, [*finals, *interim])
+                    if checkpoints is not None:
+                        checkpoints.add(update, has_finals=bool(finals))
                     for event in events:
                         yield speech_event(event)
                     # In silence, a client learns now and then what it need not keep.
                     position = update.position.start_sample // TELL_SAMPLES
-                    if finals or interim != before or update.steps or position > told_position:
+                    is_news = finals or interim != before or update.steps or update.HasField("checkpoint")
+                    if is_news or position > told_position:
                         told_position = position
                         yield update
             last = self._update(session, [])

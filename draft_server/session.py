@@ -13,14 +13,17 @@ from draft_server.changes import Changes
 from draft_server.distance import DistantSession
 from draft_server.drafting import Drafting, DraftSession
 from draft_server.foretold import Foretold
+from draft_server.resuming import audio_needed_from
 from draft_server.voice import Voice
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio, TargetUnavailable
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.foresight import foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.resumption import Checkpoint, Resumption
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
@@ -63,6 +66,7 @@ class Session:
     Parameters
     ----------
     foretold : what a draft wrote of the audio while no target was there.
+    checkpoint : where a recording goes on that another session began; ``None`` begins it.
 
     Attributes
     ----------
@@ -77,12 +81,16 @@ class Session:
         target: TargetDescription,
         drafting: Drafting | None,
         foretold: Foretold | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.id = secrets.token_hex(8)
         live = request.options.live
         self.builder: TranscriptBuilder | LiveTranscript
         if live is None:
             self.builder, self._voice = TranscriptBuilder(target.vocabulary), None
+            if checkpoint is not None:
+                self.builder.num_samples = audio_needed_from(checkpoint.resume.window.start_sample)
+                self.builder.language_probs = checkpoint.language_probs
         else:
             self.builder = LiveTranscript(target.vocabulary, live.position)
             self._voice = Voice(request.endpointing, live.position.start_sample)
@@ -94,6 +102,10 @@ class Session:
         self._target = target
         self._drafting = drafting if request.length.mode.drafts else None
         self._foretold = foretold if request.length.mode.drafts else None
+        self._checkpoint = checkpoint
+        self._progress = Resumption(target.limits.max_ahead_tokens)
+        self._told_window_id = checkpoint.resume.window.id if checkpoint and checkpoint.is_told else None
+        self._is_retold = checkpoint is None  # whether draft and text have heard what was committed before
         self._draft: DraftSession | None = None
         self._remote: TranscriberSession | None = None
         self._has_all_audio = False  # whether the last piece is on its way
@@ -108,7 +120,14 @@ class Session:
         draft_model = self._drafting.name if self._drafting else ""
         async with (
             self._open_draft() as self._draft,
-            self._transcriber.open(self.id, self._target, mode, options, draft_model=draft_model) as remote,
+            self._transcriber.open(
+                self.id,
+                self._target,
+                mode,
+                options,
+                draft_model=draft_model,
+                resume=self._checkpoint.resume if self._checkpoint else None,
+            ) as remote,
         ):
             if self._request.added_latency_ms:
                 remote = DistantSession(remote, self._request.added_latency_ms)
@@ -182,13 +201,32 @@ class Session:
     async def _follow(self, remote: TranscriberSession) -> None:
         """Take in what the target says, until the transcript is whole."""
         async for event in remote.events():
-            self._tell_draft(event)
-            self._foresight.observe(event)
-            self._has_moved_on.set()
-            self._fresh += self.builder.observe(event)
+            self._take_in(event)
+            if self._checkpoint is not None and not self._is_retold:
+                self._retell(self._checkpoint)
             if isinstance(event, WindowOpened) and not event.expected:
                 self._propose_foretold(remote, event.window)
             self._changes.note(is_pressing=isinstance(event, Commit) and event.is_final)
+
+    def _take_in(self, event: WindowOpened | Commit) -> None:
+        self._tell_draft(event)
+        self._foresight.observe(event)
+        self._has_moved_on.set()
+        fresh = self.builder.observe(event)
+        if self._request.options.live is None:
+            self._progress.observe(event)
+        if not (isinstance(event, Commit) and event.window_id == self._told_window_id):
+            self._fresh += fresh
+
+    def _retell(self, checkpoint: Checkpoint) -> None:
+        """Tell what was committed in the open window before this session; it has been counted."""
+        self._is_retold = True
+        self._take_in(checkpoint.commit(self._target.limits.max_ahead_tokens))
+        self.builder.statistics = SpeculationStatistics()
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Tell where another session would go on with the recording; ``None`` where it would begin anew."""
+        return self._progress.checkpoint() if self._is_retold else self._checkpoint
 
     def _propose_foretold(self, remote: TranscriberSession, window: Window) -> None:
         """Propose what was written of a window before; the draft, which hears it only now, comes later."""

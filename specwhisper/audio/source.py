@@ -57,12 +57,14 @@ class AudioSource:
         self._num_scanned_bytes = num_bytes
         return loudest
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Give the recording in pieces of at most 32 KiB."""
+    async def pieces(self, start_sample: int = 0) -> AsyncIterator[bytes]:
+        """Give the recording from a sample on in pieces of at most 32 KiB."""
         blocks = self._decode() if self._short_pcm is None else iter([self._short_pcm])
+        num_passed_over = start_sample * BYTES_PER_SAMPLE
         while (pcm := await asyncio.to_thread(next, blocks, None)) is not None:
-            for start in range(0, len(pcm), PIECE_BYTES):
+            for start in range(min(num_passed_over, len(pcm)), len(pcm), PIECE_BYTES):
                 yield pcm[start : start + PIECE_BYTES]
+            num_passed_over = max(0, num_passed_over - len(pcm))
 
 
 def _decode_if_short(decode: Decode) -> bytes | None:

@@ -124,6 +124,15 @@ class SpeculationStatistics:
         self.choice, self.estimates = other.choice or self.choice, other.estimates or self.estimates
         self.min_round_trip_ns = min(trips_ns, default=0)
 
+    def followed_by(self, later: SpeculationStatistics) -> SpeculationStatistics:
+        """Add a call that went on behind this one; what is of the moment is its own, as its mode may be."""
+        total = SpeculationStatistics()
+        total.add(self)
+        total.add(later)
+        total.choice, total.estimates = later.choice, later.estimates
+        total.min_round_trip_ns = later.min_round_trip_ns or self.min_round_trip_ns
+        return total
+
     def _observe_draft(self, report: DraftReport) -> None:
         self.draft_ns += report.forward_ns
         self.network_ns += report.network_ns

@@ -6,12 +6,46 @@ when the target is lost.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from specwhisper.errors import InvalidCandidates
 from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Resume, Timing, WindowOpened
 
 ToldEvents = list[WindowOpened | Commit]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a recording stands, for another session with it to go on: of another draft, with another target.
+
+    Attributes
+    ----------
+    resume : what its target is told.
+    is_told : whether the window's text is told: it is complete but for the last token.
+    no_speech_prob : of the window.
+    language_probs : of the recording, where its language was detected.
+    """
+
+    resume: Resume
+    is_told: bool = False
+    no_speech_prob: float | None = None
+    language_probs: Mapping[str, float] = field(default_factory=dict)
+
+    def commit(self, max_ahead_tokens: int) -> Commit:
+        """Give what is committed, for who has not heard of it."""
+        resume, end = self.resume, len(self.resume.committed)
+        return Commit(
+            resume.window.id,
+            base=0,
+            tokens=resume.committed,
+            log_probs=resume.log_probs,
+            held=end,
+            credit=end + max_ahead_tokens,
+            no_speech_prob=self.no_speech_prob,
+            language_probs=self.language_probs,
+            timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
+        )
 
 
 class Resumption:
@@ -23,9 +57,11 @@ class Resumption:
     Parameters
     ----------
     max_ahead_tokens : candidates that may lie beyond the committed end.
+    resume : where it goes on from the first; whoever listens has not heard of the window, but knows what is
+        committed in it.
     """
 
-    def __init__(self, max_ahead_tokens: int) -> None:
+    def __init__(self, max_ahead_tokens: int, resume: Resume | None = None) -> None:
         self._max_ahead_tokens = max_ahead_tokens
         self._opened: WindowOpened | None = None  # the last window
         self._committed: list[int] = []
@@ -33,6 +69,16 @@ class Resumption:
         self._is_complete = False  # whether the window is
         self._has_committed = False  # in any window
         self._is_known = True  # whether the target has named it
+        self._is_told = True  # whether who listens has heard of it
+        self._no_speech_prob: float | None = None
+        self._language_probs: Mapping[str, float] = {}
+        if resume is not None:
+            self._opened = WindowOpened(
+                resume.window, log_mel_ceiling=resume.log_mel_ceiling, previous=resume.previous
+            )
+            self._committed, self._log_probs = list(resume.committed), list(resume.log_probs)
+            self._has_committed = True
+            self._is_known = self._is_told = False
         self._newest: dict[int, int] = {}  # number of the newest block about each window
         self._lost: dict[int, int] = {}  # of those that no target has
 
@@ -61,6 +107,13 @@ class Resumption:
             self._opened.previous,
         )
 
+    def checkpoint(self) -> Checkpoint | None:
+        """Tell another session where to go on; ``None`` where it begins anew."""
+        resume = self.resume()
+        if resume is None:
+            return None
+        return Checkpoint(resume, self._is_complete, self._no_speech_prob, self._language_probs)
+
     def move(self) -> None:
         """Note that another target has taken the session; no candidates have reached it yet."""
         self._lost = dict(self._newest)
@@ -80,6 +133,8 @@ class Resumption:
         if num_old := known - event.base:
             event = _behind(event, num_old)
         self._has_committed |= bool(event.tokens)
+        self._no_speech_prob = event.no_speech_prob if known == 0 else self._no_speech_prob
+        self._language_probs = event.language_probs or self._language_probs
         self._committed += event.tokens
         self._log_probs += event.log_probs
         self._is_complete = event.is_final
@@ -91,8 +146,9 @@ class Resumption:
                 raise InvalidCandidates(
                     f"A target was to go on with a window, and opened another one: {opened.window.id}."
                 )
-            self._is_known = True
-            return [] if self._is_complete else self._lost_blocks(opened)
+            news: ToldEvents = [] if self._is_told else [opened]
+            self._is_known = self._is_told = True
+            return news if self._is_complete else [*news, *self._lost_blocks(opened)]
         self._opened = opened
         self._committed, self._log_probs, self._is_complete = [], [], False
         self._newest = {

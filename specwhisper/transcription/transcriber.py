@@ -13,7 +13,7 @@ from typing import Protocol
 
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,9 @@ class Transcriber(Protocol):
         options: DecodingOptions,
         *,
         draft_model: str,
+        resume: Resume | None = None,
     ) -> AbstractAsyncContextManager[TranscriberSession]:
-        """Open a session on a target that is what ``target`` says."""
+        """Open a session on a target that is what ``target`` says; of a recording, anew or in a window."""
 
     async def find_room(self) -> None:
         """Do nothing where a session could be opened now; else raise what opening one would."""

@@ -22,6 +22,7 @@ from specwhisper.types import (
     FromTarget,
     Limits,
     Mode,
+    Resume,
     WindowOpened,
 )
 from specwhisper.whisper.checkpoint import Checkpoint
@@ -133,9 +134,12 @@ class LocalTranscriber:
         options: DecodingOptions,
         *,
         draft_model: str,
+        resume: Resume | None = None,
     ) -> AsyncIterator[LocalSession]:
         """Open a session; nobody else could have taken the target's place meanwhile."""
         async with self._engine.session(session_id, mode, options) as events:
+            if resume is not None:
+                self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
             yield LocalSession(session_id, self._engine, events)
 
     async def find_room(self) -> None:

@@ -35,7 +35,9 @@ CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
     """Give what the caller passed as ``extra``."""
-    return {name: value for name, value in record.__dict__.items() if name not in STANDARD_FIELDS}
+    fields = record.__dict__.items()
+    # Ray adds to every record what is for itself.
+    return {name: value for name, value in fields if name not in STANDARD_FIELDS and not name.startswith("_")}
 
 
 class JsonFormatter(logging.Formatter):

@@ -105,6 +105,11 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
     return error
 
 
+def was_told(rpc_error: grpc.aio.AioRpcError) -> bool:
+    """Whether one of our servers ended the call itself, so that the connection to it is whole."""
+    return ERROR_KEY in dict(rpc_error.trailing_metadata() or ())
+
+
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
     if (kind := ERROR_BY_NAME.get(name)) is not None:
         return kind(details)

@@ -1,10 +1,10 @@
-"""A bad network between draft and target: a server that passes everything on, but not as it came."""
+"""Bad networks: servers that pass everything on, but not as it came, or not to the end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 
@@ -15,8 +15,8 @@ from specwhisper.wire import codec
 from specwhisper.wire.channels import open_channel
 from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 
 EditBlock = Callable[[Candidates], Sequence[Candidates]]
 
@@ -144,6 +144,59 @@ async def cut_network(target: str, cuts: Sequence[int]) -> AsyncIterator[tuple[R
         servicer = CutNetwork(channel, cuts)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
         server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        try:
+            yield server, servicer
+        finally:
+            await server.stop(drain_timeout_s=0)
+
+
+class CutClients(transcription_pb2_grpc.TranscriptionServicer):
+    """Stands between clients and a draft server, and breaks off their streams.
+
+    Parameters
+    ----------
+    cuts : behind how many responses each stream breaks off, in order; later ones hold.
+    """
+
+    def __init__(self, draft: grpc.aio.Channel, cuts: Sequence[int]) -> None:
+        self._stub = transcription_pb2_grpc.TranscriptionStub(draft)
+        self._cuts = list(cuts)
+        self.num_cut = 0
+
+    async def GetModel(self, request, context):
+        return await self._stub.GetModel(request)
+
+    async def StreamingRecognize(self, requests, context):
+        words_left = self._cuts.pop(0) if self._cuts else inf
+        call = with_true_status(self._stub.StreamingRecognize())
+        sending = asyncio.create_task(self._pass_on(requests, call))
+        try:
+            async for response in call:
+                if not words_left:
+                    self.num_cut += 1
+                    await context.abort(grpc.StatusCode.UNAVAILABLE, "cut")
+                words_left -= 1
+                yield response
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
+        finally:
+            sending.cancel()
+            call.cancel()
+
+    async def _pass_on(self, requests, call) -> None:
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # whoever reads has the error
+            async for request in requests:
+                await call.write(request)
+            await call.done_writing()
+
+
+@asynccontextmanager
+async def cut_clients(draft: str, cuts: Sequence[int]) -> AsyncIterator[tuple[RunningServer, CutClients]]:
+    """Give a server that leads to a draft server, and what it does."""
+    async with open_channel(draft) as channel:
+        servicer = CutClients(channel, cuts)
+        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)
+        server = await start_server({"specwhisper.wire.v1.Transcription": add}, ServingOptions())
         try:
             yield server, servicer
         finally:

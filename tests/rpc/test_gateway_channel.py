@@ -96,7 +96,7 @@ async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
 async def test_a_stream_that_is_left_ends_its_call_and_no_other():
     server = ScriptedTranscription(EVERYTHING, hears_everything=False, hangs=True)
     async with serving(server) as address, TranscriptionClient(address) as client:
-        async with StreamingClient(address, channel=client.channel) as stream:
+        async with StreamingClient(address, servers=client.servers) as stream:
             updates = aiter(stream)
             assert (await anext(updates)).segments
         await asyncio.wait_for(server.left, 5)

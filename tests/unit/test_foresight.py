@@ -184,12 +184,14 @@ def test_whatever_is_heard_what_is_foreseen_is_what_is_opened(
             assert foreseen[0] == replace(window, max_new_tokens=foreseen[0].max_new_tokens)
             assert foreseen[1] == expected
         text = [*text[: data.draw(st.integers(0, len(text)))], *data.draw(hypotheses), END]
+        is_spent = heard.windows._is_spent
         closed = heard.close(text, log_probs=[-0.1])
         expected = closed.expected
         is_done = closed.step is not None and closed.step.is_last
-        # A cut stays unknown until the next window is opened; so does it that an utterance begins in one.
+        # A cut stays unknown until the next window is opened; so does it that an utterance begins in one,
+        # also behind the last window of an utterance that was cut where it ended.
         has_moved = heard.windows.next_frame != window.start_frame
-        was_cut = window.num_frames == WINDOW_FRAMES if is_done else has_moved
+        was_cut = window.num_frames == WINDOW_FRAMES or is_spent if is_done else has_moved
 
 
 def test_of_a_whole_talk_only_the_first_step_and_the_end_behind_a_pause_are_not_foreseen():

@@ -71,7 +71,7 @@ class LiveSession:
             added_latency_ms=start.added_latency_ms,
             continue_unverified=True,
             reconnect_s=RECONNECT_S,
-            channel=self._gateway.client.channel,
+            servers=self._gateway.client.servers,
         )
 
     async def _listen(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:

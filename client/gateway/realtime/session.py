@@ -143,7 +143,7 @@ class RealtimeSession:
             endpointing=settings.endpointing,
             sample_rate=settings.sample_rate,
             interim_results=False,
-            channel=self._gateway.client.channel,
+            servers=self._gateway.client.servers,
         )
         turn = Turn(self._items, self._heard_s, detects_speech=settings.endpointing is not None)
         running = _Running(turn, stream, settings.sample_rate)

@@ -4,6 +4,7 @@ Every ``x_from_proto`` validates what came over the network and raises an error 
 returns equals what ``x_to_proto`` was given, but for probabilities, which are single precision on the wire.
 """
 
+from specwhisper.wire.codec.checkpoints import checkpoint_from_bytes, checkpoint_to_bytes
 from specwhisper.wire.codec.decoding import (
     decoding_options_from_proto,
     decoding_options_to_proto,
@@ -46,6 +47,8 @@ __all__ = [
     "audio_chunk_to_proto",
     "candidates_from_proto",
     "candidates_to_proto",
+    "checkpoint_from_bytes",
+    "checkpoint_to_bytes",
     "commit_from_proto",
     "commit_to_proto",
     "decoding_options_from_proto",

@@ -78,18 +78,22 @@ class StreamingRecognizeRequest(_message.Message):
     def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
     CONTINUE_UNVERIFIED_FIELD_NUMBER: _ClassVar[int]
     ADDED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
+    WITH_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     config: RecognitionConfig
     interim_results: bool
     endpointing: Endpointing
     continue_unverified: bool
     added_latency_ms: int
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ...) -> None: ...
+    with_checkpoints: bool
+    checkpoint: bytes
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_checkpoints: bool = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled")
@@ -108,7 +112,7 @@ class Endpointing(_message.Message):
     def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps", "checkpoint")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +122,7 @@ class StreamingRecognizeResponse(_message.Message):
     SPEECH_EVENT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
@@ -127,7 +132,16 @@ class StreamingRecognizeResponse(_message.Message):
     speech_event_offset: _duration_pb2.Duration
     position: _decoding_pb2.LivePosition
     steps: _containers.RepeatedCompositeFieldContainer[DecodedStep]
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ...) -> None: ...
+    checkpoint: Checkpoint
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
+
+class Checkpoint(_message.Message):
+    __slots__ = ("state", "start_sample")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    START_SAMPLE_FIELD_NUMBER: _ClassVar[int]
+    state: bytes
+    start_sample: int
+    def __init__(self, state: _Optional[bytes] = ..., start_sample: _Optional[int] = ...) -> None: ...
 
 class DecodedStep(_message.Message):
     __slots__ = ("start_sample", "end_sample", "num_passes")

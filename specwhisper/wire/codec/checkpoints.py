@@ -1,0 +1,53 @@
+"""Where a recording stands, as clients keep it: bytes that are theirs to hand back, not to read."""
+
+from __future__ import annotations
+
+from google.protobuf.message import DecodeError
+
+from specwhisper.errors import InvalidRequest, PairMismatch
+from specwhisper.transcription.resumption import Checkpoint
+from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
+from specwhisper.wire.v1 import checkpoint_pb2 as pb
+
+
+def checkpoint_to_bytes(checkpoint: Checkpoint, weights_digest: str) -> bytes:
+    """Encode where a recording stands, and on which weights it was begun."""
+    return pb.CheckpointState(
+        protocol_version=PROTOCOL_VERSION,
+        weights_digest=weights_digest,
+        resume=resume_to_proto(checkpoint.resume),
+        is_told=checkpoint.is_told,
+        no_speech_prob=checkpoint.no_speech_prob,
+        language_probs=checkpoint.language_probs,
+    ).SerializeToString()
+
+
+def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> Checkpoint:
+    """Decode what a client has handed back; the target must have the weights it was begun on."""
+    try:
+        message = pb.CheckpointState.FromString(state)
+    except DecodeError as error:
+        raise InvalidRequest("The checkpoint cannot be read: send the last one of the stream.") from error
+    if message.protocol_version != PROTOCOL_VERSION:
+        raise PairMismatch(
+            f"The checkpoint is of protocol {message.protocol_version}, this server speaks "
+            f"{PROTOCOL_VERSION}: "
+            "run the same version on all draft servers."
+        )
+    if message.weights_digest != weights_digest:
+        raise PairMismatch(
+            "The recording was begun on other weights than those of the target here: run the same checkpoint "
+            "behind all draft servers."
+        )
+    resume = resume_from_proto(message.resume, vocabulary_size=vocabulary_size)
+    if len(resume.log_probs) != len(resume.committed):
+        raise InvalidRequest(
+            f"The checkpoint has {len(resume.committed)} tokens, but {len(resume.log_probs)} probabilities."
+        )
+    return Checkpoint(
+        resume,
+        message.is_told,
+        message.no_speech_prob if message.HasField("no_speech_prob") else None,
+        dict(message.language_probs),
+    )
