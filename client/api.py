@@ -29,6 +29,7 @@ from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper.wire.versions import check_protocol
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 GET_MODEL_DEADLINE_S = 10.0
@@ -71,7 +72,10 @@ class TranscriptionClient:
 
     async def get_model(self) -> ServerInfo:
         """Ask which models write the text, and what a request may ask of them."""
-        return server_from_proto(await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S))
+        reply = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
+        peer = f"The draft server at {self.servers.address}"
+        check_protocol(peer, reply.protocol_version, reply.software_version, here="this client")
+        return server_from_proto(reply)
 
     async def transcribe_file(
         self,

@@ -8,10 +8,12 @@ from dataclasses import fields
 from google.protobuf.duration_pb2 import Duration
 
 from client.transcript import ModelInfo, ServerInfo, Update
+from specwhisper import __version__
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -29,6 +31,8 @@ def config_to_proto(
     config = pb.RecognitionConfig(
         gamma=gamma,
         decoding=decoding_options_to_proto(options),
+        protocol_version=CLIENT_PROTOCOL_VERSION,
+        software_version=__version__,
     )
     if mode is not None:
         config.mode = mode_to_proto(mode)

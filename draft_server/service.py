@@ -40,9 +40,10 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire import codec
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.versions import check_protocol
 
 # Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
 MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
@@ -85,6 +86,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             max_sessions=self._config.max_sessions,
             software_version=__version__,
             log_mel_max_bins=sorted(self._mel_bins(target)),
+            protocol_version=CLIENT_PROTOCOL_VERSION,
         )
 
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
@@ -225,6 +227,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""
+        check_protocol(
+            "The client", config.protocol_version, config.software_version, here="this draft server"
+        )
         mode = (
             self._config.mode
             if config.mode == decoding_pb2.MODE_UNSPECIFIED

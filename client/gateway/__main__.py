@@ -6,15 +6,25 @@ import asyncio
 import logging
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from client.api import DEFAULT_SERVER
-from client.gateway.config import DEFAULT_PORT, MAX_AUDIO_S, MAX_UPLOAD_BYTES, GatewayConfig
+from client.gateway.config import (
+    DEFAULT_PORT,
+    MAX_AUDIO_S,
+    MAX_CONNECTIONS,
+    MAX_SESSIONS,
+    MAX_UPLOAD_BYTES,
+    GatewayConfig,
+    keys,
+)
 from specwhisper.wire import flags
+from specwhisper.wire.channels import client_credentials
 from specwhisper.wire.command_lines import run_command
-from specwhisper.wire.flags import SERVING_PANEL
+from specwhisper.wire.flags import SERVING_PANEL, TRUST_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 
 
@@ -22,9 +32,62 @@ def read_config(
     server: Annotated[
         str, typer.Option(rich_help_panel=SERVING_PANEL, metavar="HOST:PORT", help="The draft server.")
     ] = DEFAULT_SERVER,
+    server_use_ssl: Annotated[
+        bool,
+        typer.Option(
+            "--server-use-ssl", rich_help_panel=TRUST_PANEL, help="Encrypt the way to the draft server."
+        ),
+    ] = False,
+    server_root_cert: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="FILE",
+            help="Who must have signed the draft server's certificate, PEM; default: gRPC's own list.",
+        ),
+    ] = None,
+    server_name: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="NAME",
+            help="What that certificate names, where it is not the host of --server.",
+        ),
+    ] = None,
+    server_client_cert: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL, metavar="FILE", help="Certificate to show to the draft server, PEM."
+        ),
+    ] = None,
+    server_client_key: Annotated[
+        Path | None, typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="Its key, PEM.")
+    ] = None,
+    server_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="FILE",
+            help="Token that the draft server knows this gateway by; else $SPECWHISPER_SERVER_TOKEN.",
+        ),
+    ] = None,
     host: flags.Host = "127.0.0.1",
     port: flags.Port = DEFAULT_PORT,
     insecure: flags.Insecure = False,
+    http_use_ssl: Annotated[
+        bool,
+        typer.Option("--http-use-ssl", rich_help_panel=TRUST_PANEL, help="Encrypt every connection."),
+    ] = False,
+    http_use_ssl_mutual: Annotated[
+        bool,
+        typer.Option(
+            "--http-use-ssl-mutual", rich_help_panel=TRUST_PANEL, help="Ask clients for certificates as well."
+        ),
+    ] = False,
+    http_server_cert: flags.GrpcServerCert = None,
+    http_server_key: flags.GrpcServerKey = None,
+    http_root_cert: flags.GrpcRootCert = None,
+    tokens_file: flags.TokensFile = None,
     max_upload_bytes: Annotated[
         int,
         typer.Option(
@@ -43,14 +106,36 @@ def read_config(
         typer.Option(
             envvar="SPECWHISPER_API_KEY",
             show_envvar=True,
-            rich_help_panel=SERVING_PANEL,
+            rich_help_panel=TRUST_PANEL,
             metavar="KEY",
-            help="What /v1 asks for as bearer token; in the environment other users cannot see it.",
+            help="A single key instead of a file of them; in the environment other users cannot see it.",
         ),
     ] = None,
+    max_sessions: Annotated[
+        int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Transcriptions at once.")
+    ] = MAX_SESSIONS,
+    max_sessions_per_token: Annotated[
+        int | None,
+        typer.Option(
+            min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Of each caller; default: all of them."
+        ),
+    ] = None,
+    max_connections: Annotated[
+        int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Connections at once.")
+    ] = MAX_CONNECTIONS,
     metrics: Annotated[
         bool, typer.Option(rich_help_panel=SERVING_PANEL, help="Serve /metrics for Prometheus.")
     ] = True,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            rich_help_panel=SERVING_PANEL,
+            metavar="PORT",
+            help="Serve it on 127.0.0.1 only, on this port and without a key; 0 takes a free one.",
+        ),
+    ] = None,
     drain_timeout: flags.DrainTimeout = 30.0,
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
@@ -65,13 +150,34 @@ def read_config(
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its own account of starting and stopping
     return GatewayConfig(
         server=server,
+        server_credentials=client_credentials(
+            server_use_ssl,
+            server_root_cert,
+            server_client_cert,
+            server_client_key,
+            server_token_file,
+            variable="SPECWHISPER_SERVER_TOKEN",
+            server_name=server_name,
+        ),
         host=host,
         port=port,
         insecure=insecure,
+        tls=flags.server_tls(
+            http_use_ssl,
+            http_use_ssl_mutual,
+            http_server_cert,
+            http_server_key,
+            http_root_cert,
+            protocol="http",
+        ),
+        tokens=keys(tokens_file, api_key),
         max_upload_bytes=max_upload_bytes,
         max_audio_s=max_audio_seconds,
-        api_key=api_key,
+        max_sessions=max_sessions,
+        max_sessions_per_token=max_sessions_per_token,
+        max_connections=max_connections,
         metrics=metrics,
+        metrics_port=metrics_port,
         drain_timeout_s=drain_timeout,
     )
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import Depends, FastAPI
 from fastapi_offline import FastAPIOffline
 
 from client.api import TranscriptionClient
-from client.gateway.auth import check_api_key
+from client.gateway.access import Access, bearer
 from client.gateway.config import GatewayConfig
 from client.gateway.handlers import add_error_handlers
 from client.gateway.lingering import Lingering
 from client.gateway.metrics import Metrics
 from client.gateway.observing import Observing
+from client.gateway.places import Places
 from client.gateway.routers import audio, live, models, page, realtime, service
 from client.gateway.state import Gateway
 from specwhisper import __version__
@@ -29,35 +31,37 @@ is refused with 400, never ignored; a full server answers 429 with `Retry-After`
 """
 
 
-def create_app(config: GatewayConfig) -> FastAPI:
+def create_app(config: GatewayConfig, metrics: Metrics) -> FastAPI:
     """Put routes, error handlers and middleware together; the draft server is asked when a request comes."""
-    metrics = Metrics()
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
-        async with TranscriptionClient(config.server) as client:
-            app.state.gateway = Gateway(config, client, metrics)
+        async with TranscriptionClient(config.server, config.server_credentials) as client:
+            places = Places(config.max_sessions, config.max_sessions_per_token)
+            app.state.gateway = Gateway(config, client, metrics, places)
             yield
 
     # Its page of the API loads nothing from other machines.
-    app: FastAPI = FastAPIOffline(
+    make = FastAPIOffline if config.may_describe else partial(FastAPI, openapi_url=None)
+    app: FastAPI = make(
         redoc_url=None,
         title="specwhisper",
         version=__version__,
         description=DESCRIPTION,
         lifespan=connected,
     )
-    with_key = [Depends(check_api_key)]
+    with_key = [Depends(bearer)]
     app.include_router(audio.router, dependencies=with_key)
     app.include_router(models.router, dependencies=with_key)
-    # These ask for the key themselves: a browser tells it in another place.
     app.include_router(realtime.router)
     app.include_router(live.router)
     app.include_router(page.router)
     app.include_router(service.health_router)
-    if config.metrics:
+    if config.metrics and config.metrics_port is None and config.may_describe:
         app.include_router(service.metrics_router)
     add_error_handlers(app)
+    if config.tokens is not None:
+        app.add_middleware(Access, tokens=config.tokens)
     app.add_middleware(Lingering)
     app.add_middleware(Observing, metrics=metrics)
     return app

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
 from client.api import DEFAULT_SERVER
 from specwhisper.errors import InvalidRequest
-from specwhisper.wire.addresses import check_bind, split_address
+from specwhisper.wire.addresses import check_bind, is_loopback, split_address
+from specwhisper.wire.channels import OPEN, Credentials
+from specwhisper.wire.tls import ServerTls
+from specwhisper.wire.tokens import TOKEN, Tokens, read_tokens
 
 DEFAULT_PORT = 8000
 MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit
 MAX_AUDIO_S = 4 * 3600.0
+MAX_SESSIONS = 100
+MAX_CONNECTIONS = 500  # half of the files that a process may have open on most systems
+ONLY_KEY = "api-key"  # the name of whoever has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,35 +27,67 @@ class GatewayConfig:
     Attributes
     ----------
     server : ``HOST:PORT`` of the draft server.
+    server_credentials : how it is reached, and who asks.
     host, port : where to listen; port 0 takes a free one.
-    insecure : allow a host that other machines can reach.
+    insecure : allow a host that other machines can reach, without encryption or keys.
+    tls : encrypts every connection.
+    tokens : who may ask, and by which key; ``None`` lets everybody in.
     max_upload_bytes : largest body of a request: the recording and the few fields beside it.
     max_audio_s : longest recording, in seconds: a few megabytes can hold days of silence.
-    api_key : what requests to /v1 must carry as their bearer token; ``None`` lets everybody in.
-    metrics : whether /metrics is served.
+    max_sessions : most transcriptions at once, of recordings and live, from the upload on.
+    max_sessions_per_token : most of them by callers of one name; ``None`` lets one have all.
+    max_connections : most connections at once, idle ones too.
+    metrics : whether figures are served.
+    metrics_port : where they are for this machine only, without a key; ``None`` leaves them beside the rest.
     drain_timeout_s : how long open requests may go on after a stop signal.
     """
 
     server: str = DEFAULT_SERVER
+    server_credentials: Credentials = OPEN
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     insecure: bool = False
+    tls: ServerTls | None = None
+    tokens: Tokens | None = None
     max_upload_bytes: int = MAX_UPLOAD_BYTES
     max_audio_s: float = MAX_AUDIO_S
-    api_key: str | None = field(default=None, repr=False)
+    max_sessions: int = MAX_SESSIONS
+    max_sessions_per_token: int | None = None
+    max_connections: int = MAX_CONNECTIONS
     metrics: bool = True
+    metrics_port: int | None = None
     drain_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
         split_address(self.server)
-        check_bind(self.host, insecure=self.insecure, asks_who=self.api_key is not None)
+        asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
+        check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
         if self.max_upload_bytes < 1:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
         if not self.max_audio_s > 0:
             raise InvalidRequest(f"--max-audio-seconds is {self.max_audio_s}: it must be above 0.")
-        if self.api_key is not None and not re.fullmatch(r"[!-~]+", self.api_key):
-            raise InvalidRequest(
-                "--api-key must be ASCII without spaces, as headers carry it; without one all are let in."
-            )
+        for name in ("max_sessions", "max_sessions_per_token", "max_connections"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                raise InvalidRequest(f"--{name.replace('_', '-')} is {number}: it must be at least 1.")
+        if self.max_sessions_per_token is not None and self.tokens is None:
+            raise InvalidRequest("--max-sessions-per-token needs keys: give --tokens-file.")
         if not self.drain_timeout_s >= 0:
             raise InvalidRequest(f"--drain-timeout is {self.drain_timeout_s}: it must be 0 or more.")
+
+    @property
+    def may_describe(self) -> bool:
+        """Whether the API and the figures are told: to this machine, or to whoever has a key."""
+        return is_loopback(self.host) or self.tokens is not None
+
+
+def keys(tokens_file: Path | None, api_key: str | None) -> Tokens | None:
+    """Read who may ask: a file of several, or a single key."""
+    if api_key is None:
+        return read_tokens(tokens_file) if tokens_file else None
+    if tokens_file is not None:
+        raise InvalidRequest("--api-key and --tokens-file are given: write the key into the file.")
+    if not TOKEN.fullmatch(api_key):
+        raise InvalidRequest(
+            "--api-key must have 16 to 512 visible ASCII characters: `openssl rand -hex 32` makes one."
+        )
+    return Tokens({api_key: ONLY_KEY})

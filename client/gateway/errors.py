@@ -33,7 +33,7 @@ class ModelNotFound(InvalidRequest):
 
 
 class WrongApiKey(SpecWhisperError):
-    """The request carries no key, or another one than the gateway was started with."""
+    """The request carries no key, or none that the gateway knows."""
 
 
 class ClientGone(SpecWhisperError):
@@ -52,4 +52,4 @@ class ForeignPage(SpecWhisperError):
 
 
 class IdleSession(SpecWhisperError):
-    """A session's client has said nothing for too long."""
+    """A client has said nothing for too long, in a session or in the middle of an upload."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.exposition import choose_encoder
 
 from client.transcript import Transcript
+from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.wire.addresses import join_address
 
 PREFIX = "specwhisper_gateway"
+METRICS_HOST = "127.0.0.1"
 # From a list of models to a long recording.
 SECONDS = (
     0.01,
@@ -95,6 +101,22 @@ class Metrics:
         self._accepted.inc(statistics.num_accepted)
         self._committed.inc(statistics.num_committed)
         self._passes.inc(statistics.num_passes)
+
+    @contextmanager
+    def served(self, port: int) -> Iterator[str]:
+        """Serve all figures to this machine, by threads of their own; give the address."""
+        try:
+            server, thread = start_http_server(port, METRICS_HOST, self._registry)
+        except OSError as error:
+            raise InvalidRequest(
+                f"Cannot serve metrics on {join_address(METRICS_HOST, port)}; is the port taken?"
+            ) from error
+        try:
+            yield join_address(METRICS_HOST, server.server_port)
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
 
     def write(self, accept: str) -> tuple[bytes, str]:
         """Give all figures and their media type, in the format that a scraper accepts."""

@@ -9,16 +9,18 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from client.gateway.metrics import Metrics
 from client.gateway.status import CLIENT_GONE
+from specwhisper.wire.access import ANYBODY
 
 logger = logging.getLogger(__name__)
 
 UNKNOWN_ROUTE = "unknown"  # one label for all that does not exist: a caller cannot fill the registry
 QUIET_ROUTES = ("/health", "/metrics")  # asked every few seconds: only for those who debug
-ERROR = "error"
+ERROR, CALLER = "error", "caller"
 NORMAL, GONE = 1000, 1006  # close codes: as it should be, and without a word
 PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose freely
 
@@ -26,6 +28,16 @@ PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose
 def note_error(scope: Scope, error: BaseException) -> None:
     """Remember what ended a request, for its line in the log and for the metrics."""
     scope["state"][ERROR] = error
+
+
+def note_caller(scope: Scope, name: str) -> None:
+    """Remember who asks, for the request's line in the log and for what one caller may have."""
+    scope["state"][CALLER] = name
+
+
+def caller_of(connection: HTTPConnection) -> str:
+    """Tell by which name who asks is known; none where no keys are asked for."""
+    return str(connection.scope["state"].get(CALLER, ANYBODY))
 
 
 class Observing:
@@ -101,6 +113,8 @@ class Observing:
 
     def _log(self, message: str, scope: Scope, facts: dict[str, Any], elapsed_s: float) -> None:
         facts["elapsed_s"] = round(elapsed_s, 3)
+        if (caller := scope["state"].get(CALLER)) is not None:
+            facts["caller"] = caller
         if (error := scope["state"].get(ERROR)) is not None:
             self._metrics.count_error(error)
             facts["error"] = type(error).__name__

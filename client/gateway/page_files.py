@@ -82,6 +82,7 @@ def samples() -> dict[str, dict[str, Any]]:
     return {Path(sample["file_name"]).stem: sample for sample in found}
 
 
+@cache
 def sample_as_wav(name: str) -> bytes:
     """Decode a bundled recording: not every browser knows every format."""
     file = io.BytesIO()

@@ -14,6 +14,9 @@ import uvicorn
 
 from client.gateway.app import create_app
 from client.gateway.config import GatewayConfig
+from client.gateway.connections import MAX_HEADER_BYTES, SocketConnection, at_most
+from client.gateway.encryption import encryption
+from client.gateway.metrics import Metrics
 from client.gateway.sockets import MAX_FRAME_BYTES
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.addresses import join_address
@@ -31,28 +34,36 @@ class GatewayServer(uvicorn.Server):
     ----------
     address : where it listens.
     ready : set once it answers.
+    metrics_address : where figures are served apart, once they are.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
+        self._config = config
+        self._metrics = Metrics()
+        listening = uvicorn.Config(
+            create_app(config, self._metrics),
+            lifespan="on",
+            log_config=None,  # the process's own
+            access_log=False,  # the middleware's lines say more
+            server_header=False,
+            proxy_headers=False,
+            http=at_most(config.max_connections),
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            ws=SocketConnection,
+            ws_max_size=MAX_FRAME_BYTES,
+            ws_per_message_deflate=False,  # audio does not shrink
+            # A pong waits behind the audio that a client sends faster than it is transcribed.
+            ws_ping_interval=None,
+            timeout_graceful_shutdown=math.ceil(config.drain_timeout_s),
+        )
+        listening.load()
+        if config.tls is not None:
+            listening.ssl = encryption(config.tls)
+        super().__init__(listening)
         self._socket = _listen(config.host, config.port)
         self.address = join_address(config.host, self._socket.getsockname()[1])
         self.ready = asyncio.Event()
-        super().__init__(
-            uvicorn.Config(
-                create_app(config),
-                lifespan="on",
-                log_config=None,  # the process's own
-                access_log=False,  # the middleware's lines say more
-                server_header=False,
-                proxy_headers=False,
-                ws="websockets-sansio",
-                ws_max_size=MAX_FRAME_BYTES,
-                ws_per_message_deflate=False,  # audio does not shrink
-                # A pong waits behind the audio that a client sends faster than it is transcribed.
-                ws_ping_interval=None,
-                timeout_graceful_shutdown=math.ceil(config.drain_timeout_s),
-            )
-        )
+        self.metrics_address: str | None = None
 
     def stop(self) -> None:
         """Take no new requests, let open ones end in time, then end."""
@@ -61,9 +72,20 @@ class GatewayServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until it is stopped."""
         try:
-            await super().serve(sockets or [self._socket])
+            with self._metrics_served():
+                await super().serve(sockets or [self._socket])
         finally:
             self._socket.close()
+
+    @contextmanager
+    def _metrics_served(self) -> Iterator[None]:
+        """Serve figures where they have a port of their own."""
+        if not self._config.metrics or self._config.metrics_port is None:
+            yield
+            return
+        with self._metrics.served(self._config.metrics_port) as self.metrics_address:
+            logger.info("metrics", extra={"address": self.metrics_address})
+            yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say where it answers, once it does."""
@@ -92,6 +114,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise InvalidRequest(f"Cannot listen on {join_address(host, port)}; is the port taken?") from error
     # Inherited by each connection: a machine that has vanished is noticed without a word of ours to it.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else what is small waits for 40 ms
     for name, seconds in KEEPALIVE_S.items():
         if hasattr(socket, name):  # not on every system
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)

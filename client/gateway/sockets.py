@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from client.gateway.auth import check_key
+from client.gateway.access import KEY_SUBPROTOCOL
 from client.gateway.errors import ClientGone, ForeignPage, IdleSession
 from client.gateway.observing import note_error
 from client.gateway.state import gateway_of
@@ -29,7 +29,6 @@ from specwhisper.wire.addresses import is_loopback
 
 logger = logging.getLogger(__name__)
 
-KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
 MAX_FRAME_BYTES = 20 * 1024 * 1024 + 64 * 1024  # OpenAI's 15 MiB of audio in base64, and the event around it
 SEND_TIMEOUT_S = 30.0  # for a client that has stopped to listen
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
@@ -52,15 +51,10 @@ def close_code(error: BaseException) -> int:
     return next((CODE_OF_ERROR[kind] for kind in type(error).__mro__ if kind in CODE_OF_ERROR), FAILED)
 
 
-def check_socket_key(socket: WebSocket) -> str | None:
-    """Refuse a client without the gateway's key; give the subprotocol that it is to be accepted with."""
+def subprotocol_of(socket: WebSocket) -> str | None:
+    """Choose among what a client offers; a browser gives up unless one of those is chosen."""
     offered: list[str] = socket.scope["subprotocols"]
-    scheme, _, given = socket.headers.get("authorization", "").partition(" ")
-    keys = [name.removeprefix(KEY_SUBPROTOCOL) for name in offered if name.startswith(KEY_SUBPROTOCOL)]
-    if scheme.lower() == "bearer":
-        keys.insert(0, given)
-    check_key(gateway_of(socket).config.api_key, keys[0] if keys else None)
-    # A browser gives up unless one of those it named is chosen; the key is not to be said again.
+    # A key is not to be said again.
     return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOL)), None)
 
 
@@ -69,10 +63,13 @@ def check_origin(connection: HTTPConnection) -> None:
     origin = connection.headers.get("origin")
     if origin is None:  # no browser's
         return
-    page = urlsplit(origin)
-    is_own = page.netloc == connection.headers.get("host")
+    try:
+        page = urlsplit(origin)
+    except ValueError:  # brackets around what is no address
+        page = urlsplit("")
+    is_own = bool(page.netloc) and page.netloc == connection.headers.get("host")
     config = gateway_of(connection).config
-    if config.api_key is None and is_loopback(config.host):
+    if config.tokens is None and is_loopback(config.host):
         # The owner of any other name can have it lead to this machine, once his page has been loaded.
         is_own = is_own and is_loopback(page.hostname or "")
     if not is_own:

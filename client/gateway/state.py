@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
@@ -10,6 +11,8 @@ from starlette.requests import HTTPConnection
 from client.api import TranscriptionClient
 from client.gateway.config import GatewayConfig
 from client.gateway.metrics import Metrics
+from client.gateway.observing import caller_of
+from client.gateway.places import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +22,14 @@ class Gateway:
     Attributes
     ----------
     client : the connection to the draft server.
+    places : how many transcriptions there may be at once.
     started_s : Unix time of its start.
     """
 
     config: GatewayConfig
     client: TranscriptionClient
     metrics: Metrics
+    places: Places
     started_s: int = field(default_factory=lambda: int(time.time()))
 
 
@@ -32,3 +37,9 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
     """Give the gateway that a request or a WebSocket has come to."""
     gateway: Gateway = connection.app.state.gateway
     return gateway
+
+
+async def place_of(connection: HTTPConnection) -> AsyncIterator[None]:
+    """Hold a place for a transcription, until its request was answered or its WebSocket has ended."""
+    with gateway_of(connection).places.taken(caller_of(connection)):
+        yield

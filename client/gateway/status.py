@@ -32,6 +32,9 @@ from specwhisper.wire.status import PUSHBACK_MS
 CLIENT_GONE = 499  # nginx's number: nobody is there to read it, it stands in logs and metrics
 INVALID = "invalid_request_error"  # OpenAI's type of whatever is the caller's to mend
 BROKEN = "server_error"
+TOKEN_REFUSED = (
+    "The draft server does not know this gateway by its token: the operator has to give it another."
+)
 INTERNAL_ERROR = "The gateway failed to handle this request; its log says why."
 
 
@@ -92,5 +95,7 @@ def body_of(error: BaseException) -> dict[str, Any]:
     """Tell an error; one that nobody raised on purpose says no more than that there was one."""
     answer = answer_to(error)
     message = str(error) if isinstance(error, SpecWhisperError) else INTERNAL_ERROR
+    if isinstance(error, Unauthenticated):
+        message = TOKEN_REFUSED  # it would be taken for one about the caller's own key
     code = getattr(error, "code", None) or answer.code
     return error_body(message, answer.type, param=getattr(error, "param", None), code=code)

@@ -15,12 +15,13 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from client.gateway.errors import InvalidField, InvalidUpload
+from client.gateway.errors import IdleSession, InvalidField, InvalidUpload
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 
 FILE = "file"
 MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
 MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred
+IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it holds a place
 TEMPORARY_PREFIX = "specwhisper-upload-"
 
 
@@ -87,7 +88,13 @@ def _limited(receive: Receive, max_bytes: int) -> Receive:
 
     async def receive_counted() -> Message:
         nonlocal num_bytes
-        message = await receive()
+        try:
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
+                message = await receive()
+        except TimeoutError as error:
+            raise IdleSession(
+                f"Nothing of the request was sent for {IDLE_TIMEOUT_S:g} s: send it again."
+            ) from error
         num_bytes += len(message.get("body", b""))
         if num_bytes > max_bytes:
             raise _too_large(num_bytes, max_bytes)

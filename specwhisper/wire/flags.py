@@ -44,17 +44,25 @@ def parse_cores(text: str | None) -> tuple[int, ...] | None:
 
 
 def server_tls(
-    use_ssl: bool, is_mutual: bool, certificate: Path | None, key: Path | None, roots: Path | None
+    use_ssl: bool,
+    is_mutual: bool,
+    certificate: Path | None,
+    key: Path | None,
+    roots: Path | None,
+    *,
+    protocol: str = "grpc",
 ) -> ServerTls | None:
     """Put together what was said of encryption; half of it is refused, and not taken for none."""
     if not (use_ssl or is_mutual):
         if certificate or key or roots:
-            raise InvalidRequest("A certificate is given, but no encryption: add --grpc-use-ssl.")
+            raise InvalidRequest(f"A certificate is given, but no encryption: add --{protocol}-use-ssl.")
         return None
     if certificate is None or key is None:
-        raise InvalidRequest("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key.")
+        raise InvalidRequest(
+            f"--{protocol}-use-ssl needs --{protocol}-server-cert and --{protocol}-server-key."
+        )
     if is_mutual != (roots is not None):
-        raise InvalidRequest("--grpc-use-ssl-mutual and --grpc-root-cert belong together.")
+        raise InvalidRequest(f"--{protocol}-use-ssl-mutual and --{protocol}-root-cert belong together.")
     return ServerTls(certificate, key, roots)
 
 

@@ -319,7 +319,13 @@ def gateway_target(gateway: Server) -> str:
 
 async def test_a_key_is_asked_for(gateway):
     server = Server(
-        "client.gateway", "--port", "0", "--server", gateway_target(gateway), "--api-key", "right"
+        "client.gateway",
+        "--port",
+        "0",
+        "--server",
+        gateway_target(gateway),
+        "--api-key",
+        "the-right-one-of-anna",
     )
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
@@ -327,7 +333,7 @@ async def test_a_key_is_asked_for(gateway):
             page.page.on("websocket", lambda socket: sockets.append(socket))
             await try_sample(page)
             await page.status_is("API key")
-            await page.locator("#key").fill("right")
+            await page.locator("#key").fill("the-right-one-of-anna")
             await page.locator("#key").press("Enter")
             await page.status_is("Transcribing")
             await page.locator("#key").press("Enter")

@@ -17,10 +17,12 @@ import soundfile
 
 from client.gateway.config import GatewayConfig
 from client.gateway.server import GatewayServer
+from specwhisper.wire.tokens import Tokens
 from tests.rpc.services import eventually
 
 T = TypeVar("T")
 MODEL = "whisper-1"
+CALLER = "anna"
 # OpenAI announces in its client that its own translations end; ours do not.
 DEPRECATED = pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")
 
@@ -49,6 +51,10 @@ class RunningGateway:
     def url(self) -> str:
         return f"http://{self.server.address}"
 
+    @property
+    def num_places_taken(self) -> int:
+        return self.server.config.app.state.gateway.places.num_taken
+
     async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
         """Ask with the synchronous client."""
 
@@ -58,16 +64,16 @@ class RunningGateway:
 
         return await asyncio.to_thread(run)
 
-    async def figures(self) -> dict[str, float]:
+    async def figures(self, key: str = "none") -> dict[str, float]:
         """Give what /metrics says, by name and labels."""
-        text = (await self.http.get("/metrics")).text
+        text = (await self.http.get("/metrics", headers={"Authorization": f"Bearer {key}"})).text
         found = re.findall(r"^(?!#)(\S+) (\S+)$", text, re.MULTILINE)
         return {name.removeprefix("specwhisper_gateway_"): float(value) for name, value in found}
 
-    async def all_answered(self) -> dict[str, float]:
+    async def all_answered(self, key: str = "none") -> dict[str, float]:
         """Wait until only the request for the figures is open, and give them."""
         await eventually(lambda: len(self.server.server_state.tasks) == 0)
-        return await self.figures()
+        return await self.figures(key)
 
 
 def api_settings(url: str) -> dict[str, Any]:
@@ -76,8 +82,12 @@ def api_settings(url: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running_gateway(draft: str, *, port: int = 0, **settings: Any) -> AsyncIterator[RunningGateway]:
-    """A gateway in front of a draft server."""
+async def running_gateway(
+    draft: str, *, port: int = 0, api_key: str | None = None, **settings: Any
+) -> AsyncIterator[RunningGateway]:
+    """A gateway in front of a draft server; it may ask for a key."""
+    if api_key is not None:
+        settings["tokens"] = Tokens({api_key: CALLER})
     server = GatewayServer(GatewayConfig(server=draft, port=port, **settings))
     serving = asyncio.create_task(server.serve())
     try:

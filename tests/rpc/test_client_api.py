@@ -7,6 +7,7 @@ import pytest
 import soundfile
 
 from client.api import TranscriptionClient
+from specwhisper import __version__
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.errors import (
@@ -20,6 +21,7 @@ from specwhisper.errors import (
 )
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.types import Mode, Segment
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
@@ -105,6 +107,8 @@ async def test_the_request_says_what_was_asked(noise):
             mode="MODE_SYNC",
             gamma=3,
             decoding=decoding_options_to_proto(options),
+            protocol_version=CLIENT_PROTOCOL_VERSION,
+            software_version=__version__,
         ),
     )
 
@@ -115,7 +119,10 @@ async def test_recognize_sends_the_file_as_it_is(noise):
         transcript = await client.recognize(noise.read_bytes(), gamma=2)
     assert server.recognized.audio == noise.read_bytes()
     assert server.recognized.config == pb.RecognitionConfig(
-        gamma=2, decoding=decoding_options_to_proto(DecodingOptions())
+        gamma=2,
+        decoding=decoding_options_to_proto(DecodingOptions()),
+        protocol_version=CLIENT_PROTOCOL_VERSION,
+        software_version=__version__,
     )
     assert transcript.segments == SEGMENTS
     assert transcript.duration_s == 2.5

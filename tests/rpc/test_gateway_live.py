@@ -201,8 +201,9 @@ async def test_the_page_and_its_files():
         for name, media_type in (("main.js", "text/javascript"), ("style.css", "text/css")):
             reply = await gateway.http.get(f"/page/{name}")
             assert (reply.status_code, reply.headers["content-type"]) == (200, f"{media_type}; charset=utf-8")
-        for missing in ("/page/__init__.py", "/page/..%2fapp.py", "/samples/none.wav"):
+        for missing in ("/page/__init__.py", "/samples/none.wav"):
             assert (await gateway.http.get(missing)).status_code == 404
+        assert (await gateway.http.get("/page/..%2fapp.py")).status_code == 401
 
 
 async def test_the_samples():

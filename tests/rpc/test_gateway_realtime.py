@@ -250,6 +250,10 @@ async def test_sessions_that_are_not_offered(session_, param):
     [
         ("no JSON", "invalid_json"),
         ("[" * 100_000, "invalid_json"),
+        (
+            '{"type": "x", "event_id": "\\ud800"}',
+            "invalid_json",
+        ),  # half a character, which cannot be said again
         ("[]", "invalid_value"),
         ('{"type": "response.create"}', "invalid_value"),
         ('{"type": ["input_audio_buffer.append"]}', "invalid_value"),

@@ -6,12 +6,14 @@ import sys
 import pytest
 
 from client.gateway import errors as gateway_errors
-from client.gateway.config import GatewayConfig
+from client.gateway.config import GatewayConfig, keys
 from client.gateway.errors import InvalidField
 from client.gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
 from specwhisper import errors
 from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable, UnsafeBind
+from specwhisper.wire.tokens import Tokens
 
+TOKENS = Tokens({"0123456789abcdef": "anna"})
 ALL_ERRORS = {
     error
     for module in (errors, gateway_errors)
@@ -57,9 +59,10 @@ def test_what_nobody_foresaw_tells_nothing():
         ({"server": "nowhere"}, InvalidRequest),
         ({"host": "0.0.0.0"}, UnsafeBind),
         ({"max_upload_bytes": 0}, InvalidRequest),
-        ({"api_key": ""}, InvalidRequest),
-        ({"api_key": "two words"}, InvalidRequest),
-        ({"api_key": "schlüssel"}, InvalidRequest),
+        ({"max_sessions": 0}, InvalidRequest),
+        ({"max_connections": 0}, InvalidRequest),
+        ({"max_sessions_per_token": 0, "tokens": TOKENS}, InvalidRequest),
+        ({"max_sessions_per_token": 1}, InvalidRequest),
         ({"drain_timeout_s": -1.0}, InvalidRequest),
     ],
 )
@@ -68,8 +71,19 @@ def test_settings_that_cannot_be(settings, kind):
         GatewayConfig(**settings)
 
 
-def test_the_key_is_not_shown():
-    assert "secret" not in repr(GatewayConfig(api_key="secret"))
+@pytest.mark.parametrize("key", ["", "two words and more", "schlüssel-von-anna", "guessed"])
+def test_keys_that_are_none(key, tmp_path):
+    with pytest.raises(InvalidRequest, match="visible ASCII"):
+        keys(None, key)
+    with pytest.raises(InvalidRequest, match="write the key into the file"):
+        keys(tmp_path / "tokens", key)
+
+
+def test_a_key_is_not_kept():
+    assert keys(None, None) is None
+    tokens = keys(None, "0123456789abcdef")
+    assert tokens.name_of("bearer 0123456789abcdef") == "api-key"
+    assert "0123456789abcdef" not in repr(vars(tokens))
     assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"
 
 

@@ -15,7 +15,7 @@ from client.gateway.leaving import unless_client_leaves
 from client.gateway.replies import reply
 from client.gateway.routers.models import check_model
 from client.gateway.sockets import check_origin
-from client.gateway.state import gateway_of
+from client.gateway.state import gateway_of, place_of
 from client.gateway.transcription_fields import TranscriptionFields
 from client.gateway.uploads import Upload, errors_about, receive_upload
 from client.transcription import Transcription
@@ -23,11 +23,11 @@ from client.transcription import Transcription
 
 async def check_page(request: Request) -> None:
     """Refuse the pages of others where no key does it: browsers ask nobody before they send a form."""
-    if gateway_of(request).config.api_key is None:
+    if gateway_of(request).config.tokens is None:
         check_origin(request)
 
 
-router = APIRouter(prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_page)])
+router = APIRouter(prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_page), Depends(place_of)])
 
 
 async def upload(request: Request) -> AsyncIterator[Upload]:

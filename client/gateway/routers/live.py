@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, WebSocket
+from fastapi import APIRouter, Depends, WebSocket
 
 from client.gateway.live.session import LiveSession
-from client.gateway.sockets import Peer, check_origin, check_socket_key, ended_by_errors
-from client.gateway.state import gateway_of
+from client.gateway.sockets import Peer, check_origin, ended_by_errors, subprotocol_of
+from client.gateway.state import gateway_of, place_of
 
 router = APIRouter()
 
 
-@router.websocket("/live")
+@router.websocket("/live", dependencies=[Depends(place_of)])
 async def live(socket: WebSocket) -> None:
     """Transcribe for the page."""
-    subprotocol = check_socket_key(socket)
     check_origin(socket)
-    await socket.accept(subprotocol)
+    await socket.accept(subprotocol_of(socket))
     peer = Peer(socket)
     session = LiveSession(gateway_of(socket), peer)
     async with ended_by_errors(socket, peer, session.tell_error):

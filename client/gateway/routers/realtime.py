@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, WebSocket
+from fastapi import APIRouter, Depends, WebSocket
 
 from client.gateway.errors import InvalidField
 from client.gateway.realtime.session import RealtimeSession
 from client.gateway.realtime.settings import RealtimeSettings
 from client.gateway.routers.models import WHISPER_1, check_model
-from client.gateway.sockets import Peer, check_origin, check_socket_key, ended_by_errors
-from client.gateway.state import gateway_of
+from client.gateway.sockets import Peer, check_origin, ended_by_errors, subprotocol_of
+from client.gateway.state import gateway_of, place_of
 
 router = APIRouter(prefix="/v1/realtime")
 BETA_HEADER, BETA_SUBPROTOCOL = "realtime=v1", "openai-beta.realtime-v1"
 
 
-@router.websocket("")
+@router.websocket("", dependencies=[Depends(place_of)])
 async def realtime(socket: WebSocket) -> None:
     """Transcribe while somebody speaks; what is wrong with the request itself has an HTTP status."""
     gateway = gateway_of(socket)
-    subprotocol = check_socket_key(socket)
-    if gateway.config.api_key is None:
+    if gateway.config.tokens is None:
         check_origin(socket)
     if socket.query_params.get("intent") != "transcription":
         raise InvalidField(
@@ -29,7 +28,7 @@ async def realtime(socket: WebSocket) -> None:
     model = socket.query_params.get("model") or WHISPER_1
     await check_model(gateway, model)
     await gateway.client.get_model()  # refuses here where nobody would write anything
-    await socket.accept(subprotocol)
+    await socket.accept(subprotocol_of(socket))
     peer = Peer(socket)
     is_beta = BETA_HEADER in socket.headers.get("openai-beta", "") or (
         BETA_SUBPROTOCOL in socket.scope["subprotocols"]

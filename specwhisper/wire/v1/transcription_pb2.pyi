@@ -28,7 +28,7 @@ SPEECH_EVENT_BEGIN: SpeechEvent
 SPEECH_EVENT_END: SpeechEvent
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding")
+    __slots__ = ("encoding", "sample_rate_hertz", "audio_channel_count", "language_code", "enable_word_time_offsets", "mode", "gamma", "decoding", "protocol_version", "software_version")
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HERTZ_FIELD_NUMBER: _ClassVar[int]
     AUDIO_CHANNEL_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,8 @@ class RecognitionConfig(_message.Message):
     MODE_FIELD_NUMBER: _ClassVar[int]
     GAMMA_FIELD_NUMBER: _ClassVar[int]
     DECODING_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     encoding: AudioEncoding
     sample_rate_hertz: int
     audio_channel_count: int
@@ -45,7 +47,9 @@ class RecognitionConfig(_message.Message):
     mode: _decoding_pb2.Mode
     gamma: int
     decoding: _decoding_pb2.DecodingOptions
-    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ...) -> None: ...
+    protocol_version: int
+    software_version: str
+    def __init__(self, encoding: _Optional[_Union[AudioEncoding, str]] = ..., sample_rate_hertz: _Optional[int] = ..., audio_channel_count: _Optional[int] = ..., language_code: _Optional[str] = ..., enable_word_time_offsets: bool = ..., mode: _Optional[_Union[_decoding_pb2.Mode, str]] = ..., gamma: _Optional[int] = ..., decoding: _Optional[_Union[_decoding_pb2.DecodingOptions, _Mapping]] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "audio")
@@ -325,17 +329,19 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins")
+    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_CODES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     LOG_MEL_MAX_BINS_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     model: ModelInfo
     language_codes: _containers.RepeatedScalarFieldContainer[str]
     max_message_bytes: int
     max_sessions: int
     software_version: str
     log_mel_max_bins: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ...) -> None: ...
+    protocol_version: int
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ...) -> None: ...

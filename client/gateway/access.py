@@ -1,0 +1,70 @@
+"""The one door that every request passes: who shows no key is turned away, whatever he asks for."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPBearer
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from client.gateway.errors import WrongApiKey
+from client.gateway.observing import note_caller, note_error
+from client.gateway.status import answer_to, body_of, headers_of
+from specwhisper.errors import Unauthenticated
+from specwhisper.wire.tokens import SCHEME, Tokens
+
+# Health, as whoever balances loads knows no keys; and the page, which asks its reader for one.
+OPEN_TO_ALL = re.compile(r"/health|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
+KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
+
+# For the page of the API only: the door has looked before any route does.
+bearer = HTTPBearer(auto_error=False, description="One of the gateway's keys, where it asks for one.")
+
+
+class Access:
+    """Wraps the application; also paths that do not exist ask for a key.
+
+    Parameters
+    ----------
+    tokens : who may come in.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
+        self._app = app
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request or a WebSocket in, or answer it at the door, before any of its body is read."""
+        if scope["type"] in ("http", "websocket") and not OPEN_TO_ALL.fullmatch(scope["path"]):
+            try:
+                note_caller(scope, self._name_of(HTTPConnection(scope)))
+            except WrongApiKey as error:
+                note_error(scope, error)
+                answer = JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _name_of(self, connection: HTTPConnection) -> str:
+        shown = _authorization(connection)
+        try:
+            return self._tokens.name_of(shown)
+        except Unauthenticated as error:
+            raise WrongApiKey(
+                "Incorrect API key provided: ask the operator of this gateway for the right one."
+                if shown
+                else "You did not provide an API key: send the header 'Authorization: Bearer KEY'."
+            ) from error
+
+
+def _authorization(connection: HTTPConnection) -> str | None:
+    """Give the header of that name, or what a browser's WebSocket says in its place."""
+    shown = connection.headers.get("authorization")
+    offered: list[str] = connection.scope.get("subprotocols", [])
+    if shown is None or not shown.lower().startswith(SCHEME):
+        for name in offered:
+            if name.startswith(KEY_SUBPROTOCOL):
+                return SCHEME + name.removeprefix(KEY_SUBPROTOCOL)
+    return shown

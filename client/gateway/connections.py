@@ -1,0 +1,154 @@
+"""Connections that end where the other side neither says nor takes what is due, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from client.gateway.status import BROKEN, error_body
+
+MAX_HEADER_BYTES = 16 * 1024  # of a request's head
+HEAD_S = 10.0  # from a request's first byte, or a connection's beginning, to the end of the request's head
+UNREAD_S = 30.0  # for a client that takes nothing of its answer
+FULL = "This gateway has as many connections as it may: try again later."
+
+
+class _Deadlines:
+    """Ends a connection whose other side is too slow; it is cut, as an orderly end would wait for it.
+
+    Parameters
+    ----------
+    transport : the connection.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def expect_head(self, is_due: bool) -> None:
+        """Wait for a request's head, or do not any more."""
+        if is_due and self._head is None:
+            self._head = asyncio.get_running_loop().call_later(HEAD_S, self._transport.abort)
+        elif not is_due and self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def expect_reading(self, num_bytes: int) -> None:
+        """Wait until something of so many bytes is taken; 0 ends that."""
+        if self._unread is not None:
+            self._unread.cancel()
+        self._unread = None
+        if num_bytes:
+            self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self._check_reading, num_bytes)
+
+    def _check_reading(self, before: int) -> None:
+        num_bytes = self._transport.get_write_buffer_size()
+        if num_bytes < before:
+            self.expect_reading(num_bytes)
+        else:
+            self._transport.abort()
+
+
+class _Bounded(asyncio.Protocol):
+    """What both kinds of connection have: bytes that wait to be taken do not wait for ever."""
+
+    transport: Any
+    _deadlines: _Deadlines
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with a head that is due."""
+        super().connection_made(transport)
+        self._deadlines = _Deadlines(self.transport)
+        self._deadlines.expect_head(True)
+        # Whatever waits is known of, also behind the last word. Not 0: encrypted ones would wait for nothing.
+        self.transport.set_write_buffer_limits(high=1)
+
+    def pause_writing(self) -> None:
+        """Bytes wait."""
+        super().pause_writing()
+        self._deadlines.expect_reading(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """All are taken."""
+        super().resume_writing()
+        self._deadlines.expect_reading(0)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Nothing is due any more."""
+        self._deadlines.expect_head(False)
+        self._deadlines.expect_reading(0)
+        super().connection_lost(error)
+
+
+class HttpConnection(_Bounded, H11Protocol):
+    """A connection as it begins.
+
+    Attributes
+    ----------
+    max_connections : how many there may be.
+    """
+
+    max_connections: int
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection in, or refuse it whatever it wants."""
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            self.transport.write(_REFUSAL)
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Hear what is sent; whatever has begun a head has to end it."""
+        super().data_received(data)
+        is_ours = self.transport.get_protocol() is self  # else it has become a WebSocket
+        self._deadlines.expect_head(is_ours and (self.cycle is None or self.cycle.response_complete))
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; behind a request that is being answered, it ends that too."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.abort()
+                return
+        super().send_400_response(msg)
+
+
+class SocketConnection(_Bounded, WebSocketsSansIOProtocol):
+    """A connection that has become a WebSocket."""
+
+    def data_received(self, data: bytes) -> None:
+        """Hear what is sent; a handshake that cannot be read is never answered, so it has to end too."""
+        super().data_received(data)
+        self._deadlines.expect_head(not self.handshake_initiated)
+
+    async def send(self, message: Any) -> None:
+        """Send what the application says."""
+        await super().send(message)
+        # A refusal ends the handshake too; uvicorn would log an error of ours.
+        self.handshake_complete = self.handshake_complete or self.close_sent
+
+
+def at_most(max_connections: int) -> type[HttpConnection]:
+    """Make the kind of which there are so many."""
+    return type("LimitedConnection", (HttpConnection,), {"max_connections": max_connections})
+
+
+def _refusal() -> bytes:
+    body = json.dumps(error_body(FULL, BROKEN, code="unavailable")).encode()
+    head = (
+        "HTTP/1.1 503 Service Unavailable",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+        "retry-after: 1",
+        "connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode() + body
+
+
+_REFUSAL = _refusal()

@@ -1,0 +1,56 @@
+"""Encryption of HTTP: a certificate that may be renewed while the gateway runs."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.wire.tls import ServerTls
+
+logger = logging.getLogger(__name__)
+
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+def encryption(tls: ServerTls) -> ssl.SSLContext:
+    """Make the context of a listening socket; each handshake uses the files as they are then."""
+    return _Renewed(tls).context
+
+
+class _Renewed:
+    """The context that handshakes begin with, which hands them to one of the newest files."""
+
+    def __init__(self, tls: ServerTls) -> None:
+        self._tls = tls
+        self._stamp = self._now()
+        self.context = self._newest = _context(tls)
+        self.context.sni_callback = self._hand_over
+
+    def _hand_over(self, handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        """Go on with the newest certificate; one that cannot be read leaves the last one in use."""
+        try:
+            if (now := self._now()) != self._stamp:
+                self._stamp, self._newest = now, _context(self._tls)
+        except (OSError, InvalidRequest) as error:
+            logger.warning("certificate kept", extra={"error": str(error)})
+        handshake.context = self._newest
+
+    def _now(self) -> Stamp:
+        found = [path.stat() for path in (self._tls.certificate, self._tls.key)]
+        return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in found)
+
+
+def _context(tls: ServerTls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")  # and asks nobody for one
+        if tls.client_roots is not None:
+            context.load_verify_locations(tls.client_roots)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (ssl.SSLError, OSError) as error:
+        raise InvalidRequest(
+            f"{tls.certificate} and {tls.key} cannot be used together: {error.strerror}."
+        ) from error
+    return context

@@ -1,0 +1,82 @@
+"""A trusted gateway as an operator starts it: encrypted, keys in a file, figures on a port of their own."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from tests.e2e.processes import Server, run
+
+TOKEN = "0123456789abcdef-of-anna"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("trust")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "roots.pem")
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(folder / "server.key")
+    issued.cert_chain_pems[0].write_to_path(folder / "server.pem")
+    (folder / "tokens").write_text(f"anna {TOKEN}\n")
+    return folder
+
+
+def ask(url: str, context: ssl.SSLContext | None = None, key: str | None = None) -> tuple[int, str]:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=context) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_trusted_gateway(folder, unused_tcp_port):
+    server = Server(
+        *("client.gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}", "--metrics-port", "0"),
+        *("--host", "0.0.0.0", "--http-use-ssl", "--http-server-cert", f"{folder}/server.pem"),
+        *("--http-server-key", f"{folder}/server.key", "--tokens-file", f"{folder}/tokens"),
+    )
+    try:
+        figures = server.wait_event("metrics")["address"]
+        url = f"https://127.0.0.1:{server.port}"
+        context = ssl.create_default_context(cafile=folder / "roots.pem")
+        assert ask(f"{url}/v1/models", context)[0] == 401
+        status, body = ask(f"{url}/v1/models", context, TOKEN)
+        assert (status, json.loads(body)["error"]["code"]) == (503, "unavailable")
+        assert server.wait_event("answered", status=503)["caller"] == "anna"
+        assert ask(f"{url}/metrics", context, TOKEN)[0] == 404
+        status, body = ask(f"http://{figures}/metrics")
+        assert (status, 'errors_total{kind="WrongApiKey"} 1.0' in body) == (200, True)
+        with pytest.raises(urllib.error.URLError):
+            ask(f"{url}/health", ssl.create_default_context())
+    finally:
+        server.end()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--host", "0.0.0.0", "--tokens-file", "{folder}/tokens"), "without encryption to the network"),
+        (("--http-server-cert", "{folder}/server.pem"), "add --http-use-ssl"),
+        (("--http-use-ssl",), "--http-use-ssl needs --http-server-cert and --http-server-key"),
+        (("--server-root-cert", "{folder}/roots.pem"), "A certificate is given, but no encryption"),
+        (("--server-token-file", "{folder}/tokens"), "is no token"),
+        (("--tokens-file", "{folder}/roots.pem"), "write NAME TOKEN, with a name"),
+        (("--tokens-file", "{folder}/nothing"), "cannot be read"),
+    ],
+)
+def test_half_of_it_is_one_sentence(options: tuple[str, ...], sentence: str, folder: Any):
+    status, out, err = run("client.gateway", *(option.format(folder=folder) for option in options))
+    assert (status, out) == (1, "")
+    assert err.startswith("specwhisper-gateway: ")
+    assert sentence in err
+    assert len(err.splitlines()) == 1

@@ -1,0 +1,154 @@
+"""A gateway in front of a scripted pair, in a thread of its own, and what must hold whatever it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+from tests.rpc.gateways import RunningGateway, running_gateway
+from tests.rpc.services import MAX_SESSIONS, Draft, Target, all_free, draft_server, eventually, target_server
+from tests.scripted import NUM_TEXT, ScriptedModel
+
+TIMES = int(os.environ.get("SPECWHISPER_FUZZ", "1"))  # how many times as many examples
+MAX_UPLOAD_BYTES = 200_000
+REPLY_S = 30.0
+REFUSALS = (400, 403, 404, 405, 413)
+# What uvicorn logs as an error although a client has made it.
+NOT_OURS = ("Invalid UTF-8 sequence received from client.",)
+
+
+def examples(number: int) -> settings:
+    """So many, or more where that is asked for."""
+    return settings(max_examples=number * TIMES, suppress_health_check=[HealthCheck.too_slow])
+
+
+class AnyText(ScriptedModel):
+    """A model that has a token for whatever it is prompted with."""
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        return tuple(ord(letter) % NUM_TEXT for letter in text)
+
+
+class Errors(logging.Handler):
+    """Keeps what is logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() not in NOT_OURS and record.name != "websockets.client":
+            self.messages.append(logging.Formatter().format(record))
+
+
+@dataclass
+class Fuzzed:
+    """What is fuzzed.
+
+    Attributes
+    ----------
+    folder : where uploads lie meanwhile.
+    """
+
+    gateway: RunningGateway
+    target: Target
+    draft: Draft
+    loop: asyncio.AbstractEventLoop
+    folder: Path
+    errors: Errors = field(default_factory=Errors)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.gateway.server.address.rpartition(":")
+        return host, int(port)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+    ) -> tuple[int, str, bytes]:
+        """Send a request as it is; give status, media type and body of the answer."""
+        lines = [("Host", "here"), ("Content-Length", str(len(body))), *headers]
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines)
+        with socket.create_connection(self.address, timeout=REPLY_S) as connection:
+            # At once: what comes behind a refusal would reset the connection, and that might overtake it.
+            connection.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
+            with HTTPResponse(connection, method=method) as reply:
+                reply.begin()
+                return reply.status, reply.getheader("content-type", ""), reply.read()
+
+    def check_alive(self) -> None:
+        """It answers, nothing is left behind, and nothing that nobody foresaw has happened."""
+        assert self.ask("GET", "/health")[0] == 200
+        asyncio.run_coroutine_threadsafe(self._at_rest(), self.loop).result(REPLY_S)
+        assert self.errors.messages == []
+        assert list(self.folder.iterdir()) == []
+
+    async def _at_rest(self) -> None:
+        await eventually(lambda: not self.gateway.server.server_state.tasks)
+        await eventually(lambda: len(self.gateway.server.server_state.connections) <= 1)  # our own below
+        assert self.gateway.num_places_taken == 0
+        figures = await self.gateway.figures()
+        assert (figures["active_requests"], figures["active_sessions"]) == (1, 0)
+        await all_free(self.target, self.draft)
+
+
+@contextmanager
+def fuzzed(folder: Path) -> Iterator[Fuzzed]:
+    """Run one, for all examples of a test."""
+    ready = threading.Event()
+    held: dict[str, Any] = {}
+
+    async def run() -> None:
+        async with (
+            target_server(AnyText(MAX_SESSIONS)) as target,
+            draft_server(target.address) as draft,
+            running_gateway(
+                draft.address, max_upload_bytes=MAX_UPLOAD_BYTES, max_sessions=MAX_SESSIONS
+            ) as gateway,
+        ):
+            stop = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            held["stop"] = lambda: loop.call_soon_threadsafe(stop.set)
+            held["fuzzed"] = Fuzzed(gateway, target, draft, loop, folder)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    assert ready.wait(60)
+    logging.getLogger().addHandler(held["fuzzed"].errors)
+    try:
+        yield held["fuzzed"]
+    finally:
+        logging.getLogger().removeHandler(held["fuzzed"].errors)
+        held["stop"]()
+        thread.join()
+
+
+def check_reply(status: int, media_type: str, body: bytes) -> None:
+    """An answer is no failure of ours, tells nothing of the inside, and has OpenAI's shape if it refuses."""
+    assert status < 500, body
+    assert b"Traceback" not in body
+    if status >= 400:
+        assert status in REFUSALS, (status, body)
+        if media_type == "application/json" and body:  # HEAD has none
+            error = json.loads(body)["error"]
+            assert error.keys() == {"message", "type", "param", "code"}
+            assert error["message"]
+        else:
+            assert body in (b"", b"Invalid HTTP request received.")

@@ -1,0 +1,219 @@
+"""Nobody gets past the gateway's door without a key, whatever he asks for; but for what is open by name."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+import websockets
+
+from client.gateway.access import OPEN_TO_ALL
+from client.gateway.config import GatewayConfig
+from specwhisper.errors import Unauthenticated, UnsafeBind
+from specwhisper.wire.tokens import Tokens, read_tokens
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+
+TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "what-ben-once-had-before"
+TOKENS = Tokens({TOKEN: "anna", OTHER: "anna"})
+OPEN = ["/", "/health", "/page/{name}", "/samples", "/samples/{name}.wav"]
+SOCKETS = ["/live", "/v1/realtime"]
+OTHERS = [
+    "/nowhere",
+    "/v1/nowhere",
+    "/.//health",
+    "/health/",
+    "/page/",
+    "/page/a/b",
+    "/metrics/",
+    "/page/..%2flive",
+]
+SHOWN = {
+    "none": None,
+    "empty": "",
+    "no scheme": TOKEN,
+    "empty token": 'Bearer ""',
+    "wrong": "Bearer 0123456789abcdef-Wrong",
+    "prefix": f"Bearer {TOKEN[:-1]}",
+    "longer": f"Bearer {TOKEN}x",
+    "other case": f"Bearer {TOKEN.upper()}",
+    "other scheme": f"Basic {TOKEN}",
+    "removed": f"Bearer {FORMER}",
+}
+
+
+def routes_of(router: Any) -> Iterator[Any]:
+    """All routes of an application, those of routers within it too."""
+    for route in router.routes:
+        within = getattr(route, "original_router", None)
+        yield from [route] if within is None else routes_of(within)
+
+
+def paths_of(gateway: RunningGateway) -> dict[str, set[str]]:
+    """Every path of a gateway's with its methods; a WebSocket has none."""
+    app = gateway.server.config.app
+    return {route.path: getattr(route, "methods", None) or set() for route in routes_of(app)}
+
+
+def filled(path: str) -> str:
+    """A path that a route answers."""
+    values = {"{name}.wav": "01_phone_call.wav", "{name}": "main.js", "{model:path}": MODEL}
+    for name, value in values.items():
+        path = path.replace(name, value)
+    return path
+
+
+def is_refusal(reply: Any, method: str) -> bool:
+    code = None if method == "HEAD" else reply.json()["error"]["code"]
+    is_named = (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+    return is_named and code in (None, "invalid_api_key")
+
+
+@pytest.fixture
+def tokens(tmp_path) -> Tokens:
+    """What is left of a file of tokens once one of them was taken out."""
+    file = tmp_path / "tokens"
+    file.write_text(f"anna {TOKEN}\nben {FORMER}\n")
+    assert read_tokens(file).name_of(f"bearer {FORMER}") == "ben"
+    file.write_text(f"anna {TOKEN}\nanna {OTHER}\n")
+    return read_tokens(file)
+
+
+async def test_nobody_gets_in_without_a_key(tokens):
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
+        paths = paths_of(gateway)
+        assert {path for path in paths if OPEN_TO_ALL.fullmatch(filled(path))} == set(OPEN)
+        assert {path for path, methods in paths.items() if path.startswith(tuple(SOCKETS))} == set(SOCKETS)
+        closed = [
+            (method, filled(path))
+            for path, methods in paths.items()
+            for method in methods or {"GET"}
+            if path not in OPEN
+        ]
+        assert len(closed) >= 11  # recordings, models, live audio, metrics, the page of the API ...
+        closed += [("POST", path) for path in OTHERS]
+        for header in SHOWN.values():
+            headers = {} if header is None else {"Authorization": header}
+            for method, path in closed:
+                reply = await gateway.http.request(method, path, headers=headers)
+                assert is_refusal(reply, method), (method, path, header, reply.status_code)
+            for path in OPEN:
+                assert (await gateway.http.get(filled(path), headers=headers)).status_code == 200
+        num_errors = (await gateway.figures(TOKEN))['errors_total{kind="WrongApiKey"}']
+    assert num_errors == len(SHOWN) * len(closed)
+    assert server.config is None
+
+
+@pytest.mark.parametrize("path", SOCKETS)
+async def test_no_websocket_opens_without_a_key(path, tokens):
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address, tokens=tokens) as gateway:
+        url = f"ws://{gateway.server.address}{path}?intent=transcription"
+        offers: list[dict[str, Any]] = [
+            {"additional_headers": {} if header is None else {"Authorization": header}}
+            for header in SHOWN.values()
+        ]
+        offers += [
+            {"subprotocols": ["realtime", f"openai-insecure-api-key.{header.removeprefix('Bearer ')}"]}
+            for header in filter(None, SHOWN.values())
+            if header.startswith("Bearer ") and '"' not in header  # which no subprotocol may hold
+        ]
+        offers.append({"subprotocols": ["realtime", TOKEN]})
+        for offer in offers:
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                async with websockets.connect(url, **offer):
+                    pass
+            assert refused.value.response.status_code == 401, offer
+            assert json.loads(refused.value.response.body)["error"]["code"] == "invalid_api_key"
+        key = f"openai-insecure-api-key.{TOKEN}"
+        for good in (
+            {"subprotocols": ["realtime", key]},
+            {"additional_headers": {"Authorization": f"bearer {OTHER}"}},
+        ):
+            async with websockets.connect(url, **good) as socket:
+                assert socket.subprotocol in ("realtime", None)
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            async with websockets.connect(f"ws://{gateway.server.address}/nowhere", subprotocols=[key]):
+                pass
+
+
+async def test_whoever_has_a_key_is_named_in_the_log(caplog):
+    caplog.set_level(logging.INFO, "client.gateway.observing")
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, tokens=TOKENS) as gateway,
+    ):
+        for token in (TOKEN, OTHER):
+            api = gateway.api.with_options(api_key=token)
+            assert (await api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+            async with api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+                await connection.recv()
+        with pytest.raises(openai.AuthenticationError):
+            await gateway.api.models.list()
+        await gateway.all_answered(TOKEN)
+    lines = [
+        (record.getMessage(), getattr(record, "caller", None))
+        for record in caplog.records
+        if record.name == "client.gateway.observing" and getattr(record, "route", "") != "/metrics"
+    ]
+    assert sorted(lines, key=str) == [
+        ("answered", "anna"),
+        ("answered", "anna"),
+        ("answered", None),
+        ("session ended", "anna"),
+        ("session ended", "anna"),
+    ]
+    assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({}, 200),  # this machine only
+        ({"host": "0.0.0.0", "insecure": True}, 404),
+        ({"host": "0.0.0.0", "insecure": True, "tokens": TOKENS}, 200),  # to whoever has a key
+    ],
+)
+async def test_what_describes_the_gateway_is_not_for_strangers(settings, status):
+    async with serving(ScriptedTranscription()) as address, running_gateway(address, **settings) as gateway:
+        port = gateway.server.address.rpartition(":")[2]
+        for path in ("/docs", "/openapi.json", "/metrics"):
+            url = f"http://127.0.0.1:{port}{path}"
+            assert (
+                await gateway.http.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
+            ).status_code == status
+
+
+async def test_figures_have_a_port_of_this_machine():
+    async with serving(ScriptedTranscription()) as address:
+        async with running_gateway(address, tokens=TOKENS, metrics_port=0) as gateway:
+            assert (await gateway.http.get("/metrics")).status_code == 401
+            known = {"Authorization": f"Bearer {TOKEN}"}
+            assert (await gateway.http.get("/metrics", headers=known)).status_code == 404
+            reply = await gateway.http.get(f"http://{gateway.server.metrics_address}/metrics")
+            assert gateway.server.metrics_address.startswith("127.0.0.1:")
+            assert 'specwhisper_gateway_requests_total{route="unknown",status="401"} 1.0' in reply.text
+
+
+@pytest.mark.parametrize(
+    ("protection", "lacks"),
+    [({}, "encryption and without a check of who calls"), ({"tokens": TOKENS}, "without encryption to")],
+)
+def test_no_unprotected_gateway_is_opened_to_the_network(protection, lacks):
+    with pytest.raises(UnsafeBind, match=lacks):
+        GatewayConfig(host="0.0.0.0", **protection)
+    GatewayConfig(host="0.0.0.0", insecure=True, **protection)
+
+
+async def test_a_draft_server_that_does_not_know_the_gateway():
+    server = ScriptedTranscription([], error=Unauthenticated("This server does not know the token."))
+    async with serving(server) as address, running_gateway(address) as gateway:
+        with pytest.raises(openai.InternalServerError) as refused:
+            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+    assert refused.value.status_code == 500
+    assert "does not know this gateway" in refused.value.body["message"]

@@ -1,0 +1,229 @@
+"""What a gateway holds is bounded: connections, heads, answers that nobody takes, transcriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import openai
+import pytest
+import websockets
+
+from client.gateway import connections, uploads
+from specwhisper.wire.tokens import Tokens
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+from tests.rpc.live_scripts import TWO_UTTERANCES
+from tests.rpc.services import eventually
+
+ANNA, BEN = "0123456789abcdef-anna", "0123456789abcdef-ben"
+TOKENS = Tokens({ANNA: "anna", BEN: "ben"})
+BIG = "/static-offline-docs/swagger-ui-bundle.js"  # more than the system keeps for a connection of few bytes
+
+
+def handshake(path: str) -> str:
+    """The head of a request for a WebSocket, but for the empty line behind it."""
+    return (
+        f"GET {path}?intent=transcription HTTP/1.1\r\nHost: here\r\n"
+        "Connection: upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+    )
+
+
+@pytest.fixture
+async def draft() -> AsyncIterator[str]:
+    async with serving(ScriptedTranscription()) as address:
+        yield address
+
+
+@asynccontextmanager
+async def connected(
+    gateway: RunningGateway,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection, byte by byte."""
+    host, _, port = gateway.server.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def ends(reader: asyncio.StreamReader) -> bytes:
+    """Give all that is said until the connection is closed or cut."""
+    heard = b""
+    try:
+        while piece := await reader.read(65_536):
+            heard += piece
+    except ConnectionResetError:
+        pass
+    return heard
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /health HTTP/1.1\r\nHost: he",
+        (handshake("/live") + f"X: {'x' * 9_000}\r\n\r\n").encode(),  # which uvicorn never answers
+    ],
+)
+async def test_who_does_not_end_a_head_is_cut_off(draft, sent, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_S", 0.05)
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(sent)
+        assert await ends(reader) == b""
+        await eventually(lambda: not gateway.server.server_state.connections)
+
+
+async def test_each_head_has_its_time(draft, monkeypatch):
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        for _ in range(2):
+            writer.write(b"GET /samples HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert b"200 OK" in await reader.readuntil(b"}]")
+        monkeypatch.setattr(connections, "HEAD_S", 0.05)
+        writer.write(b"GET /samples HTT")
+        assert await ends(reader) == b""
+
+
+async def test_who_has_begun_is_not_cut_off():
+    server = ScriptedTranscription(TWO_UTTERANCES, hears_everything=False)
+    async with serving(server) as address:
+        async with running_gateway(address) as gateway, connected(gateway) as (reader, writer):
+            writer.write((handshake("/live") + "\r\n").encode())
+            assert b"101 Switching" in await reader.readuntil(b"\r\n\r\n")
+            form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\n' + b"0" * 1_000
+            async with connected(gateway) as (other, upload):
+                upload.write(
+                    b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99999\r\n"
+                )
+                upload.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n" + form)
+                await eventually(lambda: len(gateway.server.server_state.tasks) == 2)
+                held = gateway.server.server_state.connections
+                assert [connection._deadlines._head for connection in held] == [None, None]
+                upload.write_eof()
+                assert await ends(other) == b""
+
+
+async def test_too_large_a_head_is_refused(draft):
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\nHost: here\r\nX: " + b"x" * 20_000)
+        assert (await ends(reader)).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_who_stops_in_the_middle_of_an_upload_loses_his_place(draft, monkeypatch):
+    monkeypatch.setattr(uploads, "IDLE_TIMEOUT_S", 0.05)
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
+        writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
+        assert b"HTTP/1.1 408 " in await reader.readuntil(b"}}")
+        await eventually(lambda: gateway.num_places_taken == 0)
+
+
+@pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/nowhere"])
+async def test_a_body_that_is_no_http_ends_its_request(draft, path, caplog):
+    is_answered = path == "/nowhere"  # before its body was read
+    head = f"POST {path} HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n".encode())
+        if is_answered:
+            assert b" 404 " in await reader.readuntil(b"}}")
+        writer.write(b"no length\r\n")
+        assert (await ends(reader)).startswith(b"" if is_answered else b"HTTP/1.1 400 ")
+        await eventually(lambda: not gateway.server.server_state.tasks)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("path", [BIG, "/live"])
+async def test_who_takes_nothing_is_cut_off(path, monkeypatch):
+    monkeypatch.setattr(connections, "UNREAD_S", 0.05)
+    server = ScriptedTranscription(TWO_UTTERANCES * 1_000, hears_everything=False)
+    async with serving(server) as address:
+        async with running_gateway(address) as gateway:
+            # What the system keeps for both ends is little.
+            gateway.server.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            async with connected(gateway) as (reader, writer):
+                if path == "/live":
+                    writer.write((handshake("/live") + "\r\n").encode())
+                    await reader.readuntil(b"\r\n\r\n")
+                    start = json.dumps({"type": "start", "sample_rate": 16_000}).encode()
+                    writer.write(bytes([0x81, 0x80 | len(start), 0, 0, 0, 0]) + start)
+                    await server.heard_everything.wait()
+                else:
+                    writer.write(f"GET {path} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
+                writer.transport.pause_reading()
+                await eventually(lambda: gateway.server.server_state.tasks)
+                await eventually(lambda: not gateway.server.server_state.tasks)
+                await eventually(lambda: not gateway.server.server_state.connections)
+
+
+class Slow:
+    """A transport whose other end takes a byte now and then."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 9
+        self.is_cut = asyncio.Event()
+
+    def get_write_buffer_size(self) -> int:
+        self.num_bytes = max(3, self.num_bytes - 2)
+        return self.num_bytes
+
+    def abort(self) -> None:
+        self.is_cut.set()
+
+
+async def test_who_takes_a_little_is_waited_for(monkeypatch):
+    monkeypatch.setattr(connections, "UNREAD_S", 0.0)
+    transport = Slow()
+    connections._Deadlines(transport).expect_reading(9)
+    await transport.is_cut.wait()
+    assert transport.num_bytes == 3  # it was asked until nothing moved
+
+
+async def test_there_are_so_many_connections(draft):
+    async with running_gateway(draft, max_connections=2) as gateway:
+        async with connected(gateway), connected(gateway):
+            await eventually(lambda: len(gateway.server.server_state.connections) == 2)
+            async with connected(gateway) as (reader, _):
+                head, _, body = (await ends(reader)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(body)["error"]["code"] == "unavailable"
+        await eventually(lambda: not gateway.server.server_state.connections)
+        assert (await gateway.http.get("/health")).status_code == 200
+
+
+async def test_there_are_so_many_transcriptions_and_of_each_caller_so_many():
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    settings = {"tokens": TOKENS, "max_sessions": 2, "max_sessions_per_token": 1}
+    async with serving(server) as address, running_gateway(address, **settings) as gateway:
+        anna, ben = (gateway.api.with_options(api_key=key) for key in (ANNA, BEN))
+        stream = await anna.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        with pytest.raises(openai.RateLimitError, match="This key has its 1 ") as refused:
+            await anna.audio.transcriptions.create(file=("a.wav", b"0" * 3_000_000), model=MODEL)
+        assert refused.value.response.headers["retry-after"] == "1"
+        headers = {"Authorization": f"Bearer {ANNA}"}
+        for path in ("/live", "/v1/realtime?intent=transcription"):
+            with pytest.raises(websockets.InvalidStatus, match="429"):
+                async with websockets.connect(
+                    f"ws://{gateway.server.address}{path}", additional_headers=headers
+                ):
+                    pass
+        assert (await anna.models.list()).data  # takes no place
+        async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+            await connection.recv()
+            await stream.close()
+            await eventually(lambda: gateway.num_places_taken == 1)
+        await eventually(lambda: gateway.num_places_taken == 0)
+
+
+async def test_a_full_gateway_is_full_for_all():
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address, running_gateway(address, max_sessions=1) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        with pytest.raises(openai.RateLimitError, match="This gateway holds its 1 "):
+            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+        await stream.close()
+        await eventually(lambda: gateway.num_places_taken == 0)

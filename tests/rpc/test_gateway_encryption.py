@@ -1,0 +1,191 @@
+"""The gateway's two ways are encrypted or fail: the one to its clients, and the one to its draft server."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import openai
+import pytest
+import trustme
+import websockets
+
+from client.gateway.config import GatewayConfig
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.wire import flags
+from specwhisper.wire.channels import Credentials
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.tls import ClientTls, ServerTls
+from specwhisper.wire.tokens import Tokens
+from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from tests.rpc.client_scripts import SERVICE, ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+
+TOKEN = "0123456789abcdef-Right"
+TOKENS = Tokens({TOKEN: "anna"})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Certificates of an authority: the server's, a client's; and the roots of another one."""
+    folder = tmp_path_factory.mktemp("certificates")
+    own, other = trustme.CA(), trustme.CA()
+    own.cert_pem.write_to_path(folder / "roots.pem")
+    other.cert_pem.write_to_path(folder / "others.pem")
+    issue(own, folder, "server")
+    issue(own, folder, "client")
+    return folder
+
+
+def issue(authority: trustme.CA, folder: Path, name: str) -> None:
+    issued = authority.issue_cert("127.0.0.1", "localhost", common_name=name)
+    issued.private_key_pem.write_to_path(folder / f"{name}.key")
+    issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+
+
+def server_tls(folder: Path, *, is_mutual: bool = False) -> ServerTls:
+    return ServerTls(
+        folder / "server.pem", folder / "server.key", folder / "roots.pem" if is_mutual else None
+    )
+
+
+def trusting(roots: Path, client: Path | None = None) -> ssl.SSLContext:
+    """What a client trusts, and shows."""
+    context = ssl.create_default_context(cafile=roots)
+    if client is not None:
+        context.load_cert_chain(client / "client.pem", client / "client.key")
+    return context
+
+
+@asynccontextmanager
+async def asking(gateway: RunningGateway, context: ssl.SSLContext) -> AsyncIterator[openai.AsyncOpenAI]:
+    """OpenAI's client of an encrypted gateway."""
+    url = f"https://{gateway.server.address}/v1"
+    async with (
+        openai.DefaultAsyncHttpxClient(verify=context) as http,
+        openai.AsyncOpenAI(base_url=url, api_key=TOKEN, max_retries=0, http_client=http) as api,
+    ):
+        yield api
+
+
+@pytest.fixture
+async def draft() -> AsyncIterator[str]:
+    async with serving(ScriptedTranscription()) as address:
+        yield address
+
+
+async def test_every_connection_is_encrypted(draft, folder):
+    async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS) as gateway:
+        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+            assert (await api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+        async with asking(gateway, trusting(folder / "others.pem")) as api:
+            with pytest.raises(openai.APIConnectionError):
+                await api.models.list()
+        with pytest.raises(openai.APIConnectionError):
+            await gateway.api.models.list()
+
+
+async def test_realtime_and_the_page_are_too(draft, folder):
+    context = trusting(folder / "roots.pem")
+    async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS) as gateway:
+        offered = {"subprotocols": ["realtime", f"openai-insecure-api-key.{TOKEN}"], "ssl": context}
+        url = f"wss://{gateway.server.address}"
+        async with websockets.connect(f"{url}/v1/realtime?intent=transcription", **offered) as socket:
+            assert json.loads(await socket.recv())["type"] == "session.created"
+        page = f"https://{gateway.server.address}"
+        async with websockets.connect(f"{url}/live", origin=page, **offered) as socket:
+            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+            await socket.send(json.dumps({"type": "finish"}))
+            assert json.loads(await socket.recv())["type"] == "ready"
+        with pytest.raises(websockets.InvalidStatus, match="401"):
+            async with websockets.connect(f"{url}/live", ssl=context):
+                pass
+
+
+async def test_clients_may_have_to_show_certificates(draft, folder):
+    async with running_gateway(draft, tls=server_tls(folder, is_mutual=True)) as gateway:
+        async with asking(gateway, trusting(folder / "roots.pem", folder)) as api:
+            assert (await api.models.list()).data
+        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+            with pytest.raises(openai.APIConnectionError):
+                await api.models.list()
+
+
+async def test_a_new_certificate_needs_no_restart(draft, folder, tmp_path, caplog):
+    for name in ("server.pem", "server.key"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    async with running_gateway(draft, tls=server_tls(tmp_path)) as gateway:
+        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+            assert (await api.models.list()).data
+        new = trustme.CA()
+        new.cert_pem.write_to_path(tmp_path / "roots.pem")
+        issue(new, tmp_path, "server")
+        async with asking(gateway, trusting(tmp_path / "roots.pem")) as api:
+            assert (await api.models.list()).data
+        async with asking(gateway, trusting(folder / "roots.pem")) as api:
+            with pytest.raises(openai.APIConnectionError):
+                await api.models.list()
+        (tmp_path / "server.pem").write_text("half written")
+        async with asking(gateway, trusting(tmp_path / "roots.pem")) as api:
+            assert (await api.models.list()).data
+    assert [record.getMessage() for record in caplog.records].count("certificate kept") == 1
+
+
+def test_encryption_and_keys_open_a_gateway_to_the_network(folder):
+    with pytest.raises(UnsafeBind, match="without a check of who calls"):
+        GatewayConfig(host="0.0.0.0", tls=server_tls(folder))
+    GatewayConfig(host="0.0.0.0", tls=server_tls(folder), tokens=TOKENS)
+    GatewayConfig(host="0.0.0.0", tls=server_tls(folder, is_mutual=True))
+
+
+async def test_a_certificate_and_anothers_key(draft, folder):
+    with pytest.raises(InvalidRequest, match="cannot be used together"):
+        async with running_gateway(draft, tls=ServerTls(folder / "server.pem", folder / "client.key")):
+            pass
+
+
+def test_half_of_it_is_refused_in_the_gateways_own_words(folder):
+    paths = (folder / "server.pem", folder / "server.key", folder / "roots.pem")
+    told = partial(flags.server_tls, protocol="http")
+    with pytest.raises(InvalidRequest, match="add --http-use-ssl"):
+        told(False, False, *paths[:2], None)
+    with pytest.raises(InvalidRequest, match="--http-use-ssl needs --http-server-cert and --http-server-key"):
+        told(True, False, paths[0], None, None)
+    with pytest.raises(InvalidRequest, match="--http-use-ssl-mutual and --http-root-cert"):
+        told(True, False, *paths)
+    assert told(False, True, *paths) == server_tls(folder, is_mutual=True)
+
+
+@asynccontextmanager
+async def trusted_draft_server(folder: Path) -> AsyncIterator[str]:
+    """A draft server that asks for a certificate, and for a token."""
+    add = partial(rpc.add_TranscriptionServicer_to_server, ScriptedTranscription())
+    options = ServingOptions(tls=server_tls(folder, is_mutual=True), tokens=TOKENS)
+    server = await start_server({SERVICE: add}, options)
+    try:
+        yield server.address
+    finally:
+        await server.stop(drain_timeout_s=1.0)
+
+
+async def test_the_way_to_the_draft_server(folder):
+    shown = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
+    async with trusted_draft_server(folder) as address:
+        async with running_gateway(address, server_credentials=Credentials(shown, TOKEN)) as gateway:
+            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+            async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+                assert (await connection.recv()).type == "session.created"
+            assert (await gateway.http.get("/health")).json()["target_model"] == "large"
+        for bad, status in (
+            (Credentials(shown, TOKEN[:-1]), 500),
+            (Credentials(shown), 500),
+            (Credentials(), 503),
+        ):
+            async with running_gateway(address, server_credentials=bad) as gateway:
+                reply = await gateway.http.get("/health")
+                assert reply.status_code == status
+                assert TOKEN[:-1] not in reply.text

@@ -1,0 +1,79 @@
+"""A client, or a gateway, and a draft server of other protocols say so, and name both versions."""
+
+import asyncio
+import json
+
+import pytest
+import websockets
+
+from client import messages
+from client.api import TranscriptionClient
+from client.streaming import StreamingClient
+from specwhisper import __version__
+from specwhisper.errors import PairMismatch
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, WAV, running_gateway
+from tests.rpc.services import all_free, running_pair
+
+NEWER = CLIENT_PROTOCOL_VERSION + 1
+OWN = f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: run the same version on both."
+
+
+class Newer(ScriptedTranscription):
+    """A draft server of another protocol."""
+
+    async def GetModel(self, request, context):
+        reply = await super().GetModel(request, context)
+        reply.protocol_version = NEWER
+        return reply
+
+
+@pytest.fixture
+def recording(tmp_path):
+    path = tmp_path / "talk.wav"
+    path.write_bytes(WAV)
+    return path
+
+
+async def test_a_draft_server_refuses_clients_of_another_protocol(recording, monkeypatch):
+    async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
+        assert (await client.get_model()).software_version == __version__
+        await client.transcribe_file(recording)
+        monkeypatch.setattr(messages, "CLIENT_PROTOCOL_VERSION", NEWER)
+        with pytest.raises(PairMismatch) as whole:
+            await client.recognize(recording.read_bytes())
+        with pytest.raises(PairMismatch) as streamed:
+            await client.transcribe_file(recording)
+        with pytest.raises(PairMismatch) as live:
+            async with StreamingClient(draft.address) as stream:
+                await asyncio.wait_for(anext(aiter(stream)), 5)
+        for refused in (whole, streamed, live):
+            said = f"The client (specwhisper {__version__}) speaks protocol {NEWER}, this draft server {OWN}"
+            assert str(refused.value) == said
+        await all_free(target, draft)
+
+
+async def test_clients_and_gateways_refuse_draft_servers_of_another_protocol():
+    async with serving(Newer()) as address, running_gateway(address) as gateway:
+        said = f"The draft server at {address} (specwhisper 1.2.3) speaks protocol {NEWER}, this client {OWN}"
+        async with TranscriptionClient(address) as client:
+            with pytest.raises(PairMismatch) as refused:
+                await client.get_model()
+        assert str(refused.value) == said
+        reply = await gateway.http.get("/health")
+        assert (reply.status_code, reply.json()["error"]["message"]) == (500, said)
+        with pytest.raises(websockets.InvalidStatus) as shut:
+            async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}):
+                pass
+        assert json.loads(shut.value.response.body)["error"]["message"] == said
+
+
+async def test_a_gateway_passes_on_what_the_draft_server_says(monkeypatch):
+    monkeypatch.setattr(messages, "CLIENT_PROTOCOL_VERSION", NEWER)
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        reply = await gateway.http.post(
+            "/v1/audio/transcriptions", data={"model": MODEL}, files={"file": RECORDING}
+        )
+    assert reply.status_code == 500
+    assert OWN in reply.json()["error"]["message"]
