@@ -30,7 +30,12 @@ from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 
 def read_config(
     server: Annotated[
-        str, typer.Option(rich_help_panel=SERVING_PANEL, metavar="HOST:PORT", help="The draft server.")
+        str,
+        typer.Option(
+            rich_help_panel=SERVING_PANEL,
+            metavar="HOST:PORT,...",
+            help="The draft server; of several, the next one is used when one is lost.",
+        ),
     ] = DEFAULT_SERVER,
     server_use_ssl: Annotated[
         bool,

@@ -26,8 +26,8 @@ class GatewayConfig:
 
     Attributes
     ----------
-    server : ``HOST:PORT`` of the draft server.
-    server_credentials : how it is reached, and who asks.
+    server : ``HOST:PORT`` of the draft server, or several with commas between.
+    server_credentials : how they are reached, and who asks.
     host, port : where to listen; port 0 takes a free one.
     insecure : allow a host that other machines can reach, without encryption or keys.
     tls : encrypts every connection.
@@ -59,7 +59,8 @@ class GatewayConfig:
     drain_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        split_address(self.server)
+        for address in self.server.split(","):
+            split_address(address.strip())
         asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
         check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
         if self.max_upload_bytes < 1:

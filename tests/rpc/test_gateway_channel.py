@@ -71,6 +71,13 @@ async def test_all_sessions_share_it():
         assert len(server.peers) == 1
 
 
+async def test_another_draft_server_answers_where_one_is_lost(unused_tcp_port):
+    async with serving(ScriptedTranscription()) as address:
+        async with running_gateway(f"127.0.0.1:{unused_tcp_port}, {address}") as gateway:
+            assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+            assert (await gateway.http.get("/health")).status_code == 200
+
+
 async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
     monkeypatch.setattr(session, "MAX_TURNS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
