@@ -199,14 +199,9 @@ def read_config(
     max_sessions: Annotated[
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Client sessions at once.")
     ] = 8,
-    idle_timeout: Annotated[
-        float,
-        typer.Option(
-            rich_help_panel=SERVING_PANEL,
-            metavar="SECONDS",
-            help="Seconds a client may send nothing, or take no answer, until its stream ends.",
-        ),
-    ] = 60.0,
+    max_sessions_per_token: flags.MaxSessionsPerToken = None,
+    max_session_seconds: flags.MaxSessionSeconds = 86_400.0,
+    idle_timeout: flags.IdleTimeout = 60.0,
     max_message_bytes: Annotated[
         int,
         typer.Option(
@@ -257,7 +252,6 @@ def read_config(
         compress_audio=compress_audio,
         connect_timeout_s=connect_timeout,
         resume_timeout_s=resume_timeout,
-        idle_timeout_s=idle_timeout,
         max_sessions=max_sessions,
         riva=riva,
         serving=ServingOptions(
@@ -271,6 +265,9 @@ def read_config(
             max_message_bytes=max_message_bytes,
             max_concurrent_streams=max_sessions + SHORT_CALLS,
             drain_timeout_s=drain_timeout,
+            idle_timeout_s=idle_timeout,
+            max_session_s=max_session_seconds,
+            max_sessions_per_token=max_sessions_per_token,
         ),
     )
 

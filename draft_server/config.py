@@ -33,7 +33,6 @@ class DraftConfig:
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     resume_timeout_s : how long a session whose target is lost waits for another one.
-    idle_timeout_s : how long a client may send nothing, or take no answer, until its stream ends.
     riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
     """
@@ -58,7 +57,6 @@ class DraftConfig:
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
     resume_timeout_s: float = 60.0
-    idle_timeout_s: float = 60.0
     max_sessions: int = 8
     riva: bool | None = None
     max_audio_s: float = 4 * 3600.0
@@ -83,8 +81,6 @@ class DraftConfig:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
         if not self.resume_timeout_s >= 0:
             raise InvalidRequest(f"--resume-timeout is {self.resume_timeout_s}: it must be 0 or more.")
-        if not self.idle_timeout_s > 0:
-            raise InvalidRequest(f"--idle-timeout is {self.idle_timeout_s}: it must be more than 0.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
 

@@ -91,6 +91,7 @@ class TargetSession:
         limits: Limits,
         *,
         compress_audio: bool,
+        vocabulary_size: int,
         has_other: Callable[[], Awaitable[bool]],
     ) -> None:
         self.address = address
@@ -100,6 +101,7 @@ class TargetSession:
         self._call = call
         self._responses = responses
         self._compress_audio = compress_audio
+        self._vocabulary_size = vocabulary_size
         self._has_other = has_other
         self._leaving: asyncio.Task[None] | None = None
         self._is_left = False
@@ -119,9 +121,11 @@ class TargetSession:
         while (response := await self._next()) is not None:
             match response.WhichOneof("message"):
                 case "window_opened":
-                    yield codec.window_opened_from_proto(response.window_opened)
+                    yield codec.window_opened_from_proto(
+                        response.window_opened, vocabulary_size=self._vocabulary_size
+                    )
                 case "commit":
-                    yield codec.commit_from_proto(response.commit)
+                    yield codec.commit_from_proto(response.commit, vocabulary_size=self._vocabulary_size)
                 case "heartbeat":
                     self._measure(response.heartbeat)
                 case "going_away":
@@ -282,19 +286,18 @@ class TargetLink:
             options=codec.decoding_options_to_proto(options),
             session=session_id,
         )
+        open_once = partial(self._open_once, hello, len(target.vocabulary))
         if options.live is not None:
-            async with self._open_once(hello) as once:
+            async with open_once() as once:
                 yield once
             return
-        session = ResumedSession(
-            session_id, partial(self._open_once, hello), target.limits, self._resume_timeout_s, resume
-        )
+        session = ResumedSession(session_id, open_once, target.limits, self._resume_timeout_s, resume)
         async with session:
             yield session
 
     @asynccontextmanager
     async def _open_once(
-        self, hello: pb.Hello, resume: Resume | None = None, avoid: str = ""
+        self, hello: pb.Hello, vocabulary_size: int, resume: Resume | None = None, avoid: str = ""
     ) -> AsyncIterator[TargetSession]:
         """Open a session on one target, which begins a transcription or goes on with it."""
         place = await self._targets.place(avoid)
@@ -313,6 +316,7 @@ class TargetLink:
                     responses,
                     await self._welcomed(place.address, responses),
                     compress_audio=self._compress_audio,
+                    vocabulary_size=vocabulary_size,
                     has_other=partial(self._has_other, place.address),
                 )
                 beating = asyncio.create_task(session.beat())

@@ -20,6 +20,7 @@ from specwhisper.errors import (
     PairMismatch,
     ServerDraining,
     ServerFull,
+    SlowReader,
     SpecWhisperError,
     TargetUnavailable,
 )
@@ -33,7 +34,7 @@ from specwhisper.wire.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 MAX_OUTAGE_S = 900.0  # behind which the session ends, as it does where more audio than that is kept
-LOST = (TargetUnavailable, ServerDraining, ServerFull)
+LOST = (TargetUnavailable, ServerDraining, ServerFull, SlowReader)
 
 
 class LiveSession:

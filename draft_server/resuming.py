@@ -10,7 +10,13 @@ from typing import Protocol, Self
 
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
-from specwhisper.errors import ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import (
+    ServerDraining,
+    ServerFull,
+    SlowReader,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.transcription.resumption import Resumption
 from specwhisper.transcription.transcriber import TranscriberSession
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, WindowOpened
@@ -19,7 +25,7 @@ from specwhisper.wire.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait behind audio for long
-LOST = (TargetUnavailable, ServerDraining)
+LOST = (TargetUnavailable, ServerDraining, SlowReader)  # the last by who stood still for a while
 
 
 class SessionThere(TranscriberSession, Protocol):
@@ -97,7 +103,8 @@ class ResumedSession:
         while self._session is not None:
             try:
                 async for event in self._session.events():
-                    self._backoff = None
+                    if isinstance(event, Commit) and event.tokens:  # else it has not got any further
+                        self._backoff = None
                     for news in self._resumption.observe(event):
                         yield news
                     self._audio.forget_before(self._needed_from)

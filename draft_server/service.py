@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -24,14 +24,13 @@ from draft_server.replies import (
 )
 from draft_server.session import TELL_SAMPLES, Session, SessionRequest
 from specwhisper import __version__
-from specwhisper.audio.canonical import BYTES_PER_SAMPLE, CanonicalStream
-from specwhisper.audio.decode import decode_bytes
+from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
     ServerDraining,
-    ServerFull,
     TargetUnavailable,
     UnsupportedOption,
     check_between,
@@ -41,35 +40,35 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
+from specwhisper.wire.access import caller
+from specwhisper.wire.places import Places
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import check_protocol
 
-# Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
-MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
 MAX_ADDED_LATENCY_MS = 2_000
 MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, it must not take long
 
 
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
-    """Serves clients with one draft model and a target.
-
-    Attributes
-    ----------
-    num_sessions : transcriptions that are under way.
-    """
+    """Serves clients with one draft model and a target."""
 
     def __init__(self, config: DraftConfig, transcriber: Transcriber, drafting: Drafting | None) -> None:
         self._config = config
         self._transcriber = transcriber
         self._drafting = drafting
         self._last_target: TargetDescription | None = None
-        self.num_sessions = 0
+        self._places = Places("The draft server", config.max_sessions, config.serving.max_sessions_per_token)
+
+    @property
+    def num_sessions(self) -> int:
+        """Transcriptions that are under way."""
+        return self._places.num_taken
 
     @property
     def idle_timeout_s(self) -> float:
-        """How long the client of a stream may do nothing."""
-        return self._config.idle_timeout_s
+        """How long the client of a stream may send nothing."""
+        return self._config.serving.idle_timeout_s
 
     @property
     def num_free_draft_slots(self) -> int | None:
@@ -94,7 +93,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         wanted = self._session_request(request.config)
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
-        with self._place_taken():
+        async with self._places.taken(caller.get()):
             target = await self._describe()
             source = await AudioSource.open(partial(self._decode, request))
             if not source.fits_one_window:
@@ -144,7 +143,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        with self._place_taken():
+        async with self._places.taken(caller.get()):
             session: Session | LiveSession
             target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
             if wanted.options.live is None:
@@ -211,19 +210,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             if self._last_target is None or not may_be_lost:
                 raise
             return self._last_target, error
-
-    @contextmanager
-    def _place_taken(self) -> Iterator[None]:
-        """Count a session; :class:`ServerFull` when there are as many as there may be."""
-        if self.num_sessions >= self._config.max_sessions:
-            raise ServerFull(
-                f"The draft server holds its {self._config.max_sessions} sessions already: try again later."
-            )
-        self.num_sessions += 1
-        try:
-            yield
-        finally:
-            self.num_sessions -= 1
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""

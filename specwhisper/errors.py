@@ -4,15 +4,19 @@
     ├── InvalidRequest            the caller sent something that can never work
     │   ├── InvalidAudio          not decodable, empty, wrong rate, a gap in the stream
     │   ├── InvalidCandidates     a token id or position outside its range, a block too long
-    │   ├── IdleClient            nothing was sent, or no answer taken, for too long
+    │   ├── IdleClient            nothing was sent for too long
+    │   │   └── SlowReader        no answer was taken for too long, or too many wait
     │   └── UnsupportedOption     an option this model or this version does not have
     ├── MessageTooLarge           one message exceeds the announced limit
     ├── PairMismatch              this draft cannot work with this target
     ├── CheckpointError           a model that is missing, unsafe or not Whisper
     ├── ServerFull                every slot is taken
     ├── ServerDraining            the server is stopping and takes no new work
+    │   └── SessionExpired        a session lasted, or was silent, for too long there
     ├── TargetUnavailable         no target answers, or it went away
-    │   └── LeaseRefused          the right to open a session there is another target's, or has run out
+    │   ├── LeaseRefused          the right to open a session there is another target's, or has run out
+    │   ├── OutOfMemory           it has no memory for what the session needs
+    │   └── DeviceFault           its device works no more until its process is restarted
     ├── SessionNotFound           the session or window does not exist
     ├── Unauthenticated           the caller shows no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
@@ -48,7 +52,11 @@ class InvalidCandidates(InvalidRequest):
 
 
 class IdleClient(InvalidRequest):
-    """The client of a stream has sent nothing, or taken no answer, for too long."""
+    """The client of a stream has sent nothing for too long."""
+
+
+class SlowReader(IdleClient):
+    """A caller takes no answers: one has waited for too long, or too many wait."""
 
 
 class UnsupportedOption(InvalidRequest):
@@ -75,12 +83,24 @@ class ServerDraining(SpecWhisperError):
     """The server is stopping and accepts no new session."""
 
 
+class SessionExpired(ServerDraining):
+    """The server has ended a session that lasted, or was silent, for too long: it may go on elsewhere."""
+
+
 class TargetUnavailable(SpecWhisperError):
     """No target server answers, or the one that did has gone."""
 
 
 class LeaseRefused(TargetUnavailable):
     """A lease that this target has not given, or not to this caller, or too long ago."""
+
+
+class OutOfMemory(TargetUnavailable):
+    """The target has no memory for what a session needs: it may go on elsewhere."""
+
+
+class DeviceFault(TargetUnavailable):
+    """The target's device has failed in a way that only a new process gets over."""
 
 
 class SessionNotFound(SpecWhisperError):

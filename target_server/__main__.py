@@ -17,7 +17,7 @@ from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
 from specwhisper.wire.tokens import read_tokens
-from target_server.config import DEFAULT_PORT, TargetConfig
+from target_server.config import DEFAULT_IDLE_S, DEFAULT_PORT, TargetConfig
 
 DEFAULT_LIMITS = Limits()
 
@@ -59,6 +59,9 @@ def read_config(
             help="Sessions at once; each takes a slot of memory.",
         ),
     ] = 8,
+    max_sessions_per_token: flags.MaxSessionsPerToken = None,
+    max_session_seconds: flags.MaxSessionSeconds = 86_400.0,
+    idle_timeout: flags.IdleTimeout = DEFAULT_IDLE_S,
     max_width: Annotated[
         int,
         typer.Option(
@@ -149,6 +152,9 @@ def read_config(
             max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
             max_concurrent_streams=max_sessions + SHORT_CALLS,
             drain_timeout_s=drain_timeout,
+            idle_timeout_s=idle_timeout,
+            max_session_s=max_session_seconds,
+            max_sessions_per_token=max_sessions_per_token,
         ),
     )
 

@@ -9,6 +9,7 @@ from specwhisper.types import CROSS_CACHES, DTYPES, Limits
 from specwhisper.wire.serving import ServingOptions
 
 DEFAULT_PORT = 50_052
+DEFAULT_IDLE_S = 30.0  # draft servers give signs of life
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ class TargetConfig:
     offload_folder: str | None = None
     cross_cache: str | None = None
     limits: Limits = field(default_factory=Limits)
-    serving: ServingOptions = field(default_factory=lambda: ServingOptions(port=DEFAULT_PORT))
+    serving: ServingOptions = field(
+        default_factory=lambda: ServingOptions(port=DEFAULT_PORT, idle_timeout_s=DEFAULT_IDLE_S)
+    )
 
     @property
     def is_on_gpu(self) -> bool:

@@ -44,9 +44,7 @@ async def running_service(
         max_new_tokens=checkpoint.max_new_tokens,
     )
     try:
-        yield VerificationService(
-            checkpoint, engine, drain_timeout_s=config.serving.drain_timeout_s, leases=leases
-        )
+        yield VerificationService(checkpoint, engine, config.serving, leases)
     finally:
         await engine.stop()
 

@@ -12,23 +12,24 @@ from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch
+from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, SessionExpired
 from specwhisper.options import DecodingOptions
-from specwhisper.types import AudioChunk, Commit, Failed, Finished, FromTarget, Mode, ToTarget, WindowOpened
+from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
 from specwhisper.wire.access import caller
+from specwhisper.wire.eviction import Tenure
 from specwhisper.wire.leases import Leases
+from specwhisper.wire.places import Places
+from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.answers import Answers
 
 logger = logging.getLogger(__name__)
 
-MAX_UNREAD_EVENTS = 256  # a peer that reads no answers is not listened to either
 MAX_POSTED_MESSAGES = 32  # of one session, that wait for the engine's next step
-
-Events = asyncio.Queue[Any]  # of FromTarget, and of responses that are ready as they are
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -38,16 +39,17 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self,
         checkpoint: Checkpoint,
         engine: TargetEngine,
-        *,
-        drain_timeout_s: float = 0.0,
+        serving: ServingOptions,
         leases: Leases | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
         self._verifier = engine.verifier
         self._thread = engine.thread
-        self._drain_timeout_s = drain_timeout_s
+        self._serving = serving
         self._leases = leases
+        limits = engine.verifier.limits
+        self._places = Places("The target", limits.max_sessions, serving.max_sessions_per_token)
         self._going_away = asyncio.Event()
 
     @property
@@ -77,6 +79,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         """Tell a caller, by name, that it finds room here; :class:`ServerFull` if it does not."""
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
+        self._places.check(caller)
         # Asked in the engine's own order: a session that has just ended frees its slot first.
         num_free = await self._thread.call(self._verifier.check_room)
         lease = self._leases.grant(caller) if self._leases is not None else ""
@@ -102,21 +105,25 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
         """Run one session: hello and welcome, then audio and candidates against windows and commits."""
-        hello = await _hello(requests)
+        sent = self._until_silent(requests)
+        hello = await _hello(sent)
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "caller": hello.session[:64]}
-        async with self._engine.session(session_id, mode, options) as events:
+        events = Answers(overflow=Tenure(context).end)
+        async with self._places.taken(caller.get()), self._engine.session(session_id, mode, options, events):
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
             tasks = [
-                asyncio.create_task(self._read(session_id, requests, events)),
+                asyncio.create_task(self._read(session_id, sent, events)),
                 asyncio.create_task(self._say_goodbye(events)),
                 asyncio.create_task(_beat(events)),
             ]
             try:
                 yield self._welcome()
-                while not isinstance(event := await events.get(), Finished):
-                    yield _response(event)
+                while not isinstance(answer := await events.get(), Finished):
+                    if isinstance(answer, Failed):
+                        raise answer.error
+                    yield answer
                     events.task_done()
             finally:
                 for task in tasks:
@@ -162,13 +169,15 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         )
         return pb.VerifyResponse(welcome=welcome)
 
-    async def _read(self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: Events) -> None:
+    async def _read(
+        self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: Answers
+    ) -> None:
         """Hand what the draft sends to the engine; what cannot be read ends the session."""
         has_all_audio = False
         num_messages = 0
         try:
             async for request in requests:
-                if events.qsize() > MAX_UNREAD_EVENTS:
+                if events.are_many:
                     await events.join()
                 if request.WhichOneof("message") == "heartbeat":
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
@@ -192,6 +201,21 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         except Exception as error:
             events.put_nowait(Failed(error))
 
+    async def _until_silent(
+        self, requests: AsyncIterator[pb.VerifyRequest]
+    ) -> AsyncIterator[pb.VerifyRequest]:
+        """Give what the draft sends; it has signs of life to give where it has nothing to say."""
+        sent, idle_timeout_s = aiter(requests), self._serving.idle_timeout_s
+        while True:
+            try:
+                async with asyncio.timeout(idle_timeout_s):
+                    request = await anext(sent)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise SessionExpired(f"The draft server has sent nothing for {idle_timeout_s:g} s.") from None
+            yield request
+
     def _message(self, request: pb.VerifyRequest) -> ToTarget:
         limits = self._verifier.limits
         match request.WhichOneof("message"):
@@ -210,13 +234,13 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case kind:
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 
-    async def _say_goodbye(self, events: Events) -> None:
+    async def _say_goodbye(self, events: Answers) -> None:
         await self._going_away.wait()
-        going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._drain_timeout_s)
+        going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._serving.drain_timeout_s)
         events.put_nowait(pb.VerifyResponse(going_away=going_away))
 
 
-async def _beat(events: Events) -> None:
+async def _beat(events: Answers) -> None:
     """Give signs of life unasked: what the draft asks may wait behind its audio for long on a slow link."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)
@@ -226,21 +250,7 @@ async def _beat(events: Events) -> None:
 
 async def _hello(requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
     with suppress(StopAsyncIteration):
-        first = await anext(aiter(requests))
+        first = await anext(requests)
         if first.WhichOneof("message") == "hello":
             return first.hello
     raise InvalidRequest("A session begins with a hello; this one began with something else.")
-
-
-def _response(event: pb.VerifyResponse | FromTarget) -> pb.VerifyResponse:
-    match event:
-        case WindowOpened():
-            return pb.VerifyResponse(window_opened=codec.window_opened_to_proto(event))
-        case Commit():
-            return pb.VerifyResponse(commit=codec.commit_to_proto(event))
-        case Failed(error):
-            raise error
-        case pb.VerifyResponse():
-            return event
-        case _:
-            raise TypeError(f"The engine gave an unknown event: {type(event).__name__}.")

@@ -21,6 +21,7 @@ from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.wire.calls import Calls
+from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from target_server.service import VerificationService
 
@@ -169,7 +170,7 @@ async def _serving(
     model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)
     engine = TargetEngine(model, limits=Limits(max_sessions=num_slots))
     server = grpc.aio.server(interceptors=[Calls()], options=[("grpc.so_reuseport", 0)])
-    add_VerificationServicer_to_server(VerificationService(checkpoint, engine), server)
+    add_VerificationServicer_to_server(VerificationService(checkpoint, engine, ServingOptions()), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     pool = None

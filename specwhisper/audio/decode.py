@@ -20,6 +20,8 @@ from specwhisper.types import SAMPLE_RATE
 Block = tuple[int, NDArray[np.float32]]  # samples per second, samples [frames, channels]
 
 BLOCK_SAMPLES = 65_536  # over all channels
+# Before mixing and resampling, 8 channels of 48 kHz: a file of kilobytes can hold far more silence than that.
+MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
 # Demuxers that only read the bytes they are given. Playlists (HLS, DASH, concat) would open further files.
 CONTAINERS = "aac,ac3,aiff,amr,ape,asf,avi,caf,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,w64,wav,wv"
 # Recorders that cannot seek back leave the size of their data open; anything from here on is no promise.
@@ -31,7 +33,11 @@ CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be \d+\)
 def decode_file(
     file: str | os.PathLike[str] | BinaryIO, max_duration_s: float | None = None
 ) -> Iterator[bytes]:
-    """Decode a file to canonical PCM in constant memory; what is wrong with it surfaces while iterating."""
+    """Decode a file to canonical PCM in constant memory; what is wrong with it surfaces while iterating.
+
+    Where a longest duration is named, what is decoded before mixing and resampling is bounded with it.
+    """
+    max_pcm_bytes = None if max_duration_s is None else int(max_duration_s * MAX_PCM_BYTES_PER_S)
     if isinstance(file, str | os.PathLike):
         name = f"Audio file '{os.fspath(file)}'"
         try:
@@ -41,9 +47,9 @@ def decode_file(
         except OSError as error:
             raise InvalidAudio(f"{name} cannot be read: {error.strerror}.") from error
         with source:
-            yield from _canonical(source, name, max_duration_s, None)
+            yield from _canonical(source, name, max_duration_s, max_pcm_bytes)
     else:
-        yield from _canonical(file, "The audio", max_duration_s, None)
+        yield from _canonical(file, "The audio", max_duration_s, max_pcm_bytes)
 
 
 def decode_bytes(data: bytes, max_duration_s: float, max_pcm_bytes: int) -> Iterator[bytes]:

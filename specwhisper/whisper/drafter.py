@@ -174,6 +174,8 @@ class Drafter:
             if len(rows) == 1:
                 self._fail(next(iter(rows)), error)
                 return
+            scores = None
+        if scores is None:  # here, and not above: an error keeps all that its pass had allocated
             for length, (session_id, row) in zip(held, rows.items(), strict=True):
                 self._model.rollback(row.slot, length)
                 self._draft({session_id: row}, drafts)

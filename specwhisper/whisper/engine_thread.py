@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
-from specwhisper.errors import ServerDraining
+from specwhisper.errors import DeviceFault, ServerDraining
 from specwhisper.types import Failed
 
 logger = logging.getLogger(__name__)
@@ -43,9 +43,14 @@ class EngineThread(Generic[Event]):
     """Steps an engine for as long as it has work and hands its events to their sessions.
 
     Every method may be called from the event loop; :meth:`wake` and :meth:`post` from any thread.
+
+    Parameters
+    ----------
+    on_fault : called in the thread, which ends with it: no step follows.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_fault: Callable[[DeviceFault], object] | None = None) -> None:
+        self._on_fault = on_fault
         self._condition = threading.Condition()
         self._actions: deque[Callable[[], object]] = deque()
         self._is_stopping = False
@@ -148,6 +153,11 @@ class EngineThread(Generic[Event]):
                 return
             try:
                 events = engine.step()
+            except DeviceFault as fault:
+                if self._on_fault is not None:
+                    self._on_fault(fault)
+                self._fail_all(loop, fault)
+                return
             except Exception as error:  # a bug
                 self._fail_all(loop, error)
                 continue

@@ -38,14 +38,16 @@ class Gathering(Generic[T]):
         done.result()
 
     def _work_on(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
+        has_failed = False
         try:
             self._work([item for item, _ in batch])
         except Exception as error:
             if len(batch) == 1:
                 batch[0][1].set_exception(error)
                 return
-            for one in batch:
+            has_failed = True
+        for one in batch:  # here, and not above: an error keeps all that its work had allocated
+            if has_failed:
                 self._work_on([one])
-        else:
-            for _, done in batch:
-                done.set_result(None)
+            else:
+                one[1].set_result(None)

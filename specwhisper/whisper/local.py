@@ -27,6 +27,7 @@ from specwhisper.types import (
 )
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.faults import leave_process
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
 
@@ -44,7 +45,7 @@ class TargetEngine:
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
     ) -> None:
-        self.thread = EngineThread[FromTarget]("verifier")
+        self.thread = EngineThread[FromTarget]("verifier", on_fault=leave_process)
         self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
         self.verifier = Verifier(
             model,
@@ -61,10 +62,14 @@ class TargetEngine:
 
     @asynccontextmanager
     async def session(
-        self, session_id: str, mode: Mode, options: DecodingOptions
+        self,
+        session_id: str,
+        mode: Mode,
+        options: DecodingOptions,
+        events: asyncio.Queue[Any] | None = None,
     ) -> AsyncIterator[asyncio.Queue[Any]]:
         """Open a session; its events arrive in the queue, which others may put things into as well."""
-        events: asyncio.Queue[Any] = asyncio.Queue()
+        events = asyncio.Queue() if events is None else events
         self.thread.subscribe(session_id, events.put_nowait)
         try:
             await self.thread.call(lambda: self.verifier.open(session_id, mode, options))

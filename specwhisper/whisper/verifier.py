@@ -13,7 +13,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.errors import InvalidRequest, ServerFull, UnsupportedOption
+from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import AnswerTime
@@ -39,6 +39,7 @@ from specwhisper.types import (
 from specwhisper.whisper.alignments import Alignments
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.encodings import Encodings
+from specwhisper.whisper.faults import is_device_fault, is_out_of_memory
 from specwhisper.whisper.languages import language_code
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.slots import Slots
@@ -256,7 +257,7 @@ class Verifier:
         return chosen
 
     def _run_pass(self, batch: Mapping[VerifierSession, int]) -> None:
-        """Collect, forward, accept, roll back, reply; if that fails, one by one, so that one alone ends."""
+        """Collect, forward, accept, roll back, reply; if that fails, half by half, so that one alone ends."""
         started_ns = self._clock()
         held = [self._model.length(session.slot) for session in batch]
         rows = [
@@ -266,13 +267,17 @@ class Verifier:
         try:
             scores = self._model.score(rows)
         except Exception as error:
-            if len(batch) == 1:
+            if len(batch) == 1 or is_device_fault(error):
                 self._fail(next(iter(batch)), error)
                 return
             logger.warning("pass repeated", extra={"sessions": len(batch), "error": str(error)})
-            for (session, num_candidates), length in zip(batch.items(), held, strict=True):
+            scores = None
+        if scores is None:  # here, and not above: an error keeps all that its pass had allocated
+            for session, length in zip(batch, held, strict=True):
                 self._model.rollback(session.slot, length)
-                self._run_pass({session: num_candidates})
+            parts = list(batch.items())
+            self._run_pass(dict(parts[: len(parts) // 2]))
+            self._run_pass(dict(parts[len(parts) // 2 :]))
             return
         forward_ns = self._clock() - started_ns
         self._last_pass_ns = started_ns + forward_ns
@@ -383,6 +388,12 @@ class Verifier:
         session.encoding.add_done_callback(lambda _: self._wake())
 
     def _fail(self, session: VerifierSession, error: Exception) -> None:
+        """End a session by an error; :class:`DeviceFault` where it is everybody's."""
+        if is_device_fault(error):
+            raise DeviceFault(f"The target's device has failed: {error}") from error
+        if is_out_of_memory(error):
+            logger.error("out of memory", extra={"session": session.id, "error": str(error)})
+            error = OutOfMemory("The target has no memory for this session: go on elsewhere, or later.")
         self._reply(session, Failed(error))
         self.close(session.id)
 

@@ -1,20 +1,26 @@
-"""What every call to our services passes through: the door, the count of open calls and the status table."""
+"""What every call passes through: the door, the count of open calls, their limits and the status table."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import partial
+from math import inf
 from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
-from specwhisper.errors import ServerDraining
-from specwhisper.wire.status import errors_to_status
+from specwhisper.errors import InvalidRequest, ServerDraining
+from specwhisper.wire.eviction import Tenure
+from specwhisper.wire.status import errors_to_status, refusal
 
 GRPCS_OWN_SERVICES = "/grpc."  # health and reflection
+
+Entered = Callable[[Any], AbstractAsyncContextManager[Tenure]]
 
 HANDLER_FACTORIES = {
     (False, False): grpc.unary_unary_rpc_method_handler,
@@ -27,11 +33,18 @@ HANDLER_FACTORIES = {
 class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no type hints
     """Counts the open calls, turns errors into statuses, and refuses new calls once the door is shut.
 
-    Servicers simply raise the project's errors. Health and reflection pass by untouched: they answer until
-    the end and keep no server from stopping.
+    Servicers simply raise the project's errors. Health and reflection answer until the end and keep no server
+    from stopping.
+
+    Parameters
+    ----------
+    max_s : how long a call may last.
+    untaken_s : how long a caller may leave an answer unread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_s: float = inf, untaken_s: float = inf) -> None:
+        self._max_s = max_s
+        self._untaken_s = untaken_s
         self.num_open = 0
         self.is_shut = False
         self._none_open = asyncio.Event()
@@ -52,42 +65,92 @@ class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no ty
     ) -> grpc.RpcMethodHandler | None:
         """Put the handler of one of our methods behind the door."""
         handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
         method: str = handler_call_details.method
-        if handler is None or method.startswith(GRPCS_OWN_SERVICES):
-            return handler
         shape = (handler.request_streaming, handler.response_streaming)
         behaviors = (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream)
         behavior = next(filter(None, behaviors))
-        return HANDLER_FACTORIES[shape](
-            self._guard(behavior, method), handler.request_deserializer, handler.response_serializer
-        )
-
-    def _guard(self, behavior: Callable[..., Any], method: str) -> Callable[..., Any]:
-        if inspect.isasyncgenfunction(behavior):
-
-            async def guarded_stream(request: Any, context: Any) -> AsyncIterator[Any]:
-                async with self._entered(context, method), aclosing(behavior(request, context)) as responses:
-                    async for response in responses:
-                        yield response
-
-            return guarded_stream
-
-        async def guarded(request: Any, context: Any) -> Any:
-            async with self._entered(context, method):
-                return await behavior(request, context)
-
-        return guarded
+        parse = _checked(handler.request_deserializer)
+        if handler.request_streaming:
+            read = parse
+        else:  # what fails before the handler begins, grpc calls a failure of the server
+            behavior, read = _parsing(behavior, parse), None
+        is_grpcs_own = method.startswith(GRPCS_OWN_SERVICES)
+        entered = _visited if is_grpcs_own else partial(self._entered, method=method)
+        return HANDLER_FACTORIES[shape](_within(behavior, entered), read, handler.response_serializer)
 
     @asynccontextmanager
-    async def _entered(self, context: Any, method: str) -> AsyncIterator[None]:
+    async def _entered(self, context: Any, *, method: str) -> AsyncIterator[Tenure]:
         self.num_open += 1
         self._none_open.clear()
         try:
+            tenure = Tenure(context, self._max_s, self._untaken_s)
             async with errors_to_status(context, method):
                 if self.is_shut:
                     raise ServerDraining("This server is stopping; use another one or try again in a moment.")
-                yield
+                with tenure.limited():
+                    yield tenure
         finally:
             self.num_open -= 1
             if not self.num_open:
                 self._none_open.set()
+
+
+def _checked(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Make a message's reader that says whose fault it is when there is none in the bytes."""
+
+    def checked(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            raise InvalidRequest(
+                "A message holds other bytes than those of the type that this call takes."
+            ) from None
+
+    return checked
+
+
+def _parsing(behavior: Callable[..., Any], parse: Callable[[bytes], Any]) -> Callable[..., Any]:
+    """Have a handler's one request read within it."""
+    if inspect.isasyncgenfunction(behavior):
+
+        async def read_then_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
+            async with aclosing(behavior(parse(data), context)) as responses:
+                async for response in responses:
+                    yield response
+
+        return read_then_stream
+
+    async def read_then_answer(data: bytes, context: Any) -> Any:
+        return await behavior(parse(data), context)
+
+    return read_then_answer
+
+
+def _within(behavior: Callable[..., Any], entered: Entered) -> Callable[..., Any]:
+    """Have a handler run within what is entered for each call."""
+    if inspect.isasyncgenfunction(behavior):
+
+        async def guarded_stream(request: Any, context: Any) -> AsyncIterator[Any]:
+            async with entered(context) as tenure, aclosing(behavior(request, context)) as responses:
+                async for response in responses:
+                    with tenure.taking():
+                        yield response
+
+        return guarded_stream
+
+    async def guarded(request: Any, context: Any) -> Any:
+        async with entered(context):
+            return await behavior(request, context)
+
+    return guarded
+
+
+@asynccontextmanager
+async def _visited(context: Any) -> AsyncIterator[Tenure]:
+    """Let health and reflection, too, say what was wrong with a request."""
+    try:
+        yield Tenure(context)
+    except InvalidRequest as error:
+        await context.abort(*refusal(error))

@@ -155,6 +155,27 @@ TokensFile = Annotated[
         help="Who may call: lines of NAME TOKEN; others are turned away.",
     ),
 ]
+IdleTimeout = Annotated[
+    float,
+    typer.Option(
+        rich_help_panel=SERVING_PANEL,
+        metavar="SECONDS",
+        help="Seconds a caller may send nothing, or take no answer, until its stream ends.",
+    ),
+]
+MaxSessionSeconds = Annotated[
+    float,
+    typer.Option(rich_help_panel=SERVING_PANEL, metavar="SECONDS", help="Seconds a session may last."),
+]
+MaxSessionsPerToken = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        rich_help_panel=SERVING_PANEL,
+        metavar="N",
+        help="Most sessions at once of one name in --tokens-file; default: no limit but --max-sessions.",
+    ),
+]
 DrainTimeout = Annotated[
     float,
     typer.Option(

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SHORT_CALLS = 100  # unary calls and health watchers that one connection may have open beside its sessions
+HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
 GOODBYE_S = 0.5  # for health watchers and the last bytes, once no call of ours is open
 
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
@@ -46,6 +47,9 @@ class ServingOptions:
     max_concurrent_streams : most calls at once on one connection; further ones wait without a word, so there
         has to be room for all the sessions of a draft server.
     drain_timeout_s : how long open calls may go on after a stop signal.
+    idle_timeout_s : how long the caller of a stream may send nothing, or take no answer, until it ends.
+    max_session_s : how long a call may last.
+    max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
     """
 
     host: str = "127.0.0.1"
@@ -56,10 +60,26 @@ class ServingOptions:
     max_message_bytes: int = Limits().max_message_bytes
     max_concurrent_streams: int = SHORT_CALLS
     drain_timeout_s: float = 30.0
+    idle_timeout_s: float = 60.0
+    max_session_s: float = 86_400.0
+    max_sessions_per_token: int | None = None
 
     def __post_init__(self) -> None:
         asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
         check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
+        for flag, seconds in (
+            ("--idle-timeout", self.idle_timeout_s),
+            ("--max-session-seconds", self.max_session_s),
+        ):
+            if not seconds > 0:
+                raise InvalidRequest(f"{flag} is {seconds}: it must be more than 0.")
+        if self.max_sessions_per_token is not None:
+            if self.tokens is None:
+                raise InvalidRequest("--max-sessions-per-token needs --tokens-file: it tells callers apart.")
+            if self.max_sessions_per_token < 1:
+                raise InvalidRequest(
+                    f"--max-sessions-per-token is {self.max_sessions_per_token}: it must be at least 1."
+                )
 
     @property
     def may_reflect(self) -> bool:
@@ -95,7 +115,7 @@ class RunningServer:
 
 async def start_server(services: Mapping[str, AddServicer], options: ServingOptions) -> RunningServer:
     """Start a server of the named services (full protobuf names), healthy from the first moment."""
-    calls = Calls()
+    calls = Calls(options.max_session_s, options.idle_timeout_s)
     access = [Access(options.tokens)] if options.tokens is not None else []
     server = grpc.aio.server(
         interceptors=[*access, calls],
@@ -107,6 +127,7 @@ async def start_server(services: Mapping[str, AddServicer], options: ServingOpti
             ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
             ("grpc.keepalive_time_ms", 20_000),  # finds clients that vanished without a word
             ("grpc.keepalive_timeout_ms", 10_000),
+            ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_S * 1000)),
             ("grpc.so_reuseport", 0),  # a taken port is an error, not a lottery
         ],
     )

@@ -13,22 +13,27 @@ import grpc.aio
 
 from specwhisper.errors import (
     CheckpointError,
+    DeviceFault,
     IdleClient,
     InvalidAudio,
     InvalidCandidates,
     InvalidRequest,
     LeaseRefused,
     MessageTooLarge,
+    OutOfMemory,
     PairMismatch,
     ServerDraining,
     ServerFull,
+    SessionExpired,
     SessionNotFound,
+    SlowReader,
     SpecWhisperError,
     TargetUnavailable,
     Unauthenticated,
     UnsafeBind,
     UnsupportedOption,
 )
+from specwhisper.wire.logs import CONTROLS
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +42,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     InvalidAudio: grpc.StatusCode.INVALID_ARGUMENT,
     InvalidCandidates: grpc.StatusCode.INVALID_ARGUMENT,
     IdleClient: grpc.StatusCode.DEADLINE_EXCEEDED,
+    SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
     UnsupportedOption: grpc.StatusCode.INVALID_ARGUMENT,
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,
@@ -44,8 +50,11 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     UnsafeBind: grpc.StatusCode.FAILED_PRECONDITION,
     ServerFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
     ServerDraining: grpc.StatusCode.UNAVAILABLE,
+    SessionExpired: grpc.StatusCode.UNAVAILABLE,
     TargetUnavailable: grpc.StatusCode.UNAVAILABLE,
     LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
+    OutOfMemory: grpc.StatusCode.UNAVAILABLE,
+    DeviceFault: grpc.StatusCode.UNAVAILABLE,
     SessionNotFound: grpc.StatusCode.NOT_FOUND,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     SpecWhisperError: grpc.StatusCode.INTERNAL,
@@ -68,6 +77,14 @@ def status_of(error: BaseException) -> grpc.StatusCode:
     return grpc.StatusCode.INTERNAL
 
 
+def refusal(error: SpecWhisperError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
+    """Give the status, the sentence and the metadata that end a call with an error."""
+    metadata = [(ERROR_KEY, type(error).__name__)]
+    if isinstance(error, ServerFull):
+        metadata.append((PUSHBACK_KEY, str(PUSHBACK_MS)))
+    return status_of(error), shorten(str(error)), tuple(metadata)
+
+
 @asynccontextmanager
 async def errors_to_status(context: grpc.aio.ServicerContext, method: str = "call") -> AsyncIterator[None]:
     """End the call with the table's status when its handler raises.
@@ -80,12 +97,9 @@ async def errors_to_status(context: grpc.aio.ServicerContext, method: str = "cal
     except grpc.aio.AbortError:
         raise  # the handler has set a status itself
     except SpecWhisperError as error:
-        code, details = status_of(error), shorten(str(error))
+        code, details, metadata = refusal(error)
         logger.info("refused", extra={"method": method, "code": code.name, "error": type(error).__name__})
-        metadata = [(ERROR_KEY, type(error).__name__)]
-        if isinstance(error, ServerFull):
-            metadata.append((PUSHBACK_KEY, str(PUSHBACK_MS)))
-        await context.abort(code, details, tuple(metadata))
+        await context.abort(code, details, metadata)
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
@@ -142,7 +156,8 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
 
 
 def shorten(details: str) -> str:
-    """Keep a sentence within what metadata may hold."""
+    """Keep a sentence on one line, whatever it quotes, and within what metadata may hold."""
+    details = details.translate(CONTROLS)
     return details if len(details) <= MAX_DETAILS_CHARACTERS else details[: MAX_DETAILS_CHARACTERS - 1] + "…"
 
 

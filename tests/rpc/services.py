@@ -41,6 +41,7 @@ from tests.scripted import VOCABULARY, ScriptedModel
 
 RATE = 16_000
 MAX_SESSIONS = 8
+SERVING_SETTINGS = ("idle_timeout_s", "max_session_s", "max_sessions_per_token", "tokens")
 PROMPTLY_S = 5.0  # a second on a machine that does nothing else
 
 
@@ -110,7 +111,11 @@ async def target_server(
 ) -> AsyncIterator[Target]:
     """A target; scripted unless there is a checkpoint."""
     limits = limits or Limits(max_sessions=MAX_SESSIONS)
-    serving = ServingOptions(port=port, max_message_bytes=limits.max_message_bytes)
+    serving = ServingOptions(
+        port=port,
+        max_message_bytes=limits.max_message_bytes,
+        **{name: settings.pop(name) for name in SERVING_SETTINGS if name in settings},
+    )
     config = TargetConfig(limits=limits, serving=serving, **settings)
     if checkpoint is None:
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
@@ -146,7 +151,9 @@ async def draft_server(
         "max_sessions": MAX_SESSIONS,
         "serving": ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES),  # on a free port
     }
+    serving = {name: settings.pop(name) for name in SERVING_SETTINGS if name in settings}
     config = DraftConfig(**(defaults | settings))
+    config = replace(config, serving=replace(config.serving, **serving))
     async with running_draft(config, checkpoint, place) as service:
         server = await start_server(services_of(service, config), config.serving)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -21,6 +20,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
+from tests.rpc.gated import Gated
 from tests.rpc.network import bad_network
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -88,7 +88,8 @@ async def test_a_target_that_goes_mid_stream(mode):
     """Here its connections are cut; tests/e2e kills the process."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(target_server())
-        draft = await stack.enter_async_context(draft_server(first.address, connect_timeout_s=10))
+        settings = {"connect_timeout_s": 10, "resume_timeout_s": 0.5}
+        draft = await stack.enter_async_context(draft_server(first.address, **settings))
         call = await live_session(draft.stub, mode=mode)
         await first.server.stop(drain_timeout_s=0)
         error = await ended_with(call)
@@ -105,7 +106,7 @@ async def test_a_network_that_breaks_mid_stream_frees_both_ends():
     async with (
         target_server() as target,
         bad_network(target.address) as network,
-        draft_server(network.address) as draft,
+        draft_server(network.address, resume_timeout_s=0.5) as draft,
     ):
         call = await live_session(draft.stub)
         await network.stop(drain_timeout_s=0)
@@ -174,10 +175,10 @@ async def test_a_client_whose_connection_drops():
 
 async def test_a_client_that_leaves_while_its_session_is_being_opened():
     """The target's thread is busy: the session is opened only after its client has gone."""
-    model = Gated(MAX_SESSIONS)
+    model = Gated()
     async with target_server(model) as target, draft_server(target.address) as draft:
         busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
-        await eventually(model.is_in_pass.is_set)
+        await eventually(model.is_there.is_set)
         hasty = draft.stub.StreamingRecognize()
         await hasty.write(streaming_config())
         await eventually(lambda: target.server.calls.num_open == 2)
@@ -186,19 +187,6 @@ async def test_a_client_that_leaves_while_its_session_is_being_opened():
         model.gate.set()
         assert finals(await busy) == expected_finals(target_alone(1.0))
         await all_free(target, draft)
-
-
-class Gated(ScriptedModel):
-    """Stays in its first pass until the gate opens."""
-
-    def __init__(self, num_slots: int) -> None:
-        super().__init__(num_slots)
-        self.gate, self.is_in_pass = threading.Event(), threading.Event()
-
-    def score(self, rows):
-        self.is_in_pass.set()
-        self.gate.wait(30)
-        return super().score(rows)
 
 
 class FailingDraft(ScriptedModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +12,7 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
-from draft_server.idle import unless_idle
-from specwhisper.errors import IdleClient
+from specwhisper.errors import IdleClient, SlowReader
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -56,13 +55,13 @@ def open_utterance() -> bytes:
     return talk()[: round((SPANS[1][1] + 0.1) * RATE) * 2]
 
 
-async def answers(call) -> tuple[list, Exception]:
+async def answers(call, status=grpc.StatusCode.DEADLINE_EXCEEDED) -> tuple[list, Exception]:
     """All responses, and the error behind them."""
     responses = []
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         while (response := await call.read()) is not grpc.aio.EOF:
             responses.append(response)
-    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert ended.value.code() is status
     return responses, error_from_rpc(ended.value, "the server")
 
 
@@ -111,30 +110,6 @@ async def test_a_streaming_client_that_has_nothing_more_to_send_is_done():
         await client.finish()
         await listener.whole()
         assert set(texts_of(listener.segments)) == {1, 2}
-
-
-async def test_who_neither_sends_nor_takes_is_told_that_answers_were_not_taken():
-    """Else it would believe that all it has said is final."""
-    has_ended = asyncio.Event()
-
-    async def nothing() -> AsyncIterator[None]:
-        await asyncio.Event().wait()
-        yield
-
-    async def answer(requests: AsyncIterator[None]) -> AsyncGenerator[int]:
-        try:
-            async for _ in requests:
-                pass
-            yield 1
-            yield 2
-        finally:
-            has_ended.set()
-
-    responses = unless_idle(answer, nothing(), 0.01)
-    assert await anext(responses) == 1
-    await has_ended.wait()
-    with pytest.raises(IdleClient, match="has taken no answer"):
-        await anext(responses)
 
 
 @pytest.mark.parametrize("num_requests", [0, 1])
@@ -187,17 +162,36 @@ async def stalled(target: Target, draft: Draft) -> AsyncIterator[Any]:
 
 
 async def test_a_client_that_takes_no_answer_loses_its_place_and_is_told_later():
+    """Its call ends at once; the error lies behind what it has not read."""
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), stalled(target, draft) as call:
         await all_free(target, draft)
-        assert draft.server.calls.num_open == 1
-        _, error = await answers(call)
-        assert type(error) is IdleClient and "has taken no answer for 0.5 s" in str(error)
-        assert is_one_sentence(error)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
+        responses, error = await answers(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert responses
+        assert type(error) is SlowReader and "No answer was taken for 0.5 s" in str(error)
+        assert is_one_sentence(error)
 
 
 async def test_a_client_that_took_no_answer_may_leave():
-    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), stalled(target, draft) as call:
+    async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
+        before = len(asyncio.all_tasks())
+        async with stalled(target, draft) as call:
+            await all_free(target, draft)
+            call.cancel()
+        await eventually(lambda: len(asyncio.all_tasks()) <= before, within_s=PROMPTLY_S)
+
+
+async def test_a_streaming_client_outlives_its_calls():
+    """Each ends after a while; the next one goes on from the last final word."""
+    async with (
+        speaking_pair(max_session_s=0.3) as (target, draft),
+        live_client(draft.address) as client,
+    ):
+        listener = Listener(client)
+        for number, start in enumerate(range(0, len(talk()), 4 * 2 * RATE)):
+            await client.send(talk()[start : start + 4 * 2 * RATE])
+            await eventually(lambda number=number: client.num_reconnects > number)
+        await client.finish()
+        await listener.whole()
+        listener.check(spoken_utterances(talk()))
         await all_free(target, draft)
-        call.cancel()
-        await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)

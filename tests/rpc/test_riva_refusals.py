@@ -11,7 +11,14 @@ from riva.client.proto import riva_audio_pb2
 from draft_server.riva import riva_services
 from specwhisper.errors import UnsupportedOption
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, refusal, riva_client
-from tests.rpc.services import all_free, is_one_sentence, recording, running_pair
+from tests.rpc.services import (
+    all_free,
+    eventually,
+    is_one_sentence,
+    recording,
+    running_pair,
+    streaming_config,
+)
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 SPEAKERS = riva_pb.SpeakerDiarizationConfig(enable_speaker_diarization=True)
@@ -104,9 +111,11 @@ async def test_a_config_of_a_model_that_is_not_here():
 
 async def test_a_full_server_says_so():
     async with running_pair(max_sessions=1) as (_, draft), riva_client(draft) as client:
-        draft.service.num_sessions = 1
+        call = draft.stub.StreamingRecognize()
+        await call.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 1)
         status, details = await refusal(client.stream(pieces(recording(1.0)), live_config()))
-        draft.service.num_sessions = 0
+        call.cancel()
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "try again later" in details
 

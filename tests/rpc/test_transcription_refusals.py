@@ -24,6 +24,7 @@ from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.flags import parse_cores
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from target_server.config import TargetConfig
@@ -258,13 +259,26 @@ def test_settings_that_cannot_work(config_class):
         ({"target": "nowhere"}, "is not HOST:PORT"),
         ({"max_sessions": 0}, "--max-sessions is 0"),
         ({"connect_timeout_s": -1.0}, "--connect-timeout is -1"),
-        ({"idle_timeout_s": 0.0}, "--idle-timeout is 0.0"),
-        ({"idle_timeout_s": math.nan}, "--idle-timeout is nan"),
     ],
 )
 def test_settings_of_a_draft_server_that_cannot_work(settings, words):
     with pytest.raises(InvalidRequest, match=words):
         DraftConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"idle_timeout_s": 0.0}, "--idle-timeout is 0.0"),
+        ({"idle_timeout_s": math.nan}, "--idle-timeout is nan"),
+        ({"max_session_s": -1.0}, "--max-session-seconds is -1"),
+        ({"max_sessions_per_token": 1}, "--max-sessions-per-token needs --tokens-file"),
+        ({"max_sessions_per_token": 0, "tokens": Tokens({})}, "--max-sessions-per-token is 0"),
+    ],
+)
+def test_limits_that_cannot_work(settings, words):
+    with pytest.raises(InvalidRequest, match=words):
+        ServingOptions(**settings)
 
 
 @pytest.mark.parametrize(

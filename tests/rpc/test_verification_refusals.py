@@ -23,7 +23,7 @@ from specwhisper.types import Limits
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.service import MAX_UNREAD_EVENTS
+from target_server.answers import MAX_UNREAD
 from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -94,6 +94,7 @@ MESSAGES = {
     "resume with too many tokens": ([resume([1, 1, 1], max_new_tokens=2)], InvalidRequest, "at most 2"),
     "resume of a full window": ([resume([1, 1], max_new_tokens=2)], InvalidRequest, "is complete"),
     "resume of an ended window": ([resume([1, END])], InvalidRequest, "is complete"),
+    "resume of a window that cannot be": ([resume(id=2**32 - 1)], InvalidRequest, "counted up to"),
     "resume with long audio": ([resume(num_frames=3001)], InvalidRequest, "at most 3000"),
     "resume with a mad ceiling": ([resume(ceiling=math.inf)], InvalidRequest, "not a finite"),
     "resume with audio from too late": ([resume(), *whole(LONG, 16_000)], InvalidAudio, "15800 to 16000 are"),
@@ -238,7 +239,7 @@ async def test_who_reads_no_answers_is_not_listened_to():
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(asking), 0.2)
         asking.cancel()
-        assert num_written > MAX_UNREAD_EVENTS
+        assert num_written > MAX_UNREAD
         deaf.call.cancel()
         await all_free(target)
 

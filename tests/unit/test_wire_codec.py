@@ -38,6 +38,7 @@ from specwhisper.types import (
     WordAlignment,
 )
 from specwhisper.wire import codec
+from specwhisper.wire.codec.messages import MAX_WINDOW_ID
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
 
@@ -103,7 +104,7 @@ options = st.builds(
 limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_SAMPLES, 2**64 - 1), positive)
 windows = st.builds(
     Window,
-    id=uint32,
+    id=st.integers(0, MAX_WINDOW_ID),
     start_frame=uint64,
     num_frames=st.integers(0, WINDOW_FRAMES),
     prompt=ids,
@@ -353,3 +354,38 @@ def test_an_infinite_margin_is_a_token_without_alternative():
 def test_a_window_that_goes_there_and_back_keeps_its_temperature():
     window = Window(1, 0, 100, (), 448, temperature=0.2)
     assert codec.window_from_proto(codec.window_to_proto(window)).temperature == 0.2
+
+
+TOKENS = [3, 4]
+BAD_TOKENS = [[5], [2**31], [2**32 - 1], [0, 5]]
+WITH_TOKENS = {
+    "candidates": lambda tokens: pb.Candidates(tokens=tokens),
+    "proposed candidates": lambda tokens: pb.Candidates(
+        tokens=[0], proposals=[pb.Proposal(tokens=tokens, probs=[0.1] * len(tokens))]
+    ),
+    "resume: prompt": lambda tokens: pb.Resume(window=some_window(prompt=tokens)),
+    "resume: committed": lambda tokens: pb.Resume(window=some_window(), committed=tokens),
+    "resume: previous": lambda tokens: pb.Resume(window=some_window(), previous=tokens),
+    "window_opened: prompt": lambda tokens: pb.WindowOpened(window=some_window(prompt=tokens)),
+    "window_opened: expected": lambda tokens: pb.WindowOpened(window=some_window(), expected=tokens),
+    "window_opened: previous": lambda tokens: pb.WindowOpened(window=some_window(), previous=tokens),
+    "commit": lambda tokens: pb.Commit(tokens=tokens),
+}
+
+
+@pytest.mark.parametrize("tokens", BAD_TOKENS)
+@pytest.mark.parametrize("what", WITH_TOKENS)
+def test_no_token_outside_the_vocabulary_reaches_a_model(what, tokens):
+    make, kind = WITH_TOKENS[what], what.partition(":")[0].rpartition(" ")[2]
+    read = getattr(codec, f"{kind}_from_proto")
+    assert read(make(TOKENS), vocabulary_size=5)
+    with pytest.raises(InvalidRequest, match="out of range"):
+        read(make(tokens), vocabulary_size=5)
+    for impossible in ([-1], [2**32]):
+        with pytest.raises(ValueError, match="out of range"):
+            make(impossible)
+
+
+def test_a_window_beyond_all_counting_is_refused():
+    with pytest.raises(InvalidRequest, match="counted up to"):
+        codec.resume_from_proto(pb.Resume(window=pb.Window(id=MAX_WINDOW_ID + 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
@@ -29,6 +30,7 @@ from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 BYTES_PER_SAMPLE = 2
+MAX_WINDOW_ID = 2**31  # what is resumed there can go on counting
 MAX_MARKS = 256  # of a message; speech does not begin and end that often in the longest
 MAX_TOTAL_PROB = 1.001  # single precision does not sum to 1 exactly
 OUTCOMES = {
@@ -153,6 +155,8 @@ def window_from_proto(message: pb.Window) -> Window:
     """Decode a window."""
     if message.num_frames > WINDOW_FRAMES:
         raise InvalidRequest(f"A window has {message.num_frames} mel frames; at most {WINDOW_FRAMES} fit.")
+    if message.id > MAX_WINDOW_ID:
+        raise InvalidRequest(f"A window has number {message.id}; they are counted up to {MAX_WINDOW_ID}.")
     if not (math.isfinite(message.temperature) and message.temperature >= 0):
         raise InvalidRequest(f"A window has temperature {message.temperature}; it must be 0 or more.")
     return Window(
@@ -187,9 +191,7 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
             f"Resume has {len(committed)} committed tokens; the window takes at most {window.max_new_tokens}."
         )
     previous, log_probs = tuple(message.previous), tuple(message.log_probs)
-    tokens = window.prompt + committed + previous
-    if vocabulary_size is not None and max(tokens, default=0) >= vocabulary_size:
-        raise InvalidRequest(f"Resume has a token out of range; the vocabulary has {vocabulary_size} tokens.")
+    _check_tokens("Resume", window.prompt + committed + previous, vocabulary_size)
     if any(map(math.isnan, log_probs)):
         raise InvalidRequest("Resume has log-probabilities that are not numbers.")
     return Resume(window, committed, _log_mel_ceiling(message), log_probs, previous)
@@ -206,16 +208,14 @@ def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     )
 
 
-def window_opened_from_proto(message: pb.WindowOpened) -> WindowOpened:
+def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int | None = None) -> WindowOpened:
     """Decode the news of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
+    window, expected, previous = window_from_proto(message.window), message.expected, message.previous
+    _check_tokens("A window", [*window.prompt, *expected, *previous], vocabulary_size)
     return WindowOpened(
-        window_from_proto(message.window),
-        _log_mel_ceiling(message),
-        tuple(message.expected),
-        message.num_final,
-        tuple(message.previous),
+        window, _log_mel_ceiling(message), tuple(expected), message.num_final, tuple(previous)
     )
 
 
@@ -258,9 +258,10 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
     )
 
 
-def commit_from_proto(message: pb.Commit) -> Commit:
+def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None) -> Commit:
     """Decode a commit."""
     tokens, log_probs, margins = tuple(message.tokens), tuple(message.log_probs), tuple(message.margins)
+    _check_tokens("A commit", tokens, vocabulary_size)
     for name, values in (("log_probs", log_probs), ("margins", margins)):
         if values and len(values) != len(tokens):
             raise InvalidRequest(f"A commit has {len(tokens)} tokens but {len(values)} {name}.")
@@ -306,6 +307,14 @@ def _step(message: pb.Step) -> Step:
             f"A step's final tokens end at {message.final_end}, before they begin at {message.final_start}."
         )
     return Step(message.utterance, message.final_start, message.final_end, message.is_last)
+
+
+def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | None) -> None:
+    """Refuse ids that no model's embedding has: on a device, one of them ends the process."""
+    if vocabulary_size is not None and max(tokens, default=0) >= vocabulary_size:
+        raise InvalidRequest(
+            f"{holder} has a token out of range; the vocabulary has {vocabulary_size} tokens."
+        )
 
 
 def _log_mel_ceiling(message: pb.Resume | pb.WindowOpened) -> float | None:

@@ -1,0 +1,58 @@
+"""Processes that end without a word: a target whose device has failed, a client that is killed."""
+
+import asyncio
+import signal
+from contextlib import asynccontextmanager
+
+from specwhisper.types import Limits
+from specwhisper.whisper.faults import FAULT_STATUS
+from tests.e2e.processes import Server
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    all_free,
+    draft_server,
+    expected_finals,
+    finals,
+    recording,
+    running_pair,
+    stream,
+    target_alone,
+    target_server,
+)
+
+
+@asynccontextmanager
+async def process(*command: str):
+    server = await asyncio.to_thread(Server, *command)
+    try:
+        yield server
+    finally:
+        await asyncio.to_thread(server.end)
+
+
+async def test_a_device_that_fails_ends_its_process_and_no_text():
+    """The sessions it had go on elsewhere, from their last word; behind the fault it says nothing."""
+    async with (
+        process("tests.e2e.faulty_target", "40") as faulty,
+        target_server(limits=Limits(max_sessions=2)) as spare,
+    ):
+        address = await asyncio.to_thread(lambda: faulty.address)
+        async with draft_server(f"{address},{spare.address}") as draft:  # the one with more room takes it
+            responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
+        assert finals(responses) == expected_finals(target_alone(65.0))
+        status, _, _ = await asyncio.to_thread(faulty.wait)
+        assert status == FAULT_STATUS
+        assert faulty.wait_event("device fault")["level"] == "critical"
+        assert faulty.session_ids()
+
+
+async def test_a_client_that_is_killed_leaves_nothing_behind():
+    async with (
+        running_pair() as (target, draft),
+        process("tests.e2e.client_to_kill", draft.address) as client,
+    ):
+        await asyncio.to_thread(lambda: client.address)
+        assert target.num_free_slots == MAX_SESSIONS - 1
+        client.send_signal(signal.SIGKILL)
+        await all_free(target, draft)
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))

@@ -1,0 +1,30 @@
+"""Search for bytes that break a reader, led by what they reach.
+
+``python -m tests.fuzz flac -max_total_time=60``
+Further arguments are libFuzzer's; new inputs are kept in the first folder that is named.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["specwhisper.audio", "specwhisper.wire", "draft_server.riva"]):
+    from tests.fuzz.parsers import PARSERS, parse
+
+
+def main() -> None:
+    """Fuzz one reader, from what it is there for on."""
+    if len(sys.argv) < 2 or sys.argv[1] not in PARSERS:
+        sys.exit(f"usage: python -m tests.fuzz {{{','.join(PARSERS)}}} [libFuzzer's arguments]")
+    name = sys.argv.pop(1)
+    with tempfile.TemporaryDirectory() as seeds:
+        for number, seed in enumerate(PARSERS[name][1]):
+            (Path(seeds) / str(number)).write_bytes(seed)
+        atheris.Setup([*sys.argv, seeds], lambda data: parse(name, data))
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""What reads bytes of strangers: each reader returns, or raises one of the errors that it may."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import av
+import numpy as np
+import soundfile
+from google.protobuf.message import DecodeError
+from riva.client.proto import riva_asr_pb2
+
+from draft_server.riva.audio import StreamedAudio
+from draft_server.riva.requests import endpointing, recognition_config, recognize_request
+from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.decode import decode_bytes
+from specwhisper.errors import SpecWhisperError
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Candidates, Limits, Resume, Window
+from specwhisper.wire import codec, flac
+from specwhisper.wire.status import shorten
+from specwhisper.wire.v1 import transcription_pb2, verification_pb2
+from tests.scripted import VOCABULARY
+
+MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)
+RIGHT = (SpecWhisperError, DecodeError)  # what a reader may raise
+
+
+def verify_request(data: bytes) -> None:
+    """Read what a draft server sends."""
+    request = verification_pb2.VerifyRequest.FromString(data)
+    match request.WhichOneof("message"):
+        case "hello":
+            codec.mode_from_proto(request.hello.mode)
+            codec.decoding_options_from_proto(request.hello.options)
+        case "audio":
+            chunk = codec.audio_chunk_from_proto(request.audio, max_samples=MAX_SAMPLES)
+            assert len(chunk.pcm) <= 2 * MAX_SAMPLES
+        case "candidates":
+            block = codec.candidates_from_proto(request.candidates, vocabulary_size=SIZE, max_tokens=64)
+            assert max(block.tokens, default=0) < SIZE
+        case "resume":
+            resume = codec.resume_from_proto(request.resume, vocabulary_size=SIZE)
+            assert max(resume.committed + resume.previous, default=0) < SIZE
+
+
+def verify_response(data: bytes) -> None:
+    """Read what a target sends."""
+    response = verification_pb2.VerifyResponse.FromString(data)
+    match response.WhichOneof("message"):
+        case "welcome":
+            codec.limits_from_proto(response.welcome.limits)
+        case "window_opened":
+            codec.window_opened_from_proto(response.window_opened, vocabulary_size=SIZE)
+        case "commit":
+            codec.commit_from_proto(response.commit, vocabulary_size=SIZE)
+
+
+def vocabulary(data: bytes) -> None:
+    """Read what a target says of its vocabulary."""
+    codec.vocabulary_from_proto(verification_pb2.Vocabulary.FromString(data))
+
+
+def streaming_config(data: bytes) -> None:
+    """Read what a client asks for."""
+    config = transcription_pb2.StreamingRecognitionConfig.FromString(data)
+    codec.endpointing_from_proto(config.endpointing)
+    CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
+    options = codec.decoding_options_from_proto(config.config.decoding)
+    codec.decoding_options_to_proto(options)  # it is passed on
+
+
+def riva_stream(data: bytes) -> None:
+    """Read what a client of Riva asks of a stream."""
+    config = riva_asr_pb2.StreamingRecognitionConfig.FromString(data).config
+    codec.decoding_options_from_proto(recognition_config(config, LiveOptions()).decoding)
+    codec.endpointing_from_proto(endpointing(config))
+
+
+def riva_recording(data: bytes) -> None:
+    """Read a whole recording of a client of Riva."""
+    recognize_request(riva_asr_pb2.RecognizeRequest.FromString(data))
+
+
+def riva_audio(data: bytes) -> None:
+    """Read audio that a client of Riva streams, however it is cut."""
+    encoding, piece, data = (*data[:2], data[2:]) if len(data) > 1 else (0, 1, data)
+    config = riva_asr_pb2.RecognitionConfig(encoding=encoding % 8, sample_rate_hertz=16_000)
+    audio = StreamedAudio(config)
+    for start in range(0, len(data), piece + 1):
+        audio.push(data[start : start + piece + 1])
+    audio.finish()
+
+
+def flac_piece(data: bytes) -> None:
+    """Read compressed audio on its way to a target."""
+    assert len(flac.decode(data, MAX_SAMPLES)) <= 2 * MAX_SAMPLES
+
+
+def recording(data: bytes) -> None:
+    """Read a file of any format."""
+    assert sum(map(len, decode_bytes(data, MAX_S, MAX_PCM_BYTES))) <= 2 * (MAX_SAMPLES + 65_536)
+
+
+def _file(container: str, subtype: str | None = None, channels: int = 1) -> bytes:
+    samples = 0.1 * np.sin(np.arange(1_600 * channels)).astype(np.float32).reshape(-1, channels)
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16_000, format=container, subtype=subtype)
+    return file.getvalue()
+
+
+def _ffmpegs_file(container: str, codec_name: str) -> bytes:
+    file = io.BytesIO()
+    with av.open(file, "w", format=container) as output:
+        stream = output.add_stream(codec_name, rate=48_000, layout="mono")
+        samples = np.sin(np.arange(4_800)).astype(np.float32)
+        frame = av.AudioFrame.from_ndarray(samples[None], format="fltp", layout="mono")
+        frame.sample_rate = 48_000
+        for packet in (*stream.encode(frame), *stream.encode(None)):
+            output.mux(packet)
+    return file.getvalue()
+
+
+OPTIONS = DecodingOptions(language="en", temperatures=(0.0, 0.4), live=LiveOptions())
+WINDOW = Window(1, 0, 3000, (25,), 60)
+CONFIG = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000, "language_code": "en-US"}
+FILES = [_file("WAV"), _file("WAV", "ULAW"), _file("FLAC", channels=2), _file("OGG"), _file("MP3")]
+
+# Each reader, and what it is there for.
+PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "verify-request": (
+        verify_request,
+        [
+            verification_pb2.VerifyRequest(**message).SerializeToString()
+            for message in (
+                {"hello": {"mode": 1, "options": codec.decoding_options_to_proto(OPTIONS)}},
+                {"audio": {"codec": 1, "data": b"abcd", "marks": [{"event": 1, "sample": 7}]}},
+                {"audio": {"codec": 2, "data": flac.encode(bytes(64))}},
+                {"candidates": codec.candidates_to_proto(Candidates(1, 2, 3, (4, 5)))},
+                {"resume": codec.resume_to_proto(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0)))},
+            )
+        ],
+    ),
+    "verify-response": (
+        verify_response,
+        [
+            verification_pb2.VerifyResponse(**message).SerializeToString()
+            for message in (
+                {"welcome": {"limits": codec.limits_to_proto(Limits())}},
+                {"window_opened": {"window": codec.window_to_proto(WINDOW), "expected": [1]}},
+                {"commit": {"tokens": [1, 2], "log_probs": [-1, -1], "step": {"final_end": 3}}},
+            )
+        ],
+    ),
+    "vocabulary": (vocabulary, [codec.vocabulary_to_proto(VOCABULARY).SerializeToString()]),
+    "streaming-config": (
+        streaming_config,
+        [
+            transcription_pb2.StreamingRecognitionConfig(
+                config={"decoding": codec.decoding_options_to_proto(OPTIONS), "sample_rate_hertz": 16_000},
+                endpointing={"threshold": 0.5},
+            ).SerializeToString()
+        ],
+    ),
+    "riva-stream": (
+        riva_stream,
+        [
+            riva_asr_pb2.StreamingRecognitionConfig(
+                config={
+                    **CONFIG,
+                    "custom_configuration": {"gamma": "4", "neural_vad.onset": "0.5"},
+                    "endpointing_config": {"stop_history": 500, "stop_threshold": 0.5},
+                }
+            ).SerializeToString()
+        ],
+    ),
+    "riva-recording": (
+        riva_recording,
+        [riva_asr_pb2.RecognizeRequest(config=CONFIG, audio=b"abcd").SerializeToString()],
+    ),
+    "riva-audio": (riva_audio, [b"\x00\x40" + file for file in FILES[:2]]),
+    "flac": (flac_piece, [flac.encode(bytes(range(200)))]),
+    "recording": (recording, [*FILES, _ffmpegs_file("mp4", "aac"), _ffmpegs_file("webm", "libopus")]),
+}
+
+
+def parse(name: str, data: bytes) -> None:
+    """Have one of the readers read; whatever else it raises is a defect."""
+    try:
+        PARSERS[name][0](data)
+    except RIGHT as error:
+        assert isinstance(error, DecodeError) or "\n" not in shorten(str(error))

@@ -1,0 +1,300 @@
+"""Sessions side by side, honest and hostile: the honest ones get their text, whatever the others send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import grpc.aio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.fuzz.messages import messages
+from tests.fuzz.running import CALL_S, Running, examples
+from tests.fuzz.test_calls import REFUSALS
+from tests.rpc.hostile import Session, audio, candidates, hello
+from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
+from tests.scripted import END, TIME, VOCABULARY
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+LENGTHS_S = (1.0, 33.0)
+PIECE = 2 * RATE  # samples
+SIZE = len(VOCABULARY)
+FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
+TOKENS = st.sampled_from([0, 1, 7, END, TIME, TIME + 1500]) | st.integers(0, SIZE - 1)
+BAD_TOKENS = st.sampled_from([SIZE, SIZE + 1, 2**31 - 1, 2**31, 2**32 - 1])
+ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # what a write to a call that is over raises
+WHICH = st.integers(0, MAX_SESSIONS - 1)
+NUMBERS = st.sampled_from([0, 1, 2, 64, 2**31, 2**32 - 1]) | st.integers(0, 70)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> pb.VerifyRequest:
+    """Candidates as no draft would send them, but of tokens that there are."""
+    block = candidates(draw(st.lists(TOKENS, max_size=64)), draw(NUMBERS))
+    block.candidates.window_id = draw(st.integers(0, 3) | NUMBERS)
+    block.candidates.known_committed, block.candidates.number = draw(NUMBERS), draw(NUMBERS)
+    if draw(st.booleans()):
+        block.candidates.start_frame = draw(NUMBERS)
+    return block
+
+
+@st.composite
+def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
+    """What a session may be sent by somebody who wishes it ill."""
+    match draw(st.integers(0, 3)):
+        case 0:
+            return draw(messages(pb.VerifyRequest.DESCRIPTOR))
+        case 1:
+            block = draw(blocks())
+            block.candidates.tokens[:] = [*block.candidates.tokens[:63], draw(BAD_TOKENS)]
+            return block
+        case 2:
+            block = draw(blocks())
+            block.candidates.proposals.extend(
+                [pb.Proposal(tokens=[draw(TOKENS | BAD_TOKENS)], probs=[draw(st.floats(width=32))])]
+            )
+            return block
+        case _:
+            window = pb.Window(id=1, num_frames=3000, prompt=[END + 1], max_new_tokens=60)
+            window.MergeFrom(draw(messages(pb.Window.DESCRIPTOR)))
+            committed = draw(st.lists(TOKENS | st.integers(0, 20), max_size=4))
+            committed += draw(st.sampled_from([[], [SIZE]]))
+            log_probs = draw(st.lists(st.floats(width=32), max_size=4))
+            if draw(st.booleans()):
+                log_probs = [-0.5] * len(committed)
+            return pb.VerifyRequest(resume=pb.Resume(window=window, committed=committed, log_probs=log_probs))
+
+
+class Speaker:
+    """A session that is read all along."""
+
+    def __init__(self, running: Running, mode: str, length_s: float, seed: int) -> None:
+        self.running = running
+        self.pcm = recording(length_s, seed)
+        self.expected = target_alone(length_s, seed).window_tokens
+        self.sent_to = 0  # sample
+        running.run(self._open(mode))
+
+    async def _open(self, mode: str) -> None:
+        self.session = Session(self.running.target)
+        await self.session.send(hello(mode=mode))
+        await self.session.read()
+        self._reading = asyncio.create_task(self.session.finish())
+
+    def send(self, *requests: pb.VerifyRequest) -> None:
+        self.running.run(send(self.session, requests))
+
+    def piece(self, start: int) -> pb.VerifyRequest:
+        data = self.pcm[2 * start : 2 * (start + PIECE)]
+        return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
+
+    @property
+    def has_said_all(self) -> bool:
+        return 2 * self.sent_to >= len(self.pcm)
+
+    def speak(self) -> None:
+        if not self.has_said_all:
+            self.send(self.piece(self.sent_to))
+            self.sent_to += PIECE
+
+    def finish(self) -> None:
+        while not self.has_said_all:
+            self.speak()
+        assert self.running.run(self._end()) == self.expected
+
+    def offend(self, requests: Sequence[pb.VerifyRequest]) -> None:
+        """Send what is not honest; the answer is one for bad requests, if they were bad."""
+        self.send(*requests)
+        try:
+            self.running.run(self._end(leaves=True))
+        except grpc.aio.AioRpcError as error:
+            assert error.code() in REFUSALS, error.details()
+
+    async def _end(self, *, leaves: bool = False) -> list[tuple[int, ...]]:
+        if leaves:
+            with suppress(*ENDED):
+                await self.session.call.done_writing()
+        async with asyncio.timeout(CALL_S):
+            return await self._reading
+
+    def leave(self) -> None:
+        self.running.run(self._leave())
+
+    async def _leave(self) -> None:
+        self._reading.cancel()
+        self.session.call.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+
+async def send(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
+    """Send what a session takes, as long as it lasts."""
+    with suppress(*ENDED):
+        await session.send(*requests)
+
+
+class SessionsAtOneTarget(RuleBasedStateMachine):
+    """Opens sessions, speaks, proposes, repeats, offends and leaves, in any order."""
+
+    running: Running
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.speakers: list[Speaker] = []
+
+    @rule(mode=st.sampled_from(MODES), length_s=st.sampled_from(LENGTHS_S), seed=st.integers(0, 2))
+    def open(self, mode, length_s, seed):
+        if len(self.speakers) < MAX_SESSIONS:
+            self.speakers.append(Speaker(self.running, mode, length_s, seed))
+
+    @precondition(lambda self: self.speakers)
+    @rule(which=WHICH, num_pieces=st.integers(1, 20))
+    def speak(self, which, num_pieces):
+        for _ in range(num_pieces):
+            self._speaker(which).speak()
+
+    @precondition(lambda self: self.speakers)
+    @rule(which=WHICH, place=st.integers(0, 16))
+    def repeat(self, which, place):
+        """A frame comes twice, or late."""
+        speaker = self._speaker(which)
+        if place * PIECE < speaker.sent_to:
+            speaker.send(speaker.piece(place * PIECE))
+
+    @precondition(lambda self: self.speakers)
+    @rule(which=WHICH, sent=st.lists(blocks(), min_size=1, max_size=3))
+    def propose(self, which, sent):
+        """Blocks are made up, stale, repeated, out of order."""
+        self._speaker(which).send(*sent)
+
+    @precondition(lambda self: self.speakers)
+    @rule(which=WHICH)
+    def finish(self, which):
+        self._take(which).finish()
+
+    @precondition(lambda self: self.speakers)
+    @rule(which=WHICH)
+    def leave(self, which):
+        self._take(which).leave()
+
+    @precondition(lambda self: self.speakers)
+    @rule(which=WHICH, message=hostile_messages(), num=st.integers(1, 3))
+    def offend(self, which, message, num):
+        self._take(which).offend([message] * num)
+
+    @invariant()
+    def slots_are_those_of_open_sessions(self):
+        most = MAX_SESSIONS - sum(not speaker.has_said_all for speaker in self.speakers)
+        least = MAX_SESSIONS - len(self.speakers)
+        self.running.run(eventually(lambda: least <= self.running.target.num_free_slots <= most))
+
+    def teardown(self):
+        try:
+            for speaker in self.speakers:
+                speaker.finish()
+        finally:
+            for speaker in self.speakers:
+                speaker.leave()
+            self.running.run(all_free(self.running.target))
+
+    def _speaker(self, which: int) -> Speaker:
+        return self.speakers[which % len(self.speakers)]
+
+    def _take(self, which: int) -> Speaker:
+        return self.speakers.pop(which % len(self.speakers))
+
+
+async def ended(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
+    """Send, say that nothing follows, and read the status, which must be one for bad requests."""
+
+    async def send_all() -> None:
+        await send(session, requests)
+        with suppress(*ENDED):
+            await session.call.done_writing()
+
+    sending = asyncio.create_task(send_all())
+    try:
+        async with asyncio.timeout(CALL_S):
+            await session.finish()
+    except grpc.aio.AioRpcError as error:
+        assert error.code() in REFUSALS, error.details()
+    finally:
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+@pytest.mark.timeout(600)
+def test_sessions_side_by_side(running):
+    class Machine(SessionsAtOneTarget):
+        pass
+
+    Machine.running = running
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=examples(40), stateful_step_count=20, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+@FUZZED
+@given(
+    options=messages(decoding_pb2.DecodingOptions.DESCRIPTOR),
+    mode=st.sampled_from(MODES),
+    sent=st.lists(blocks() | hostile_messages(), max_size=4),
+    place=st.integers(0, 4),
+)
+def test_any_options_and_messages(running, options, mode, sent, place):
+    """Anything that may be asked for behind a hello of the right vocabulary, in the midst of good audio."""
+    options.language = "en"
+    opening = pb.VerifyRequest(
+        hello=pb.Hello(
+            protocol_version=PROTOCOL_VERSION, vocabulary_digest=VOCABULARY.digest, mode=mode, options=options
+        )
+    )
+    pcm = recording(1.0)
+    pieces = [audio(pcm[at : at + 16_000], at // 2, is_last=at == 16_000) for at in (0, 16_000)]
+
+    async def run() -> None:
+        await ended(Session(running.target), [opening, *sent[:place], *pieces, *sent[place:]])
+        await eventually(lambda: running.target.num_free_slots == MAX_SESSIONS)
+
+    running.run(run())
+
+
+@FUZZED
+@given(order=st.lists(st.integers(0, 5), min_size=1, max_size=12), mode=st.sampled_from(MODES))
+def test_frames_of_audio_that_are_repeated_swapped_or_dropped(running, order, mode):
+    """The text is whole, or the stream is refused for its gap."""
+    pcm, size = recording(3.0), RATE  # bytes: half a second
+    pieces = [
+        audio(pcm[at : at + size], at // 2, is_last=at + size >= len(pcm)) for at in range(0, len(pcm), size)
+    ]
+    sent = [hello(mode=mode), *(pieces[place] for place in order), pieces[-1]]
+    known = -1
+    for place in [*order, 5]:
+        if place > known + 1:
+            known = None
+            break
+        known = max(known, place)
+
+    async def run() -> None:
+        session = Session(running.target)
+        if known is None:
+            await ended(session, sent)
+            return
+        await session.send(*sent, candidates())
+        assert await session.finish() == target_alone(3.0).window_tokens
+
+    running.run(asyncio.wait_for(run(), CALL_S))

@@ -1,0 +1,23 @@
+"""A model that stays in what it does until it is let go on."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+from tests.rpc.services import MAX_SESSIONS
+from tests.scripted import ScriptedModel
+
+
+class Gated(ScriptedModel):
+    """Stays in ``where``, "encode" or "score", until the gate opens."""
+
+    def __init__(self, where: str = "score", **kwargs) -> None:
+        super().__init__(MAX_SESSIONS, **kwargs)
+        self.gate, self.is_there = threading.Event(), threading.Event()
+        setattr(self, where, partial(self._wait, getattr(self, where)))
+
+    def _wait(self, go_on, *args):
+        self.is_there.set()
+        self.gate.wait(30)
+        return go_on(*args)

@@ -1,0 +1,99 @@
+"""Clients that leave, wherever their sessions are: slots, places and tasks come back at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc.aio
+import pytest
+
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from tests.rpc.gated import Gated
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    PROMPTLY_S,
+    all_free,
+    audio_requests,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.scripted import ScriptedModel
+
+TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
+
+
+async def speak(call) -> None:
+    for request in audio_requests(recording(65.0)):
+        await call.write(request)
+
+
+@pytest.mark.parametrize("server", ["target", "draft"])
+@pytest.mark.parametrize("where", ["encode", "score"])
+async def test_a_client_that_leaves_while_a_model_works_for_it(server, where):
+    gated = Gated(where, error_rate=0.2 if server == "draft" else 0.0)
+    target_model = gated if server == "target" else ScriptedModel(MAX_SESSIONS)
+    draft_model = gated if server == "draft" else ScriptedModel(MAX_SESSIONS, error_rate=0.2)
+    async with target_server(target_model) as target, draft_server(target.address, draft_model) as draft:
+        gated.gate.set()
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        tasks = len(asyncio.all_tasks())
+        gated.gate.clear()
+        gated.is_there.clear()
+        call = draft.stub.StreamingRecognize()
+        await call.write(streaming_config(mode="MODE_SYNC"))
+        speaking = asyncio.create_task(speak(call))
+        await eventually(gated.is_there.is_set)
+        call.cancel()
+        await asyncio.gather(speaking, return_exceptions=True)
+        # Calls and places need not wait for the model; a slot that it works on does.
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+        await eventually(
+            lambda: draft.server.calls.num_open == target.server.calls.num_open == 0, within_s=PROMPTLY_S
+        )
+        gated.gate.set()
+        await all_free(target, draft)
+        await eventually(lambda: len(asyncio.all_tasks()) <= tasks, within_s=PROMPTLY_S)
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+
+
+async def test_clients_that_leave_while_they_wait_for_the_engine():
+    """It is in a pass: sessions are opened, and closed, only behind it."""
+    gated = Gated("score")
+    async with target_server(gated) as target, draft_server(target.address) as draft:
+        busy = asyncio.create_task(stream(draft, recording(1.0), mode="MODE_TARGET_ONLY"))
+        await eventually(gated.is_there.is_set)
+        waiting = [draft.stub.StreamingRecognize() for _ in range(MAX_SESSIONS - 1)]
+        for call in waiting:
+            await call.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == MAX_SESSIONS)
+        for call in waiting:
+            call.cancel()
+        await eventually(lambda: draft.service.num_sessions == 1, within_s=PROMPTLY_S)
+        gated.gate.set()
+        assert finals(await busy) == expected_finals(target_alone(1.0))
+        await all_free(target, draft)
+
+
+async def test_a_client_that_leaves_while_an_answer_waits_to_be_read():
+    async with (
+        target_server() as target,
+        draft_server(target.address) as draft,
+        grpc.aio.insecure_channel(draft.address, options=TAKES_LITTLE) as channel,
+    ):
+        call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
+        await call.write(streaming_config(interim=True))
+        assert (await call.read()).HasField("model")
+        speaking = asyncio.create_task(speak(call))
+        await eventually(lambda: target.num_free_slots < MAX_SESSIONS)
+        call.cancel()
+        await asyncio.gather(speaking, return_exceptions=True)
+        await all_free(target, draft)
+        await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)

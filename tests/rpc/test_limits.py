@@ -1,0 +1,344 @@
+"""Limits of sessions: how many, how long, how far ahead; who is over one is told, nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import grpc
+import grpc.aio
+import pytest
+
+from specwhisper.errors import InvalidAudio, ServerFull, SessionExpired, SlowReader
+from specwhisper.types import Limits
+from specwhisper.wire import serving
+from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.status import PUSHBACK_KEY, error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.tokens import Tokens
+from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc, verification_pb2_grpc
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.rpc.gated import Gated
+from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    PROMPTLY_S,
+    RATE,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    is_one_sentence,
+    recording,
+    running_pair,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.scripted import ScriptedModel
+
+TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
+ANNAS, ANNAS_NEW, BENS = "anna-has-this-token", "anna-has-that-token", "ben-has-another-one"
+TOKENS = Tokens({ANNAS: "anna", ANNAS_NEW: "anna", BENS: "ben"})
+SECOND = recording(1.0)
+GRPC_BUFFERS = 16 * 1024 * 1024  # it reads ahead as far as the connection is fast
+
+
+def heartbeat() -> pb.VerifyRequest:
+    return pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=1))
+
+
+# Quotas
+
+
+async def test_tokens_of_one_name_share_a_quota_at_a_draft_server():
+    async with AsyncExitStack() as stack:
+        target = await stack.enter_async_context(target_server())
+        draft = await stack.enter_async_context(
+            draft_server(target.address, tokens=TOKENS, max_sessions_per_token=2)
+        )
+        stubs = {}
+        for token in (ANNAS, ANNAS_NEW, BENS):
+            channel = open_channel(draft.address, Credentials(token=token))
+            stubs[token] = transcription_pb2_grpc.TranscriptionStub(await stack.enter_async_context(channel))
+        calls = [stubs[token].StreamingRecognize() for token in (ANNAS, ANNAS_NEW)]
+        for call in calls:
+            await call.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 2)
+        for token in (ANNAS, ANNAS_NEW):
+            call = with_true_status(stubs[token].StreamingRecognize(iter([streaming_config()])))
+            error = await error_of(call)
+            assert type(error) is ServerFull and "2 sessions of 'anna'" in str(error)
+            assert error.retry_after_s == 1.0
+            assert is_one_sentence(error)
+        assert finals(await stream(replace(draft, stub=stubs[BENS]), SECOND)) == expected_finals(
+            target_alone(1.0)
+        )
+        calls[0].cancel()
+        await eventually(lambda: draft.service.num_sessions == 1)
+        assert finals(await stream(replace(draft, stub=stubs[ANNAS_NEW]), SECOND))
+        calls[1].cancel()
+        await all_free(target, draft)
+
+
+async def test_a_quota_at_a_target():
+    async with (
+        target_server(tokens=TOKENS, max_sessions_per_token=1) as target,
+        open_channel(target.address, Credentials(token=ANNAS)) as hers,
+        open_channel(target.address, Credentials(token=BENS)) as his,
+    ):
+        anna, ben = (
+            replace(target, stub=verification_pb2_grpc.VerificationStub(channel)) for channel in (hers, his)
+        )
+        async with session(anna, hello()) as first:
+            await first.read()
+            async with session(anna) as second:
+                ended = await second.error([hello()])
+            assert type(error_from_rpc(ended, "it")) is ServerFull
+            assert dict(ended.trailing_metadata())[PUSHBACK_KEY] == "1000"
+            error = await error_of(anna.stub.Locate(pb.LocateRequest()))
+            assert type(error) is ServerFull and "1 sessions of 'anna'" in str(error)
+            async with session(ben, hello(), *whole(SECOND)) as other:
+                assert await other.finish() == target_alone(1.0).window_tokens
+        await all_free(target)
+
+
+# Floods
+
+
+async def test_a_flood_is_refused_at_once_and_nobody_notices():
+    """Ten times as many as there is room for, while the engine is in a pass that does not end."""
+    model = Gated()
+    async with target_server(model) as target:
+        others = [Session(target) for _ in range(MAX_SESSIONS)]
+        for other in others:
+            await other.send(hello())
+            await other.read()
+        speaking = [
+            asyncio.create_task(other.send(*whole(recording(33.0, seed))))
+            for seed, other in enumerate(others)
+        ]
+        await eventually(model.is_there.is_set)
+        flood = [Session(target) for _ in range(10 * MAX_SESSIONS)]
+        ended = await asyncio.gather(*(one.error([hello()]) for one in flood))
+        model.gate.set()
+        for error in ended:
+            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert dict(error.trailing_metadata())[PUSHBACK_KEY] == "1000"
+        await asyncio.gather(*speaking)
+        texts = await asyncio.gather(*(other.finish() for other in others))
+        assert texts == [target_alone(33.0, seed).window_tokens for seed in range(MAX_SESSIONS)]
+        await all_free(target)
+
+
+async def test_a_flood_at_a_draft_server():
+    async with running_pair(max_sessions=2) as (target, draft):
+        calls = [draft.stub.StreamingRecognize() for _ in range(2)]
+        for call in calls:
+            await call.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 2)
+        flood = [with_true_status(draft.stub.StreamingRecognize()) for _ in range(20)]
+        for call in flood:
+            await call.write(streaming_config())
+        errors = await asyncio.gather(*map(error_of, flood))
+        assert {(type(error), error.retry_after_s) for error in errors} == {(ServerFull, 1.0)}
+        for call in calls:
+            for request in audio_requests(SECOND):
+                await call.write(request)
+            await call.done_writing()
+            responses = [response async for response in reading(call)]
+            assert finals(responses) == expected_finals(target_alone(1.0))
+        await all_free(target, draft)
+
+
+async def reading(call):
+    while (response := await call.read()) is not grpc.aio.EOF:
+        yield response
+
+
+async def test_who_connects_and_says_nothing_is_hung_up_on(monkeypatch):
+    monkeypatch.setattr(serving, "HANDSHAKE_S", 0.2)
+    async with target_server() as target:
+        host, port = target.address.split(":")
+        ends = [await asyncio.open_connection(host, int(port)) for _ in range(32)]
+        assert await target.stub.Locate(pb.LocateRequest(), timeout=5)
+        async with asyncio.timeout(10):
+            for reader, writer in ends:
+                while await reader.read(1024):
+                    pass  # its settings
+                writer.close()
+
+
+# Time
+
+
+@pytest.mark.parametrize("requests", [[], [hello()], [hello(), audio(SECOND)]])
+async def test_a_draft_server_that_falls_silent(requests):
+    async with target_server(idle_timeout_s=0.3) as target, session(target, *requests) as silent:
+        error = error_from_rpc(await silent.error(), "the target")
+        assert type(error) is SessionExpired and "has sent nothing for 0.3 s" in str(error)
+        assert is_one_sentence(error)
+        await all_free(target)
+
+
+async def test_signs_of_life_are_enough():
+    async with target_server(idle_timeout_s=0.5) as target, session(target, hello()) as quiet:
+        end_s = asyncio.get_running_loop().time() + 1.0
+        while asyncio.get_running_loop().time() < end_s:
+            await quiet.send(heartbeat())
+            await quiet.read_until("heartbeat")
+        await quiet.send(*whole(SECOND))
+        assert await quiet.finish() == target_alone(1.0).window_tokens
+
+
+class Slow(ScriptedModel):
+    """Takes its time over every pass."""
+
+    def score(self, rows):
+        threading.Event().wait(0.01)
+        return super().score(rows)
+
+
+async def test_sessions_that_last_too_long_for_a_target_go_on_in_others():
+    alone = target_alone(65.0)
+    async with (
+        target_server(Slow(MAX_SESSIONS), max_session_s=0.3) as target,
+        draft_server(target.address) as draft,
+    ):
+        responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
+        assert finals(responses) == expected_finals(alone)
+        await all_free(target, draft)
+    assert responses[-1].statistics.num_windows == len(alone.window_tokens)
+
+
+@pytest.mark.parametrize("sends", [False, True])
+async def test_a_call_that_lasts_too_long_ends(sends):
+    async with running_pair(max_session_s=0.3) as (target, draft):
+        call = with_true_status(draft.stub.StreamingRecognize())
+        await call.write(streaming_config())
+        speaking = asyncio.create_task(speak(call, 10.0 if sends else 0.0))
+        error = await error_of_reading(call)
+        assert type(error) is SessionExpired and "lasted 0.3 s" in str(error)
+        assert is_one_sentence(error)
+        await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
+        await all_free(target, draft)
+        speaking.cancel()
+        await asyncio.gather(speaking, return_exceptions=True)
+
+
+async def test_a_recording_that_takes_too_long_ends_and_leaves_nothing():
+    model = Gated()
+    async with target_server(model) as target, draft_server(target.address, max_session_s=0.3) as draft:
+        config = transcription_pb2.RecognitionConfig(
+            encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, mode="MODE_TARGET_ONLY"
+        )
+        request = transcription_pb2.RecognizeRequest(config=config, audio=SECOND)
+        assert type(await error_of(draft.stub.Recognize(request))) is SessionExpired
+        await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
+        model.gate.set()
+        await all_free(target, draft)
+
+
+async def speak(call, length_s: float) -> None:
+    for request in audio_requests(recording(length_s), 3_200):
+        await call.write(request)
+
+
+async def error_of_reading(call) -> Exception:
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        async for _ in reading(call):
+            pass
+    return error_from_rpc(ended.value, "the server")
+
+
+# Answers that nobody reads
+
+
+async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_later():
+    async with (
+        target_server(idle_timeout_s=0.5) as target,
+        grpc.aio.insecure_channel(target.address, TAKES_LITTLE) as channel,
+    ):
+        deaf = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
+        neighbour = Session(target)
+        await neighbour.send(hello(), audio(SECOND))
+        await deaf.send(hello())
+        await eventually(lambda: target.server.calls.num_open == 2)
+
+        async def ask() -> None:
+            while True:
+                await deaf.send(candidates([1] * 64), heartbeat())
+
+        async def stay() -> None:
+            while target.server.calls.num_open == 2:
+                await neighbour.send(heartbeat())
+                await neighbour.read_until("heartbeat")
+
+        asking, staying = asyncio.create_task(ask()), asyncio.create_task(stay())
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 2)
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1)
+        await eventually(lambda: target.server.calls.num_open == 1)
+        error = error_from_rpc(await deaf.error(), "the target")
+        assert deaf.responses  # what was on its way
+        assert type(error) is SlowReader and "No answer was taken for 0.5 s" in str(error)
+        asking.cancel()
+        await asyncio.gather(asking, staying, return_exceptions=True)
+        await neighbour.send(audio(b"", RATE, is_last=True))
+        assert await neighbour.finish() == target_alone(1.0).window_tokens
+        await all_free(target)
+
+
+# Audio
+
+
+async def test_audio_is_taken_no_further_ahead_than_it_is_used():
+    """A client may send an hour in a second; what the servers hold of it is bounded."""
+    model = Gated()
+    async with target_server(model) as target, draft_server(target.address) as draft:
+        call = with_true_status(draft.stub.StreamingRecognize())
+        num_sent = 0
+
+        async def send_an_hour() -> None:
+            nonlocal num_sent
+            await call.write(streaming_config(mode="MODE_TARGET_ONLY"))
+            for request in audio_requests(SECOND) * 3600:
+                await call.write(request)
+                num_sent += len(request.audio_content)
+
+        sending = asyncio.create_task(send_an_hour())
+        await eventually(model.is_there.is_set)
+        before = -1
+        while num_sent != before:  # until a write no longer goes out
+            before = num_sent
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(sending), 0.3)
+        assert num_sent < 2 * Limits().max_ahead_samples + GRPC_BUFFERS
+        call.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        model.gate.set()
+        await all_free(target, draft)
+
+
+# Isolation
+
+
+async def test_names_of_sessions_are_text_for_logs():
+    """A session is its call: no name, guessed or known, leads to another's."""
+    async with target_server() as target:
+        async with (
+            session(target, hello(session="mine"), audio(SECOND)) as mine,
+            session(target, hello(session="mine"), *whole(recording(1.0, 1))) as theirs,
+        ):
+            assert await theirs.finish() == target_alone(1.0, 1).window_tokens
+            await mine.send(audio(b"", RATE, is_last=True))
+            assert await mine.finish() == target_alone(1.0).window_tokens
+        async with session(target, hello(session="mine"), audio(b"", RATE, is_last=True)) as late:
+            error = error_from_rpc(await late.error(), "the target")
+            assert type(error) is InvalidAudio  # nothing is left of them
+        await all_free(target)

@@ -1,0 +1,72 @@
+"""A target whose memory is short: sessions go on elsewhere, or there a little later, with the same text."""
+
+import pytest
+import torch
+
+from specwhisper.errors import OutOfMemory
+from tests.rpc.hostile import hello, session, whole
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    all_free,
+    draft_server,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+from tests.scripted import ScriptedModel
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+
+
+class NowAndThen(ScriptedModel):
+    """Has no memory in every so many passes, or encodings; it has begun to write by then."""
+
+    def __init__(self, *, passes: int = 10**9, encodings: int = 10**9) -> None:
+        super().__init__(MAX_SESSIONS)
+        self._passes, self._encodings = passes, encodings
+        self._num_encodings = 0
+
+    def score(self, rows):
+        scores = super().score(rows)
+        if self.num_passes % self._passes == 0:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return scores
+
+    def encode(self, slot, recording, start_frame):
+        super().encode(slot, recording, start_frame)
+        self._num_encodings += 1
+        if self._num_encodings % self._encodings == 0:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fails", [{"passes": 9}, {"encodings": 2}])
+async def test_a_session_that_has_no_memory_now_goes_on_in_a_moment(mode, fails):
+    async with target_server(NowAndThen(**fails)) as target, draft_server(target.address) as draft:
+        responses = await stream(draft, recording(65.0), mode=mode)
+        assert finals(responses) == expected_finals(target_alone(65.0))
+        await all_free(target, draft)
+
+
+async def test_a_session_that_has_no_memory_here_goes_on_elsewhere():
+    async with target_server(NowAndThen(passes=1)) as short, target_server() as roomy:
+        async with draft_server(f"{short.address},{roomy.address}") as draft:
+            for _ in range(2):  # whichever is tried first
+                assert finals(await stream(draft, recording(33.0))) == expected_finals(target_alone(33.0))
+            await all_free(short, draft)
+
+
+async def test_a_session_that_has_no_memory_anywhere_is_not_tried_for_ever():
+    async with (
+        target_server(NowAndThen(passes=1)) as target,
+        draft_server(target.address, resume_timeout_s=0.3) as draft,
+    ):
+        with pytest.raises(Exception, match="no memory for this session"):
+            await stream(draft, recording(1.0))
+        await all_free(target, draft)
+        async with session(target, hello(), *whole(recording(1.0))) as one:
+            ended = await one.error()
+        assert dict(ended.trailing_metadata())["specwhisper-error"] == OutOfMemory.__name__

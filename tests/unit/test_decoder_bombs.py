@@ -1,0 +1,131 @@
+"""Small files that hold very much: decoding ends at a limit, and in little memory."""
+
+import io
+import subprocess
+import sys
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_file
+from specwhisper.errors import InvalidAudio
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.services import (
+    all_free,
+    error_of,
+    expected_finals,
+    finals,
+    recording,
+    running_pair,
+    stream,
+    target_alone,
+)
+
+LENGTH_S = 240
+LIMIT_S = 10.0
+MAX_GROWTH_BYTES = 64 * 1024 * 1024
+# Decodes what it is given and tells how much more memory that took at its height.
+CHILD = """
+import re, sys
+from specwhisper.audio.decode import decode_bytes
+from specwhisper.errors import InvalidAudio
+
+def peak():
+    with open("/proc/self/status") as status:  # its own: getrusage would begin with what its parent had
+        return int(re.search(r"VmHWM:\\s+(\\d+) kB", status.read())[1]) * 1024
+
+data, limit_s, keeps = open(sys.argv[1], "rb").read(), float(sys.argv[2]), sys.argv[3] == "keeps"
+before, kept = peak(), []
+try:
+    for pcm in decode_bytes(data, limit_s, int(limit_s * 768_000)):
+        kept += [pcm * 16] if keeps else []
+    print("decoded", peak() - before)
+except InvalidAudio as error:
+    print("longer" if "is longer than" in str(error) else error, peak() - before)
+"""
+
+
+def silence(container: str, rate: int = 16_000, channels: int = 1, subtype: str | None = None) -> bytes:
+    file = io.BytesIO()
+    samples = np.zeros((rate * LENGTH_S, channels), np.int16)
+    soundfile.write(file, samples, rate, format=container, subtype=subtype)
+    return file.getvalue()
+
+
+def opus() -> bytes:
+    file = io.BytesIO()
+    with av.open(file, "w", format="ogg") as output:
+        encoder = output.add_stream("libopus", rate=48_000, layout="mono")
+        encoder.bit_rate = 6_000
+        for second in range(LENGTH_S):
+            frame = av.AudioFrame.from_ndarray(np.zeros((1, 48_000), np.float32), "fltp", "mono")
+            frame.sample_rate, frame.pts = 48_000, second * 48_000
+            output.mux(encoder.encode(frame))
+        output.mux(encoder.encode(None))
+    return file.getvalue()
+
+
+BOMBS = {
+    "flac": lambda: silence("FLAC"),
+    "flac of 8 channels": lambda: silence("FLAC", 24_000, 8),
+    "opus": opus,
+    "mp3": lambda: silence("MP3"),
+}
+
+
+def decoded_in_child(tmp_path, data: bytes, limit_s: float, *, keeps: bool = False) -> tuple[str, int]:
+    path = tmp_path / "bomb"
+    path.write_bytes(data)
+    command = [sys.executable, "-c", CHILD, str(path), str(limit_s), "keeps" if keeps else "drops"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    end, _, growth = told.strip().rpartition(" ")
+    return end, int(growth)
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_bomb_is_defused_in_little_memory(kind, tmp_path):
+    data = BOMBS[kind]()
+    assert len(data) < 2_000_000
+    end, growth = decoded_in_child(tmp_path, data, LIMIT_S)
+    assert end == "longer"
+    assert growth < MAX_GROWTH_BYTES
+
+
+def test_memory_would_tell(tmp_path):
+    """The negative control: a reader that keeps all it decodes is over the bound."""
+    end, growth = decoded_in_child(tmp_path, BOMBS["flac"](), 10.0 * LENGTH_S, keeps=True)
+    assert end == "decoded"
+    assert growth > MAX_GROWTH_BYTES
+
+
+def test_files_are_bounded_in_bytes_too(tmp_path):
+    """64 channels of 192 kHz are sixteen times as many bytes a second as may be."""
+    path = tmp_path / "wide.wav"
+    soundfile.write(path, np.zeros((192_000, 64), np.int16), 192_000)
+    with pytest.raises(InvalidAudio, match=f"more than the limit of {MAX_PCM_BYTES_PER_S} bytes of PCM"):
+        for _ in decode_file(path, max_duration_s=1.0):
+            pass
+    assert sum(map(len, decode_file(path))) == 32_000
+
+
+@pytest.mark.parametrize("rate", [1, 7_999, 192_001, 2**31 - 1])
+def test_a_forged_sample_rate_is_refused(rate, tmp_path):
+    data = bytearray(silence("WAV")[: 44 + 32_000])
+    data[24:28] = rate.to_bytes(4, "little")
+    data[40:44] = (32_000).to_bytes(4, "little")
+    path = tmp_path / "forged.wav"
+    path.write_bytes(data)
+    with pytest.raises(InvalidAudio):
+        for _ in decode_file(path, max_duration_s=1.0):
+            pass
+
+
+async def test_a_server_is_sent_bombs():
+    async with running_pair(max_audio_s=LIMIT_S) as (target, draft):
+        for kind in ("flac", "mp3"):
+            error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(audio=BOMBS[kind]())))
+            assert type(error) is InvalidAudio and "longer than the limit of 10 s" in str(error)
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+        await all_free(target, draft)

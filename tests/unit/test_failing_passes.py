@@ -1,0 +1,197 @@
+"""Passes that fail for lack of memory are repeated in halves, and nobody's text shows it."""
+
+import asyncio
+from concurrent.futures import Future
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
+from specwhisper.options import DecodingOptions
+from specwhisper.types import AudioChunk, Failed, Finished, Mode, WindowOpened
+from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.faults import is_device_fault, is_out_of_memory
+from specwhisper.whisper.gathering import Gathering
+from specwhisper.whisper.one_process import InlineExecutor, OneProcess
+from specwhisper.whisper.verifier import Verifier
+from tests.rpc.services import recording
+from tests.scripted import MULTILINGUAL, ScriptedModel
+
+PCMS = [recording(length_s, seed) for seed, length_s in enumerate((0.5, 1.0, 33.0, 0.7, 2.0))]
+MODES = [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]
+NO_MEMORY = "CUDA out of memory. Tried to allocate 20.00 MiB."
+ASSERT = "CUDA error: device-side assert triggered"
+
+
+class ShortOfMemory(ScriptedModel):
+    """Has no memory for more than so many sessions in a pass, now and then; it notices late."""
+
+    def __init__(self, num_slots: int, fits: int, every: int, **kwargs) -> None:
+        super().__init__(num_slots, **kwargs)
+        self._fits = fits
+        self._every = every
+
+    def score(self, rows):
+        scores = super().score(rows)
+        if len(rows) > self._fits and self.num_passes % self._every == 0:
+            raise torch.OutOfMemoryError(NO_MEMORY)
+        return scores
+
+
+@settings(max_examples=60)
+@given(
+    mode=st.sampled_from(MODES),
+    fits=st.integers(1, 4),
+    every=st.integers(1, 4),
+    language=st.sampled_from(["en", None]),
+    gamma=st.integers(1, 9),
+)
+def test_passes_that_are_too_large_change_no_text(mode, fits, every, language, gamma):
+    options = DecodingOptions(language=language)
+    expected = [
+        OneProcess(ScriptedModel(vocabulary=MULTILINGUAL)).transcribe([pcm], options)[0].window_tokens
+        for pcm in PCMS
+    ]
+    target = ShortOfMemory(len(PCMS), fits, every, vocabulary=MULTILINGUAL)
+    draft = ScriptedModel(len(PCMS), error_rate=0.3, vocabulary=MULTILINGUAL)
+    split = OneProcess(target, None if mode is Mode.TARGET_ONLY else draft, mode=mode, gamma=gamma)
+    assert [t.window_tokens for t in split.transcribe(PCMS, options)] == expected
+
+
+class Culprit(ScriptedModel):
+    """Fails in every pass in which a slot takes part."""
+
+    def __init__(self, num_slots: int, slot: int, error: Exception) -> None:
+        super().__init__(num_slots)
+        self._slot = slot
+        self._error = error
+
+    def score(self, rows):
+        scores = super().score(rows)
+        if any(row.slot == self._slot for row in rows):
+            raise self._error
+        return scores
+
+
+def opened(model: ScriptedModel) -> Verifier:
+    """A target with as many sessions as slots, all of whose audio is there."""
+    verifier = Verifier(model, executor=InlineExecutor())
+    for number in range(model.num_slots):
+        verifier.open(str(number), Mode.TARGET_ONLY, DecodingOptions(language="en"))
+        verifier.submit(str(number), AudioChunk(0, recording(1.0, number), is_last=True))
+    return verifier
+
+
+def ends_of(verifier: Verifier) -> dict[str, Finished | Failed]:
+    ends = {}
+    while verifier.has_work:
+        ends |= {session: e for session, e in verifier.step() if isinstance(e, Finished | Failed)}
+    return ends
+
+
+def test_the_one_that_has_no_memory_is_found_in_few_passes_and_may_go_on_elsewhere():
+    model = Culprit(16, 3, torch.OutOfMemoryError(NO_MEMORY))
+    verifier = opened(model)
+    while verifier.num_free_slots == 0:
+        num_before = model.num_passes
+        events = verifier.step()
+    assert model.num_passes - num_before == 9  # one of 16, and two of each half that holds it
+    (failed,) = [(session, event.error) for session, event in events if isinstance(event, Failed)]
+    assert failed[0] == "3" and type(failed[1]) is OutOfMemory
+    assert not failed[1].__context__  # which would keep what the pass had allocated
+    ends = ends_of(verifier)
+    assert len(ends) == 15 and all(isinstance(end, Finished) for end in ends.values())
+
+
+def test_a_fault_of_the_device_is_everybodys_and_gives_no_result():
+    model = Culprit(4, 3, torch.AcceleratorError(ASSERT))
+    verifier = opened(model)
+    with pytest.raises(DeviceFault, match="device-side assert"):
+        ends_of(verifier)
+    assert model.num_passes == 1  # nothing is tried again on it
+
+
+class BrokenEncoder(ScriptedModel):
+    def encode(self, slot, recording, start_frame):
+        raise torch.AcceleratorError(ASSERT)
+
+
+def test_a_fault_while_encoding_is_one_too():
+    with pytest.raises(DeviceFault):
+        ends_of(opened(BrokenEncoder(1)))
+
+
+async def test_no_step_follows_a_fault():
+    model, told = Culprit(2, 1, torch.AcceleratorError(ASSERT)), []
+    thread = EngineThread("faulty", on_fault=told.append)
+    events: asyncio.Queue = asyncio.Queue()
+    thread.subscribe("0", events.put_nowait)
+    thread.start(opened(model))
+    while not isinstance(event := await events.get(), Failed):
+        assert isinstance(event, WindowOpened)
+    assert isinstance(event.error, DeviceFault)
+    thread.post(lambda: None)
+    await thread.stop()
+    assert [type(fault) for fault in told] == [DeviceFault]
+    assert model.num_passes == 1
+
+
+class Allocated:
+    """Counts how many of it are alive."""
+
+    num_alive = 0
+
+    def __init__(self) -> None:
+        Allocated.num_alive += 1
+
+    def __del__(self) -> None:
+        Allocated.num_alive -= 1
+
+
+class Allocating(ShortOfMemory):
+    """What a pass allocates is free again when it is repeated."""
+
+    def score(self, rows):
+        allocated = Allocated()
+        assert allocated.num_alive == 1
+        return super().score(rows)
+
+
+def test_a_pass_that_is_repeated_finds_the_memory_of_the_first_one_free():
+    assert OneProcess(Allocating(len(PCMS), 1, 1)).transcribe(PCMS)
+    draft = Allocating(len(PCMS), 1, 1)
+    assert OneProcess(ScriptedModel(len(PCMS)), draft, mode=Mode.PIPELINED).transcribe(PCMS)
+
+
+def test_windows_that_are_encoded_again_find_the_memory_of_the_first_time_free():
+    def work(items):
+        allocated = Allocated()
+        assert allocated.num_alive == 1
+        if len(items) > 1:
+            raise torch.OutOfMemoryError(NO_MEMORY)
+
+    done = [Future[None]() for _ in range(4)]
+    Gathering(work, 4)._work_on(list(enumerate(done)))
+    assert [one.result() for one in done] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("error", "no_memory", "fault"),
+    [
+        (torch.OutOfMemoryError(NO_MEMORY), True, False),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), True, False),
+        (RuntimeError("CUDA error: out of memory"), True, False),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True, False),
+        (MemoryError(), True, False),
+        (torch.AcceleratorError(ASSERT), False, True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False, True),
+        (RuntimeError("Triton Error [CUDA]: unspecified launch failure"), False, True),
+        (RuntimeError("CUDA error: operation not permitted when stream is capturing"), False, False),
+        (RuntimeError("out of memory, or so I think"), False, False),
+        (ServerFull("The illegal memory access is only a word here."), False, False),
+    ],
+)
+def test_which_errors_are_which(error, no_memory, fault):
+    assert (is_out_of_memory(error), is_device_fault(error)) == (no_memory, fault)
