@@ -93,7 +93,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         wanted = self._session_request(request.config)
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
-        async with self._places.taken(caller.get()):
+        with self._places.taken(caller.get()):
             target = await self._describe()
             source = await AudioSource.open(partial(self._decode, request))
             if not source.fits_one_window:
@@ -143,7 +143,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        async with self._places.taken(caller.get()):
+        with self._places.taken(caller.get()):
             session: Session | LiveSession
             target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
             if wanted.options.live is None:

@@ -60,7 +60,7 @@ def read_config(
         ),
     ] = 8,
     max_sessions_per_token: flags.MaxSessionsPerToken = None,
-    max_session_seconds: flags.MaxSessionSeconds = 86_400.0,
+    session_timeout: flags.SessionTimeout = 86_400.0,
     idle_timeout: flags.IdleTimeout = DEFAULT_IDLE_S,
     max_width: Annotated[
         int,
@@ -153,7 +153,7 @@ def read_config(
             max_concurrent_streams=max_sessions + SHORT_CALLS,
             drain_timeout_s=drain_timeout,
             idle_timeout_s=idle_timeout,
-            max_session_s=max_session_seconds,
+            max_session_s=session_timeout,
             max_sessions_per_token=max_sessions_per_token,
         ),
     )

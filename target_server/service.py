@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from time import monotonic_ns, perf_counter_ns
 from typing import Any
@@ -111,7 +111,9 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "caller": hello.session[:64]}
         events = Answers(overflow=Tenure(context).end)
-        async with self._places.taken(caller.get()), self._engine.session(session_id, mode, options, events):
+        async with AsyncExitStack() as held:
+            held.enter_context(self._places.taken(caller.get()))
+            await held.enter_async_context(self._engine.session(session_id, mode, options, events))
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
             tasks = [
                 asyncio.create_task(self._read(session_id, sent, events)),

@@ -16,10 +16,10 @@ from client.gateway.handlers import add_error_handlers
 from client.gateway.lingering import Lingering
 from client.gateway.metrics import Metrics
 from client.gateway.observing import Observing
-from client.gateway.places import Places
 from client.gateway.routers import audio, live, models, page, realtime, service
 from client.gateway.state import Gateway
 from specwhisper import __version__
+from specwhisper.wire.places import Places
 
 DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
 
@@ -37,7 +37,7 @@ def create_app(config: GatewayConfig, metrics: Metrics) -> FastAPI:
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
         async with TranscriptionClient(config.server, config.server_credentials) as client:
-            places = Places(config.max_sessions, config.max_sessions_per_token)
+            places = Places("This gateway", config.max_sessions, config.max_sessions_per_token)
             app.state.gateway = Gateway(config, client, metrics, places)
             yield
 

@@ -12,7 +12,7 @@ from client.api import TranscriptionClient
 from client.gateway.config import GatewayConfig
 from client.gateway.metrics import Metrics
 from client.gateway.observing import caller_of
-from client.gateway.places import Places
+from specwhisper.wire.places import Places
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ IdleTimeout = Annotated[
         help="Seconds a caller may send nothing, or take no answer, until its stream ends.",
     ),
 ]
-MaxSessionSeconds = Annotated[
+SessionTimeout = Annotated[
     float,
     typer.Option(rich_help_panel=SERVING_PANEL, metavar="SECONDS", help="Seconds a session may last."),
 ]
@@ -171,9 +171,9 @@ MaxSessionsPerToken = Annotated[
     int | None,
     typer.Option(
         min=1,
-        rich_help_panel=SERVING_PANEL,
+        rich_help_panel=TRUST_PANEL,
         metavar="N",
-        help="Most sessions at once of one name in --tokens-file; default: no limit but --max-sessions.",
+        help="Most sessions at once of one name in --tokens-file.",
     ),
 ]
 DrainTimeout = Annotated[

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from specwhisper.errors import ServerFull
 
@@ -42,8 +42,8 @@ class Places:
                 "may have: end one, or try again later."
             )
 
-    @asynccontextmanager
-    async def taken(self, caller: str) -> AsyncIterator[None]:
+    @contextmanager
+    def taken(self, caller: str) -> Iterator[None]:
         """Take a place for as long as a session lasts."""
         self.check(caller)
         self._taken[caller] += 1

@@ -69,7 +69,7 @@ class ServingOptions:
         check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
         for flag, seconds in (
             ("--idle-timeout", self.idle_timeout_s),
-            ("--max-session-seconds", self.max_session_s),
+            ("--session-timeout", self.max_session_s),
         ):
             if not seconds > 0:
                 raise InvalidRequest(f"{flag} is {seconds}: it must be more than 0.")

@@ -201,7 +201,7 @@ async def test_there_are_so_many_transcriptions_and_of_each_caller_so_many():
     async with serving(server) as address, running_gateway(address, **settings) as gateway:
         anna, ben = (gateway.api.with_options(api_key=key) for key in (ANNA, BEN))
         stream = await anna.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
-        with pytest.raises(openai.RateLimitError, match="This key has its 1 ") as refused:
+        with pytest.raises(openai.RateLimitError, match="holds 1 sessions of 'anna'") as refused:
             await anna.audio.transcriptions.create(file=("a.wav", b"0" * 3_000_000), model=MODEL)
         assert refused.value.response.headers["retry-after"] == "1"
         headers = {"Authorization": f"Bearer {ANNA}"}

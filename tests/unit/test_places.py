@@ -1,6 +1,6 @@
 """Places are counted by caller, and in all."""
 
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 
 import pytest
 
@@ -8,26 +8,26 @@ from specwhisper.errors import ServerFull
 from specwhisper.wire.places import Places
 
 
-async def test_places_of_one_caller_and_of_all():
+def test_places_of_one_caller_and_of_all():
     places = Places("The server", max_sessions=3, max_per_caller=2)
-    async with AsyncExitStack() as stack:
+    with ExitStack() as stack:
         for _ in range(2):
-            await stack.enter_async_context(places.taken("anna"))
+            stack.enter_context(places.taken("anna"))
         with pytest.raises(ServerFull, match="The server holds 2 sessions of 'anna'"):
             places.check("anna")
-        await stack.enter_async_context(places.taken("ben"))
+        stack.enter_context(places.taken("ben"))
         for name in ("anna", "ben", "cleo"):
             with pytest.raises(ServerFull, match="The server holds its 3 sessions already"):
-                async with places.taken(name):
+                with places.taken(name):
                     pass
         assert places.num_taken == 3
     assert places.num_taken == 0
     places.check("anna")
 
 
-async def test_a_place_comes_back_whatever_happens():
+def test_a_place_comes_back_whatever_happens():
     places = Places("The server", max_sessions=1)
     with pytest.raises(ZeroDivisionError):
-        async with places.taken(""):
+        with places.taken(""):
             raise ZeroDivisionError
     places.check("")
