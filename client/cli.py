@@ -1,4 +1,4 @@
-"""The command line: ``specwhisper transcribe``, ``listen``, ``models``, ``tune``, ``serve`` and more."""
+"""The command line: ``specwhisper transcribe``, ``listen``, ``top``, ``models``, ``tune``, ``serve`` ..."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from client.listen_command import listen
 from client.local_draft import Pair
 from client.openai_flags import OpenAICommand
 from client.output import OutputFormat
+from client.top.command import top
 from client.tune import tune as run_tune
 from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsupportedOption
 from specwhisper.options import (
@@ -33,6 +34,7 @@ from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper.wire import flags
 from specwhisper.wire.channels import client_credentials
+from specwhisper.wire.tracing import configure_tracing
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,6 +47,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line."""
+    configure_tracing("specwhisper-client")
     try:
         app()
     except SpecWhisperError as error:
@@ -295,6 +298,7 @@ def transcribe(
 
 
 app.command()(listen)
+app.command()(top)
 
 
 @app.command()

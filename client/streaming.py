@@ -34,7 +34,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition
 from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.wire import codec
+from specwhisper.wire import codec, request_id
 from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2
@@ -110,6 +110,7 @@ class StreamingClient:
         self._owns_servers = servers is None
         self._audio = KeptAudio(self.position.start_sample)
         self._is_iterated = False
+        self._request_id = request_id.current_request_id()  # the same over all calls
         self._call: Any = None
         self._has_changed = False  # how to go on: the call that was under way is given up
         self._all_is_final = False  # of what the open call, or the last one, has received
@@ -198,7 +199,8 @@ class StreamingClient:
                         raise
                     if monotonic() - lost_s + RETRY_EVERY_S > patience_s:
                         raise
-                    logger.info("connection lost", extra={"server": address, "error": str(error)})
+                    log = {"request": self._request_id}
+                    logger.info("connection lost", extra=log | {"server": address, "error": str(error)})
                     self._servers.leave(address)
                     self.num_reconnects += is_new
                     await asyncio.sleep(RETRY_EVERY_S)
@@ -217,7 +219,8 @@ class StreamingClient:
         address = self._servers.address
         before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
         self._all_is_final = False
-        self._call = TranscriptionStub(self._servers.channel).StreamingRecognize()
+        metadata = ((request_id.KEY, self._request_id),)
+        self._call = TranscriptionStub(self._servers.channel).StreamingRecognize(metadata=metadata)
         try:
             async with aclosing(exchange(self._call, config, audio)) as responses:
                 async for response in responses:

@@ -21,6 +21,7 @@ from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
+from specwhisper.wire import request_id
 from specwhisper.wire.backoff import Backoff
 from specwhisper.wire.status import error_from_rpc, was_told
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -68,6 +69,7 @@ class Transcription:
         self._get_model = get_model
         self._resume_timeout_s = resume_timeout_s
         self._transcript: Transcript | None = None
+        self._request_id = request_id.current_request_id()  # the same over all calls
         self._checkpoint = pb.Checkpoint()
         self._model: ModelInfo | None = None
         self._last = pb.StreamingRecognizeResponse()
@@ -140,7 +142,8 @@ class Transcription:
                 num_untried -= 1
                 self._servers.leave(address)
                 if has_begun:
-                    logger.info("server lost", extra={"server": address, "error": str(error)})
+                    log = {"request": self._request_id, "server": address}
+                    logger.info("server lost", extra=log | {"error": str(error)})
                     self.num_resumes += backoff is None
                     backoff = backoff or Backoff(self._resume_timeout_s)
                     await backoff.wait(error)
@@ -159,7 +162,8 @@ class Transcription:
     ) -> AsyncGenerator[Update]:
         """Run one call, from where the last one ended."""
         config.checkpoint = self._checkpoint.state
-        call = TranscriptionStub(self._servers.channel).StreamingRecognize()
+        metadata = ((request_id.KEY, self._request_id),)
+        call = TranscriptionStub(self._servers.channel).StreamingRecognize(metadata=metadata)
         before = self._statistics
         async with aclosing(
             exchange(call, config, source.pieces(self._checkpoint.start_sample))

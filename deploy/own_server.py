@@ -16,6 +16,7 @@ import ray.util
 
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.addresses import join_address, split_address
+from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.serving import AddServicer, OnDrain, RunningServer, ServingOptions, start_server
 
 logger = logging.getLogger(__name__)
@@ -43,12 +44,16 @@ class OwnServer:
         self.address = ""
 
     async def _listen(
-        self, services: Mapping[str, AddServicer], options: ServingOptions, on_drain: OnDrain | None = None
+        self,
+        services: Mapping[str, AddServicer],
+        options: ServingOptions,
+        on_drain: OnDrain | None = None,
+        metrics: ServerMetrics | None = None,
     ) -> None:
         self._on_drain, self._drain_timeout_s = on_drain, options.drain_timeout_s
 
         async def start() -> RunningServer:
-            return await start_server(services, options)
+            return await start_server(services, options, metrics)
 
         self._server = await once_port_is_free(start, options.drain_timeout_s)
         self.address = reachable(self._server.address)

@@ -32,7 +32,8 @@ class TargetReplica(OwnServer):
         super().__init__()
         config = config_from(read_target, FREE_PORT | flags)
         self._service = await self._running.enter_async_context(loaded_service(config, Leases()))
-        await self._listen(services_of(self._service), config.serving, self._service.say_goodbye)
+        service = self._service
+        await self._listen(services_of(service), config.serving, service.say_goodbye, service.metrics)
 
     async def locate(self, request: bytes, caller: str) -> bytes:
         """Answer ``Locate`` for a caller whom the front knows."""
@@ -77,7 +78,8 @@ class DraftReplica(OwnServer):
         super().__init__()
         config = config_from(read_draft, flags)
         self._service = await self._running.enter_async_context(loaded_service(config))
-        await self._listen(services_of(self._service, config), config.serving)
+        services = services_of(self._service, config)
+        await self._listen(services, config.serving, metrics=self._service.metrics)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Tell how many clients it has."""

@@ -13,7 +13,7 @@ from specwhisper.types import Mode
 from specwhisper.wire import flags
 from specwhisper.wire.channels import client_credentials
 from specwhisper.wire.command_lines import run_command
-from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL, TRUST_PANEL
+from specwhisper.wire.flags import MODEL_PANEL, SEEING_PANEL, SERVING_PANEL, TRUST_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
 from specwhisper.wire.tokens import read_tokens
@@ -214,6 +214,17 @@ def read_config(
     threads: flags.Threads = None,
     cores: flags.Cores = None,
     drain_timeout: flags.DrainTimeout = 30.0,
+    audit_every: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            rich_help_panel=SEEING_PANEL,
+            metavar="N",
+            help="Decode one recording in N again, by the target alone, and compare; default: none.",
+        ),
+    ] = None,
+    metrics_port: flags.MetricsPort = None,
+    metrics_host: flags.MetricsHost = "127.0.0.1",
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
     version: flags.Version = False,
@@ -254,6 +265,7 @@ def read_config(
         resume_timeout_s=resume_timeout,
         max_sessions=max_sessions,
         riva=riva,
+        audit_every=audit_every,
         serving=ServingOptions(
             host=host,
             port=port,
@@ -268,6 +280,8 @@ def read_config(
             idle_timeout_s=idle_timeout,
             max_session_s=session_timeout,
             max_sessions_per_token=max_sessions_per_token,
+            metrics_host=metrics_host,
+            metrics_port=metrics_port,
         ),
     )
 

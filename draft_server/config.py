@@ -34,6 +34,7 @@ class DraftConfig:
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     resume_timeout_s : how long a session whose target is lost waits for another one.
     riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
+    audit_every : of so many recordings one is decoded again by the target alone; ``None`` for none.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
     """
 
@@ -59,6 +60,7 @@ class DraftConfig:
     resume_timeout_s: float = 60.0
     max_sessions: int = 8
     riva: bool | None = None
+    audit_every: int | None = None
     max_audio_s: float = 4 * 3600.0
     serving: ServingOptions = field(
         default_factory=lambda: ServingOptions(port=DEFAULT_PORT, max_message_bytes=MAX_MESSAGE_BYTES)
@@ -81,6 +83,8 @@ class DraftConfig:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
         if not self.resume_timeout_s >= 0:
             raise InvalidRequest(f"--resume-timeout is {self.resume_timeout_s}: it must be 0 or more.")
+        if self.audit_every is not None and self.audit_every < 1:
+            raise InvalidRequest(f"--audit-every is {self.audit_every}: it must be at least 1.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
 

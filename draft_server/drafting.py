@@ -34,13 +34,22 @@ class Drafting:
     Parameters
     ----------
     runs_ahead : as :class:`Drafter` takes it.
+    note_failure : called where a session's draft fails.
 
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
     """
 
-    def __init__(self, checkpoint: Checkpoint, place: PlaceDraft, *, runs_ahead: bool = True) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        place: PlaceDraft,
+        *,
+        runs_ahead: bool = True,
+        note_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._note_failure = note_failure
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
         self._place = place
@@ -69,7 +78,7 @@ class Drafting:
         """Open a session; ``receive`` gets its blocks and reports, in the event loop."""
         drafter = await self._drafter_for(target)
         max_ahead_tokens = target.limits.max_ahead_tokens
-        session = DraftSession(session_id, drafter, self._thread, length.mode, receive)
+        session = DraftSession(session_id, drafter, self._thread, length.mode, receive, self._note_failure)
         self._thread.subscribe(session_id, session.receive)
         try:
             await self._thread.call(
@@ -127,7 +136,9 @@ class DraftSession:
         thread: EngineThread[Drafted | Failed],
         mode: Mode,
         give: Callable[[Drafted], None],
+        note_failure: Callable[[], None],
     ) -> None:
+        self._note_failure = note_failure
         self._id = session_id
         self._drafter = drafter
         self._thread = thread
@@ -152,6 +163,7 @@ class DraftSession:
         elif not self._has_failed:
             logger.error("draft failed", extra={"session": self._id}, exc_info=event.error)
             self._has_failed = True
+            self._note_failure()
             self._thread.post(partial(self._drafter.close, self._id))
             self._give_way()
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import grpc.aio
 
+from draft_server.config import DraftConfig
+from draft_server.metrics import DraftMetrics
 from draft_server.resuming import ResumedSession
 from draft_server.targets import Place, Targets
 from specwhisper import __version__
@@ -23,6 +25,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
 from specwhisper.wire.channels import OPEN, Credentials, open_channel
+from specwhisper.wire.metrics.tokens import NS_PER_S
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -93,8 +96,10 @@ class TargetSession:
         compress_audio: bool,
         vocabulary_size: int,
         has_other: Callable[[], Awaitable[bool]],
+        metrics: DraftMetrics,
     ) -> None:
         self.address = address
+        self._metrics = metrics
         self.limits = limits
         self.min_round_trip_ns = 0
         self._outbox = outbox
@@ -140,6 +145,7 @@ class TargetSession:
                 async with asyncio.timeout(SILENCE_S):
                     return await anext(self._responses, None)
         except TimeoutError:
+            self._metrics.lost_heartbeats.inc()
             raise TargetUnavailable(
                 f"Target {self.address} has answered nothing for {SILENCE_S:g} s."
             ) from None
@@ -172,6 +178,7 @@ class TargetSession:
     def _measure(self, heartbeat: pb.Heartbeat) -> None:
         if heartbeat.echo_ns:
             round_trip_ns = monotonic_ns() - heartbeat.echo_ns
+            self._metrics.round_trip_s.observe(round_trip_ns / NS_PER_S)
             self.min_round_trip_ns = min(self.min_round_trip_ns or round_trip_ns, round_trip_ns)
 
 
@@ -193,7 +200,9 @@ class TargetLink:
         compress_audio: bool = False,
         connect_timeout_s: float = 5.0,
         resume_timeout_s: float = 60.0,
+        metrics: DraftMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or DraftMetrics(DraftConfig())
         self.address = ", ".join(addresses)
         self._targets = Targets(addresses, self._locate)
         self._credentials = credentials
@@ -291,7 +300,9 @@ class TargetLink:
             async with open_once() as once:
                 yield once
             return
-        session = ResumedSession(session_id, open_once, target.limits, self._resume_timeout_s, resume)
+        session = ResumedSession(
+            session_id, open_once, target.limits, self._resume_timeout_s, self._metrics, resume
+        )
         async with session:
             yield session
 
@@ -318,6 +329,7 @@ class TargetLink:
                     compress_audio=self._compress_audio,
                     vocabulary_size=vocabulary_size,
                     has_other=partial(self._has_other, place.address),
+                    metrics=self._metrics,
                 )
                 beating = asyncio.create_task(session.beat())
                 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from math import inf
@@ -12,8 +12,10 @@ from time import monotonic
 
 from draft_server.alone import Alone
 from draft_server.bridged import BridgedTranscript
+from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
 from draft_server.foretold import Foretold
+from draft_server.metrics import DraftMetrics
 from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
@@ -30,6 +32,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, VoiceMark
 from specwhisper.wire.backoff import Backoff
+from specwhisper.wire.tracing import note_event
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +68,10 @@ class LiveSession:
         patience_s: float,
         goes_on_alone: bool = False,
         lost: SpecWhisperError | None = None,
+        metrics: DraftMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or DraftMetrics(DraftConfig())
+        self._note_going_on: Callable[[], None] | None = None
         self._request = request
         self._live = request.options.live or LiveOptions()
         self._transcriber = transcriber
@@ -89,6 +95,7 @@ class LiveSession:
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
         """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
         reading = asyncio.create_task(self._read(audio))
+        self._metrics.held.add(self._audio)
         try:
             while True:
                 if self._lost is not None:
@@ -100,6 +107,9 @@ class LiveSession:
                         async for segments in updates:
                             self._lost_since_s = self._waits_since_s = None
                             self._has_begun, self._backoff = True, Backoff(inf)
+                            if self._note_going_on is not None:
+                                self._note_going_on()
+                                self._note_going_on = None
                             yield segments
                     return
                 except LOST as error:
@@ -107,8 +117,11 @@ class LiveSession:
                     if not (self._has_begun or may_begin_alone):
                         raise  # nothing is lost yet
                     self._has_begun, self._lost = True, error
+                    self._note_going_on = self._note_going_on or self._metrics.lost(error)
+                    note_event("target lost", error=type(error).__name__)
                     logger.warning("target lost", extra={"session": self._session_id, "error": str(error)})
         finally:
+            self._metrics.held.discard(self._audio)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
@@ -148,6 +161,7 @@ class LiveSession:
             word_timestamps=False,
         )
         request = replace(self._request, options=options, length=_alone(self._request.length))
+        self._metrics.alone.inc()
         alone = Alone()
         session = self._session(alone, request)
         self._foretold = alone.foretold

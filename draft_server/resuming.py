@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from typing import Protocol, Self
 
+from draft_server.metrics import DraftMetrics
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import (
@@ -21,6 +22,7 @@ from specwhisper.transcription.resumption import Resumption
 from specwhisper.transcription.transcriber import TranscriberSession
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, WindowOpened
 from specwhisper.wire.backoff import Backoff
+from specwhisper.wire.tracing import note_event
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +61,11 @@ class ResumedSession:
         open_there: OpenThere,
         limits: Limits,
         patience_s: float,
+        metrics: DraftMetrics,
         resume: Resume | None = None,
     ) -> None:
         self.limits = limits
+        self._metrics = metrics
         self._id = session_id
         self._open_there = open_there
         self._patience_s = patience_s
@@ -74,9 +78,11 @@ class ResumedSession:
 
     async def __aenter__(self) -> Self:
         await self._connect(avoid="")
+        self._metrics.held.add(self._audio)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._metrics.held.discard(self._audio)
         await self._leave()
 
     @property
@@ -114,7 +120,9 @@ class ResumedSession:
 
     async def _go_on(self, lost: str, error: SpecWhisperError) -> None:
         """Find another target, or the same once it is back."""
+        note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
+        note_going_on = self._metrics.lost(error)
         await self._leave()
         self._backoff = self._backoff or Backoff(self._patience_s)
         while self._session is None:
@@ -123,6 +131,7 @@ class ResumedSession:
                 await self._connect(avoid=lost)
             except (*LOST, ServerFull) as refusal:
                 error = refusal
+        note_going_on()
 
     async def _connect(self, avoid: str) -> None:
         async with AsyncExitStack() as there:

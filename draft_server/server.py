@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
+from draft_server.audit import Auditor
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting, PlaceDraft, place_draft
 from draft_server.link import TargetLink
+from draft_server.metrics import DraftMetrics
 from draft_server.riva import riva_services
 from draft_server.service import TranscriptionService
 from draft_server.voice import load_voice
@@ -19,7 +21,10 @@ from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.process import check_device, prepare_process
 from specwhisper.whisper.sharing import share_encoder
+from specwhisper.wire.metrics.engine import EngineMetrics
+from specwhisper.wire.metrics.registry import Registry
 from specwhisper.wire.serving import AddServicer, serve
+from specwhisper.wire.tracing import configure_tracing
 from specwhisper.wire.v1 import transcription_pb2_grpc
 
 SERVICE_NAME = "specwhisper.wire.v1.Transcription"
@@ -40,14 +45,22 @@ async def running_service(
     target = _load_target(config)
     if checkpoint is not None and target is not None:
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
-    transcriber = _transcriber(config, target)
+    metrics = DraftMetrics(config, model=checkpoint.name if checkpoint is not None else "")
+    transcriber = _transcriber(config, target, metrics)
     drafting = None
     if checkpoint is not None:
         place = place or partial(_place, checkpoint, config.num_slots)
-        drafting = Drafting(checkpoint, place, runs_ahead=config.drafts_next_window)
+        drafting = Drafting(
+            checkpoint,
+            place,
+            runs_ahead=config.drafts_next_window,
+            note_failure=metrics.fallbacks.inc,
+        )
+    auditor = Auditor(config.audit_every, transcriber, metrics)
     try:
-        yield TranscriptionService(config, transcriber, drafting)
+        yield TranscriptionService(config, transcriber, drafting, metrics, auditor)
     finally:
+        await auditor.stop()
         if drafting is not None:
             await drafting.stop()
         await transcriber.close()
@@ -73,7 +86,7 @@ def _load_target(config: DraftConfig) -> Checkpoint | None:
     )
 
 
-def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
+def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftMetrics) -> Transcriber:
     """Make the way to the target; of one that runs elsewhere nothing is asked yet."""
     if target is None:
         return TargetLink(
@@ -82,12 +95,17 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None) -> Transcriber:
             compress_audio=config.compress_audio,
             connect_timeout_s=config.connect_timeout_s,
             resume_timeout_s=config.resume_timeout_s,
+            metrics=metrics,
         )
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions)
     target.state.clear()  # the model has its own copy, in the order that its device wants
     model.warm_up(DEFAULT_MAX_WIDTH)
-    engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens)
+    registry = Registry("specwhisper_target", metrics.collected)
+    registry.tell_build(target.name, target.dtype, config.target_device)
+    figures = EngineMetrics(registry)
+    engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens, observe=figures.observe)
+    figures.watch(engine.verifier)
     return LocalTranscriber(target, engine)
 
 
@@ -100,6 +118,7 @@ def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[s
 @asynccontextmanager
 async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionService]:
     """Load the draft model, unless nothing is ever drafted, and keep it ready."""
+    configure_tracing("specwhisper-draft-server")
     prepare_process(config.device, config.threads, config.cores)
     if config.target_model is not None:
         check_device(config.target_device, "--target-device")
@@ -118,4 +137,4 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
 async def run(config: DraftConfig) -> None:
     """Serve until a signal stops the process."""
     async with loaded_service(config) as service:
-        await serve(services_of(service, config), config.serving)
+        await serve(services_of(service, config), config.serving, metrics=service.metrics)

@@ -8,12 +8,15 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from draft_server.audit import Auditor
 from draft_server.bridged import BridgedTranscript
 from draft_server.checkpoints import Checkpoints, read_checkpoint
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
 from draft_server.idle import unless_idle
 from draft_server.live_session import LiveSession
+from draft_server.metrics import DraftMetrics
+from draft_server.observed import Observed
 from draft_server.replies import (
     duration,
     final_result,
@@ -53,7 +56,16 @@ MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, i
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     """Serves clients with one draft model and a target."""
 
-    def __init__(self, config: DraftConfig, transcriber: Transcriber, drafting: Drafting | None) -> None:
+    def __init__(
+        self,
+        config: DraftConfig,
+        transcriber: Transcriber,
+        drafting: Drafting | None,
+        metrics: DraftMetrics,
+        auditor: Auditor,
+    ) -> None:
+        self._auditor = auditor
+        self.metrics = metrics
         self._config = config
         self._transcriber = transcriber
         self._drafting = drafting
@@ -93,7 +105,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         wanted = self._session_request(request.config)
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
-        with self._places.taken(caller.get()):
+        with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
             target = await self._describe()
             source = await AudioSource.open(partial(self._decode, request))
             if not source.fits_one_window:
@@ -103,7 +115,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
             )
             session = Session(wanted, self._transcriber, target, self._drafting)
-            async with aclosing(session.run(source.pieces())) as updates:
+            observed = Observed(self.metrics)
+            audio = observed.hear(source.pieces())
+            running = self._auditor.run(session, wanted, target, audio)
+            async with aclosing(observed.follow(session, running)) as updates:
                 async for segments in updates:
                     response.results.extend(
                         final_result(segment, session.builder.language) for segment in segments
@@ -143,7 +158,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        with self._places.taken(caller.get()):
+        with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
             session: Session | LiveSession
             target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
             if wanted.options.live is None:
@@ -163,6 +178,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     patience_s=self._config.resume_timeout_s,
                     goes_on_alone=config.continue_unverified,
                     lost=lost,
+                    metrics=self.metrics,
                 )
             yield pb.StreamingRecognizeResponse(
                 model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
@@ -172,7 +188,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             checkpoints = None
             if config.with_checkpoints and isinstance(session, Session):
                 checkpoints = Checkpoints(session, target)
-            async with aclosing(session.run(_canonical_stream(requests, audio))) as updates:
+            live = wanted.options.live
+            observed = Observed(self.metrics, live.position.start_sample if live is not None else 0)
+            heard = observed.hear(_canonical_stream(requests, audio))
+            if isinstance(session, Session) and not config.checkpoint:
+                running = self._auditor.run(session, wanted, target, heard)
+            else:
+                running = session.run(heard)
+            async with aclosing(observed.follow(session, running)) as updates:
                 async for segments in updates:
                     # Put together before anything is sent: what happens meanwhile is told the next time.
                     events, session.speech_events = session.speech_events, []

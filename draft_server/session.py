@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 
 from draft_server.changes import Changes
@@ -37,6 +37,7 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper.whisper.drafter_session import Drafted
+from specwhisper.wire.tracing import WindowSpans, note_event
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +134,7 @@ class Session:
                 remote = DistantSession(remote, self._request.added_latency_ms)
             self._remote = remote
             logger.info("session opened", extra=log)
+            note_event("session opened", **log)
             follow = asyncio.create_task(self._follow(remote))
             send_audio = asyncio.create_task(self._send_audio(remote, audio))
             for task in (follow, send_audio):
@@ -200,13 +202,15 @@ class Session:
 
     async def _follow(self, remote: TranscriberSession) -> None:
         """Take in what the target says, until the transcript is whole."""
-        async for event in remote.events():
-            self._take_in(event)
-            if self._checkpoint is not None and not self._is_retold:
-                self._retell(self._checkpoint)
-            if isinstance(event, WindowOpened) and not event.expected:
-                self._propose_foretold(remote, event.window)
-            self._changes.note(is_pressing=isinstance(event, Commit) and event.is_final)
+        with closing(WindowSpans()) as windows:
+            async for event in remote.events():
+                windows.observe(event)
+                self._take_in(event)
+                if self._checkpoint is not None and not self._is_retold:
+                    self._retell(self._checkpoint)
+                if isinstance(event, WindowOpened) and not event.expected:
+                    self._propose_foretold(remote, event.window)
+                self._changes.note(is_pressing=isinstance(event, Commit) and event.is_final)
 
     def _take_in(self, event: WindowOpened | Commit) -> None:
         self._tell_draft(event)

@@ -118,6 +118,8 @@ def read_config(
         ),
     ] = None,
     drain_timeout: flags.DrainTimeout = 30.0,
+    metrics_port: flags.MetricsPort = None,
+    metrics_host: flags.MetricsHost = "127.0.0.1",
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
     version: flags.Version = False,
@@ -155,6 +157,8 @@ def read_config(
             idle_timeout_s=idle_timeout,
             max_session_s=session_timeout,
             max_sessions_per_token=max_sessions_per_token,
+            metrics_host=metrics_host,
+            metrics_port=metrics_port,
         ),
     )
 

@@ -76,3 +76,14 @@ def _answer(event: FromTarget | pb.VerifyResponse) -> Answer:
             return pb.VerifyResponse(commit=codec.commit_to_proto(event))
         case _:
             return event
+
+
+def event_of(answer: pb.VerifyResponse) -> WindowOpened | Commit | None:
+    """Give what the engine said, of which an answer was made."""
+    match answer.WhichOneof("message"):
+        case "window_opened":
+            return codec.window_opened_from_proto(answer.window_opened)
+        case "commit":
+            return codec.commit_from_proto(answer.commit)
+        case _:
+            return None

@@ -13,8 +13,10 @@ from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.leases import Leases
 from specwhisper.wire.serving import AddServicer, serve
+from specwhisper.wire.tracing import configure_tracing
 from specwhisper.wire.v1 import verification_pb2_grpc
 from target_server.config import TargetConfig
+from target_server.metrics import TargetMetrics
 from target_server.service import VerificationService
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ async def running_service(
     model : what transcribes; by default the checkpoint itself, placed in slots.
     leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
     """
+    metrics = TargetMetrics(checkpoint, config.device)
     engine = TargetEngine(
         model or _placed(config, checkpoint),
         limits=config.limits,
@@ -42,9 +45,11 @@ async def running_service(
         max_pass_tokens=config.max_pass_tokens,
         latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
+        observe=metrics.engine.observe,
     )
+    metrics.engine.watch(engine.verifier)
     try:
-        yield VerificationService(checkpoint, engine, config.serving, leases)
+        yield VerificationService(checkpoint, engine, config.serving, metrics, leases)
     finally:
         await engine.stop()
 
@@ -70,6 +75,7 @@ async def loaded_service(
     config: TargetConfig, leases: Leases | None = None
 ) -> AsyncIterator[VerificationService]:
     """Load the model and keep its engine running."""
+    configure_tracing("specwhisper-target-server")
     prepare_process(config.device, config.threads, config.cores)
     checkpoint = load_checkpoint(
         config.model,
@@ -90,4 +96,6 @@ def services_of(service: VerificationService) -> Mapping[str, AddServicer]:
 async def run(config: TargetConfig) -> None:
     """Load the model and serve it until a signal stops the process."""
     async with loaded_service(config) as service:
-        await serve(services_of(service), config.serving, on_drain=service.say_goodbye)
+        await serve(
+            services_of(service), config.serving, on_drain=service.say_goodbye, metrics=service.metrics
+        )

@@ -23,9 +23,11 @@ from specwhisper.wire.eviction import Tenure
 from specwhisper.wire.leases import Leases
 from specwhisper.wire.places import Places
 from specwhisper.wire.serving import ServingOptions
+from specwhisper.wire.tracing import WindowSpans, note_event
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.answers import Answers
+from target_server.answers import Answers, event_of
+from target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +42,10 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         checkpoint: Checkpoint,
         engine: TargetEngine,
         serving: ServingOptions,
+        metrics: TargetMetrics | None = None,
         leases: Leases | None = None,
     ) -> None:
+        self.metrics = metrics or TargetMetrics(checkpoint)
         self._checkpoint = checkpoint
         self._engine = engine
         self._verifier = engine.verifier
@@ -110,10 +114,13 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
         log = {"session": session_id, "caller": hello.session[:64]}
-        events = Answers(overflow=Tenure(context).end)
+        events = Answers(overflow=Tenure(context, count_error=self.metrics.count_error).end)
+        windows = WindowSpans()
         async with AsyncExitStack() as held:
+            held.enter_context(self.metrics.session(mode))
             held.enter_context(self._places.taken(caller.get()))
             await held.enter_async_context(self._engine.session(session_id, mode, options, events))
+            note_event("session opened", **log, mode=mode.value)
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
             tasks = [
                 asyncio.create_task(self._read(session_id, sent, events)),
@@ -125,9 +132,12 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 while not isinstance(answer := await events.get(), Finished):
                     if isinstance(answer, Failed):
                         raise answer.error
+                    if windows.are_wanted:
+                        windows.observe(event_of(answer))
                     yield answer
                     events.task_done()
             finally:
+                windows.close()
                 for task in tasks:
                     task.cancel()
                 logger.info("session closed", extra=log)
@@ -189,6 +199,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     message = await asyncio.to_thread(self._message, request)  # decoding is computing
                 else:
                     message = self._message(request)
+                self.metrics.engine.hear(message)
                 has_all_audio |= isinstance(message, AudioChunk) and message.is_last
                 submit = partial(self._verifier.submit, session_id, message, perf_counter_ns())
                 num_messages += 1

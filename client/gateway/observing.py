@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from client.gateway.metrics import Metrics
 from client.gateway.status import CLIENT_GONE
 from specwhisper.wire.access import ANYBODY
+from specwhisper.wire.request_id import request_id
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class Observing:
                 MutableHeaders(scope=message)["x-request-id"] = name
             await send(message)
 
+        request_id.set(name)  # which the draft server and its target are told, and log
         self._metrics.begin()
         try:
             await self._app(scope, receive, send_named)
@@ -95,6 +97,7 @@ class Observing:
                 code = int(message["status"])
             await send(message)
 
+        request_id.set(name)
         self._metrics.begin_session()
         try:
             await self._app(scope, receive_watched, send_watched)

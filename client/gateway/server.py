@@ -20,6 +20,7 @@ from client.gateway.metrics import Metrics
 from client.gateway.sockets import MAX_FRAME_BYTES
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.addresses import join_address
+from specwhisper.wire.tracing import configure_tracing
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 async def run(config: GatewayConfig) -> None:
     """Serve until SIGTERM or SIGINT; further signals change nothing."""
+    configure_tracing("specwhisper-gateway")
     server = GatewayServer(config)
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:

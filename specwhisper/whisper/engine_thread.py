@@ -47,10 +47,17 @@ class EngineThread(Generic[Event]):
     Parameters
     ----------
     on_fault : called in the thread, which ends with it: no step follows.
+    observe : sees the events of each step, in the event loop.
     """
 
-    def __init__(self, name: str, on_fault: Callable[[DeviceFault], object] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_fault: Callable[[DeviceFault], object] | None = None,
+        observe: Callable[[Sequence[tuple[str, Event]]], None] = lambda _: None,
+    ) -> None:
         self._on_fault = on_fault
+        self._observe = observe
         self._condition = threading.Condition()
         self._actions: deque[Callable[[], object]] = deque()
         self._is_stopping = False
@@ -178,3 +185,4 @@ class EngineThread(Generic[Event]):
             receive = self._receivers.get(session_id)
             if receive is not None:
                 receive(event)
+        self._observe(events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -33,7 +33,10 @@ from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
 
 
 class TargetEngine:
-    """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to."""
+    """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to.
+
+    ``observe`` sees the events of each step, in that loop.
+    """
 
     def __init__(
         self,
@@ -44,8 +47,9 @@ class TargetEngine:
         max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
+        observe: Callable[[Sequence[tuple[str, FromTarget]]], None] = lambda _: None,
     ) -> None:
-        self.thread = EngineThread[FromTarget]("verifier", on_fault=leave_process)
+        self.thread = EngineThread[FromTarget]("verifier", leave_process, observe)
         self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
         self.verifier = Verifier(
             model,

@@ -9,7 +9,7 @@ class Slots:
     """Gives slots out and takes them back; ``holder`` is who is full when none is left."""
 
     def __init__(self, num_slots: int, holder: str) -> None:
-        self._num_slots = num_slots
+        self.num_slots = num_slots
         self._holder = holder
         self._free = list(reversed(range(num_slots)))
 
@@ -26,7 +26,7 @@ class Slots:
     def check_free(self) -> None:
         """Raise :class:`ServerFull` when no slot is left."""
         if not self._free:
-            raise ServerFull(f"{self._holder} holds its {self._num_slots} sessions already: try again later.")
+            raise ServerFull(f"{self._holder} holds its {self.num_slots} sessions already: try again later.")
 
     def give_back(self, slot: int) -> None:
         """Let another session have a slot."""

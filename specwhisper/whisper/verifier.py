@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future, wait
 from dataclasses import replace
 from time import perf_counter_ns
 
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.options import DecodingOptions
@@ -107,6 +108,17 @@ class Verifier:
     def num_free_slots(self) -> int:
         """Sessions that can still be opened."""
         return self._slots.num_free
+
+    @property
+    def num_slots(self) -> int:
+        """Sessions that can be open at once."""
+        return self._slots.num_slots
+
+    @property
+    def held_audio_bytes(self) -> int:
+        """Audio of all sessions that is in memory; of use to any thread."""
+        recordings = [session.recording for session in list(self._sessions.values())]
+        return sum(BYTES_PER_SAMPLE * (each.received_samples - each.first_sample) for each in recordings)
 
     @property
     def has_work(self) -> bool:

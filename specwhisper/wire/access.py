@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.errors import Unauthenticated
+from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.status import ERROR_KEY
 from specwhisper.wire.tokens import Tokens
 
@@ -23,8 +24,10 @@ caller: ContextVar[str] = ContextVar("caller", default=ANYBODY)
 class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no type hints
     """Asks every call for a token, health excepted; also calls of methods that do not exist."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, metrics: ServerMetrics | None = None) -> None:
+        """Let those in who have one of these tokens; count the others, if there are metrics."""
         self._tokens = tokens
+        self._count_error = metrics.count_error if metrics is not None else lambda _: None
 
     async def intercept_service(
         self,
@@ -38,6 +41,7 @@ class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
         try:
             caller.set(self._tokens.name_of(metadata.get("authorization")))
         except Unauthenticated as error:
+            self._count_error(error)
             return _turned_away(str(error))
         return await continuation(handler_call_details)
 

@@ -1,4 +1,4 @@
-"""What every call passes through: the door, the count of open calls, their limits and the status table."""
+"""What every call passes through: the door, its name, the count of calls, their limits, the status table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, ServerDraining
 from specwhisper.wire.eviction import Tenure
+from specwhisper.wire.metrics.server import ServerMetrics
+from specwhisper.wire.request_id import request_id, told_request_id
 from specwhisper.wire.status import errors_to_status, refusal
+from specwhisper.wire.tracing import answering
 
 GRPCS_OWN_SERVICES = "/grpc."  # health and reflection
 
@@ -40,11 +43,17 @@ class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no ty
     ----------
     max_s : how long a call may last.
     untaken_s : how long a caller may leave an answer unread.
+    metrics : where errors are counted.
     """
 
-    def __init__(self, max_s: float = inf, untaken_s: float = inf) -> None:
+    def __init__(
+        self, max_s: float = inf, untaken_s: float = inf, metrics: ServerMetrics | None = None
+    ) -> None:
         self._max_s = max_s
         self._untaken_s = untaken_s
+        self._count_error = metrics.count_error if metrics is not None else lambda _: None
+        if metrics is not None:
+            metrics.watch_draining(lambda: self.is_shut)
         self.num_open = 0
         self.is_shut = False
         self._none_open = asyncio.Event()
@@ -82,14 +91,16 @@ class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no ty
 
     @asynccontextmanager
     async def _entered(self, context: Any, *, method: str) -> AsyncIterator[Tenure]:
+        metadata = context.invocation_metadata() or ()
+        request_id.set(told_request_id(metadata))
         self.num_open += 1
         self._none_open.clear()
         try:
-            tenure = Tenure(context, self._max_s, self._untaken_s)
-            async with errors_to_status(context, method):
+            tenure = Tenure(context, self._max_s, self._untaken_s, self._count_error)
+            async with errors_to_status(context, method, self._count_error):
                 if self.is_shut:
                     raise ServerDraining("This server is stopping; use another one or try again in a moment.")
-                with tenure.limited():
+                with answering(method, metadata), tenure.limited():
                     yield tenure
         finally:
             self.num_open -= 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.wire import request_id, tracing
 from specwhisper.wire.addresses import is_loopback, split_address
 from specwhisper.wire.tls import ClientTls
 from specwhisper.wire.tokens import read_token
@@ -85,18 +86,20 @@ def open_channel(
         channel = grpc.aio.insecure_channel(address, options=options)
     else:
         channel = grpc.aio.secure_channel(address, credentials.tls.credentials(), options=options)
-    return channel if credentials.token is None else _Named(channel, credentials.token)
+    return _Telling(channel, address, credentials.token)
 
 
-class _Named(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
-    """A channel whose every call carries a token, encrypted or within a machine.
+class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
+    """A channel whose every call tells who makes it, under which name, and what trace it is part of.
 
-    gRPC's own call credentials want encryption on loopback too, and its interceptors wrap the calls.
+    A token is told encrypted or within a machine. gRPC's own call credentials want encryption on loopback
+    too, and its interceptors wrap the calls.
     """
 
-    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, address: str, token: str | None) -> None:
         self._channel = channel
-        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._address = address
+        self._credentials = [("authorization", f"Bearer {token}")] if token is not None else []
 
     async def __aenter__(self) -> grpc.aio.Channel:
         return self
@@ -120,18 +123,31 @@ class _Named(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
         """Wait until it is connected."""
         await self._channel.channel_ready()
 
-    def unary_unary(self, *args: Any, **kwargs: Any) -> Any:
+    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Make a method's calls."""
-        return partial(self._channel.unary_unary(*args, **kwargs), metadata=self._metadata)
+        return self._telling(method, self._channel.unary_unary(method, *args, **kwargs))
 
-    def unary_stream(self, *args: Any, **kwargs: Any) -> Any:
+    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Make a method's calls."""
-        return partial(self._channel.unary_stream(*args, **kwargs), metadata=self._metadata)
+        return self._telling(method, self._channel.unary_stream(method, *args, **kwargs))
 
-    def stream_unary(self, *args: Any, **kwargs: Any) -> Any:
+    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Make a method's calls."""
-        return partial(self._channel.stream_unary(*args, **kwargs), metadata=self._metadata)
+        return self._telling(method, self._channel.stream_unary(method, *args, **kwargs))
 
-    def stream_stream(self, *args: Any, **kwargs: Any) -> Any:
+    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Make a method's calls."""
-        return partial(self._channel.stream_stream(*args, **kwargs), metadata=self._metadata)
+        return self._telling(method, self._channel.stream_stream(method, *args, **kwargs))
+
+    def _telling(self, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **kwargs: Any) -> Any:
+            told = [*self._credentials, *metadata]
+            if not any(key == request_id.KEY for key, _ in told):
+                told.append((request_id.KEY, request_id.current_request_id()))
+            follow = tracing.begin_call(method, self._address, told)
+            made = make(*args, metadata=tuple(told), **kwargs)
+            if follow is not None:
+                follow(made)
+            return made
+
+        return call

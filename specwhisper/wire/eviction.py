@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any
@@ -30,9 +30,17 @@ class Tenure:
     context : grpc's, of the call.
     max_s : how long it may last.
     untaken_s : how long one of its answers may wait to be taken.
+    count_error : sees what it was evicted for.
     """
 
-    def __init__(self, context: Any, max_s: float = inf, untaken_s: float = inf) -> None:
+    def __init__(
+        self,
+        context: Any,
+        max_s: float = inf,
+        untaken_s: float = inf,
+        count_error: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        self._count_error = count_error
         self._context = context
         self._max_s = max_s
         self._untaken_s = untaken_s
@@ -54,6 +62,7 @@ class Tenure:
 
     def end(self, error: SpecWhisperError) -> None:
         """Evict the call."""
+        self._count_error(error)
         logger.info("evicted", extra={"error": type(error).__name__})
         task = asyncio.ensure_future(self._tell(error))
         _ending.add(task)

@@ -16,7 +16,7 @@ from specwhisper.wire.tls import ServerTls
 MODEL_PANEL = "Model"
 SERVING_PANEL = "Serving"
 TRUST_PANEL = "Trust"
-LOGS_PANEL = "Logs"
+SEEING_PANEL = "Seeing"
 MAX_CORES = 4096
 
 
@@ -185,10 +185,28 @@ DrainTimeout = Annotated[
         help="Seconds that open sessions may go on after SIGTERM.",
     ),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        rich_help_panel=SEEING_PANEL,
+        metavar="PORT",
+        help="Serve Prometheus metrics on this port; 0 takes a free one; default: none.",
+    ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option(
+        rich_help_panel=SEEING_PANEL,
+        metavar="HOST",
+        help="Address for them; another one wants what --host does.",
+    ),
+]
 LogFormatOption = Annotated[
     LogFormat,
     typer.Option(
-        rich_help_panel=LOGS_PANEL,
+        rich_help_panel=SEEING_PANEL,
         metavar="FORMAT",
         help="auto, text or json; auto is text on a terminal and JSON elsewhere.",
     ),
@@ -196,7 +214,7 @@ LogFormatOption = Annotated[
 LogLevelOption = Annotated[
     LogLevel,
     typer.Option(
-        rich_help_panel=LOGS_PANEL,
+        rich_help_panel=SEEING_PANEL,
         metavar="LEVEL",
         help="Least severe messages to log: debug, info, warning or error.",
     ),

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
+from specwhisper.wire.request_id import request_id
+
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -69,6 +71,13 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+def _name_request(record: logging.LogRecord) -> bool:
+    """Add the name of what a line is about, where it is known."""
+    if (name := request_id.get()) and not hasattr(record, "request"):
+        record.request = name
+    return True
+
+
 def configure_logging(
     log_format: LogFormat = LogFormat.AUTO, level: LogLevel = LogLevel.INFO, stream: TextIO | None = None
 ) -> None:
@@ -76,5 +85,6 @@ def configure_logging(
     stream = sys.stderr if stream is None else stream
     as_json = log_format is LogFormat.JSON or (log_format is LogFormat.AUTO and not stream.isatty())
     handler = logging.StreamHandler(stream)
+    handler.addFilter(_name_request)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

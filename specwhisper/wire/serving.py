@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from specwhisper.types import Limits
 from specwhisper.wire.access import Access
 from specwhisper.wire.addresses import check_bind, is_loopback, join_address
 from specwhisper.wire.calls import Calls
+from specwhisper.wire.metrics.exposition import serving_metrics
+from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.tls import ServerTls
 from specwhisper.wire.tokens import Tokens
 
@@ -50,6 +53,7 @@ class ServingOptions:
     idle_timeout_s : how long the caller of a stream may send nothing, or take no answer, until it ends.
     max_session_s : how long a call may last.
     max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
+    metrics_host, metrics_port : where metrics are served, under the same protection; ``None`` serves none.
     """
 
     host: str = "127.0.0.1"
@@ -63,10 +67,13 @@ class ServingOptions:
     idle_timeout_s: float = 60.0
     max_session_s: float = 86_400.0
     max_sessions_per_token: int | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
 
     def __post_init__(self) -> None:
         asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
-        check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
+        for host in (self.host, self.metrics_host):
+            check_bind(host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
         for flag, seconds in (
             ("--idle-timeout", self.idle_timeout_s),
             ("--session-timeout", self.max_session_s),
@@ -88,11 +95,13 @@ class ServingOptions:
 
 
 class RunningServer:
-    """A started server: its address, and the way to stop it."""
+    """A started server: its address, that of its metrics if it serves any, and the way to stop it."""
 
     def __init__(self, server: grpc.aio.Server, address: str, health_servicer: Any, calls: Calls) -> None:
         self.address = address
+        self.metrics_address: str | None = None
         self.calls = calls
+        self.beside = ExitStack()  # what ends with it
         self._server = server
         self._health = health_servicer
 
@@ -110,13 +119,16 @@ class RunningServer:
             logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
         finally:
             await self._server.stop(GOODBYE_S)
+            self.beside.close()
         logger.info("stopped", extra={"address": self.address})
 
 
-async def start_server(services: Mapping[str, AddServicer], options: ServingOptions) -> RunningServer:
+async def start_server(
+    services: Mapping[str, AddServicer], options: ServingOptions, metrics: ServerMetrics | None = None
+) -> RunningServer:
     """Start a server of the named services (full protobuf names), healthy from the first moment."""
-    calls = Calls(options.max_session_s, options.idle_timeout_s)
-    access = [Access(options.tokens)] if options.tokens is not None else []
+    calls = Calls(options.max_session_s, options.idle_timeout_s, metrics)
+    access = [Access(options.tokens, metrics)] if options.tokens is not None else []
     server = grpc.aio.server(
         interceptors=[*access, calls],
         options=[
@@ -147,8 +159,16 @@ async def start_server(services: Mapping[str, AddServicer], options: ServingOpti
             port = server.add_secure_port(wanted, options.tls.credentials())
     except RuntimeError as error:
         raise InvalidRequest(f"Cannot listen on {wanted}; is the port taken?") from error
+    running = RunningServer(server, join_address(options.host, port), health_servicer, calls)
+    if metrics is not None and options.metrics_port is not None:
+        running.metrics_address = running.beside.enter_context(
+            serving_metrics(
+                metrics.collected, options.metrics_host, options.metrics_port, options.tls, options.tokens
+            )
+        )
+        logger.info("metrics", extra={"address": running.metrics_address})
     await server.start()
-    return RunningServer(server, join_address(options.host, port), health_servicer, calls)
+    return running
 
 
 async def serve(
@@ -156,6 +176,7 @@ async def serve(
     options: ServingOptions,
     *,
     on_drain: OnDrain | None = None,
+    metrics: ServerMetrics | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order; further signals change nothing.
 
@@ -167,7 +188,7 @@ async def serve(
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
     try:
-        server = await start_server(services, options)
+        server = await start_server(services, options, metrics)
         logger.info("ready", extra={"address": server.address})
         await stop.wait()
         await server.stop(options.drain_timeout_s, on_drain)

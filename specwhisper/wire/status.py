@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import grpc
@@ -86,8 +86,12 @@ def refusal(error: SpecWhisperError) -> tuple[grpc.StatusCode, str, tuple[tuple[
 
 
 @asynccontextmanager
-async def errors_to_status(context: grpc.aio.ServicerContext, method: str = "call") -> AsyncIterator[None]:
-    """End the call with the table's status when its handler raises.
+async def errors_to_status(
+    context: grpc.aio.ServicerContext,
+    method: str = "call",
+    count_error: Callable[[BaseException], None] = lambda _: None,
+) -> AsyncIterator[None]:
+    """End the call with the table's status when its handler raises; the error is counted.
 
     A cancelled call stays cancelled. Errors outside the table are logged with their traceback and reach the
     caller as one generic sentence.
@@ -98,12 +102,14 @@ async def errors_to_status(context: grpc.aio.ServicerContext, method: str = "cal
         raise  # the handler has set a status itself
     except SpecWhisperError as error:
         code, details, metadata = refusal(error)
+        count_error(error)
         logger.info("refused", extra={"method": method, "code": code.name, "error": type(error).__name__})
         await context.abort(code, details, metadata)
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # the caller has gone; a cancellation that only came out of the handler would hang him
+        count_error(error)
         logger.exception("failed", extra={"method": method})
         await context.abort(grpc.StatusCode.INTERNAL, INTERNAL_ERROR)
 

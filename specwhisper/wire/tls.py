@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,14 @@ class ServerTls:
         return grpc.dynamic_ssl_server_credentials(
             self._read(), self._read_again, require_client_authentication=self.client_roots is not None
         )
+
+    def context(self) -> ssl.SSLContext:
+        """Give the same for a connection that is not gRPC's."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.client_roots)
+        context.load_cert_chain(self.certificate, self.key)
+        if self.client_roots is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
 
     def _read_again(self) -> grpc.ServerCertificateConfiguration | None:
         """Read the files for another connection; ``None`` goes on with what was read last."""
@@ -72,6 +81,13 @@ class ClientTls:
         if (self.certificate is None) != (self.key is None):
             raise InvalidRequest("A client certificate and its key belong together: give both, or neither.")
         self.credentials()
+
+    def context(self) -> ssl.SSLContext:
+        """Give the same for a connection that is not gRPC's; without roots, the system's are trusted."""
+        context = ssl.create_default_context(cafile=self.roots)
+        if self.certificate is not None:
+            context.load_cert_chain(self.certificate, self.key)
+        return context
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Give the credentials of a channel."""

@@ -41,7 +41,7 @@ from tests.scripted import VOCABULARY, ScriptedModel
 
 RATE = 16_000
 MAX_SESSIONS = 8
-SERVING_SETTINGS = ("idle_timeout_s", "max_session_s", "max_sessions_per_token", "tokens")
+SERVING_SETTINGS = ("idle_timeout_s", "max_session_s", "max_sessions_per_token", "metrics_port", "tokens")
 PROMPTLY_S = 5.0  # a second on a machine that does nothing else
 
 
@@ -121,7 +121,7 @@ async def target_server(
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
     async with running_target(config, checkpoint, model, leases) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        server = await start_server({VERIFICATION: add}, serving)
+        server = await start_server({VERIFICATION: add}, serving, service.metrics)
         try:
             async with open_channel(server.address) as channel:
                 yield Target(service, server, verification_pb2_grpc.VerificationStub(channel))
@@ -155,7 +155,7 @@ async def draft_server(
     config = DraftConfig(**(defaults | settings))
     config = replace(config, serving=replace(config.serving, **serving))
     async with running_draft(config, checkpoint, place) as service:
-        server = await start_server(services_of(service, config), config.serving)
+        server = await start_server(services_of(service, config), config.serving, service.metrics)
         try:
             async with open_channel(server.address) as channel:
                 yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))

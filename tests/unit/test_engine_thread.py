@@ -68,6 +68,23 @@ async def test_each_session_gets_its_events_in_order():
         assert heard["a"].empty()
 
 
+async def test_an_observer_sees_every_step_and_stands_in_nobodys_way():
+    engine, seen, heard = Echo(), [], asyncio.Queue()
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+    def observe(events) -> None:
+        seen.extend(events)
+        raise RuntimeError("a defect")
+
+    thread = EngineThread("echo", observe=observe)
+    thread.start(engine)
+    thread.subscribe("a", heard.put_nowait)
+    thread.post(lambda: engine.items.extend([("a", 1), ("nobody", 2), ("a", 3)]))
+    assert [await heard.get(), await heard.get()] == [1, 3]
+    await thread.stop()
+    assert seen == [("a", 1), ("nobody", 2), ("a", 3)]
+
+
 async def test_a_call_gives_the_result_or_the_error():
     async with running(Echo()) as thread:
         assert await thread.call(threading.current_thread) is not threading.current_thread()

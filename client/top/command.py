@@ -1,0 +1,114 @@
+"""``specwhisper top``: its options, and the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from client.top.figures import KINDS, LOST, Figures, figures_of, total_of
+from client.top.readings import Reading, check_addresses, read_all
+from client.top.tables import cluster_view
+from specwhisper.errors import InvalidRequest
+from specwhisper.wire.channels import Credentials
+
+WIDE = 160  # characters
+
+
+class Cluster:
+    """Servers that are read again and again.
+
+    Attributes
+    ----------
+    rows, totals : what they do, since the last reading but one; first, since they began.
+    """
+
+    def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
+        check_addresses(addresses, credentials)
+        self._addresses = addresses
+        self._credentials = credentials
+        self._last: dict[str, Reading] = {}  # of each server that has answered
+        self.rows: list[Figures] = []
+        self.totals: dict[str, Figures] = {}
+
+    async def read(self) -> None:
+        """Read all of them."""
+        now, before = await read_all(self._addresses, self._credentials), self._last
+        self.rows = [row for each in now for row in figures_of(each, before.get(each.address))]
+        self.totals = {}
+        for kind in KINDS:
+            rows = [row for row in self.rows if row.kind == kind]
+            if rows:
+                self.totals[kind] = total_of(kind, rows, now, list(before.values()))
+        self._last = before | {each.address: each for each in now if not each.error}
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether some server does not answer."""
+        return any(row.state == LOST for row in self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the same as plain values."""
+        return {
+            "servers": [asdict(row) for row in self.rows],
+            "totals": {kind: asdict(total) for kind, total in self.totals.items()},
+        }
+
+
+def top(
+    context: typer.Context,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Where servers serve their metrics (--metrics-port), and gateways' addresses.",
+        ),
+    ],
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two readings.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one table, of all since the servers began, and end.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Watch the servers of a cluster: sessions, slots, acceptance, round trips, queues."""
+    addresses = [address.strip() for address in metrics.split(",") if address.strip()]
+    if not addresses:
+        raise InvalidRequest("--metrics names no address: write HOST:PORT,...")
+    cluster = Cluster(list(dict.fromkeys(addresses)), context.obj)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)  # nothing is cut off in a file
+    if once or as_json or not console.is_terminal:
+        asyncio.run(cluster.read())
+        if as_json:
+            print(json.dumps(cluster.as_json(), indent=1))
+        else:
+            console.print(
+                cluster_view(cluster.rows, cluster.totals, "since the servers began", width=console.width)
+            )
+        if cluster.is_lost:
+            raise typer.Exit(1)
+        return
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_watch(cluster, interval, console))
+
+
+async def _watch(cluster: Cluster, interval_s: float, console: Console) -> None:
+    since = "since the servers began"
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            started_s = time.monotonic()
+            await cluster.read()
+            title = f"{time.strftime('%H:%M:%S')}   {since}   Ctrl-C ends"
+            view = cluster_view(cluster.rows, cluster.totals, title, width=console.width)
+            live.update(view, refresh=True)
+            since = f"last {interval_s:g} s"
+            await asyncio.sleep(max(0.0, started_s + interval_s - time.monotonic()))

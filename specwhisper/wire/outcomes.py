@@ -1,0 +1,27 @@
+"""How a session or a call ended, in one word."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from specwhisper.wire.status import status_of
+
+COMPLETE, CANCELLED, REFUSED, FAILED = OUTCOMES = ("complete", "cancelled", "refused", "failed")
+# Statuses that tell of a server or a pair that does not work; the others are the caller's to mend.
+FAILURES = (
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.FAILED_PRECONDITION,
+)
+
+
+def outcome_of(error: BaseException) -> str:
+    """Tell how something ended that raised an error."""
+    if isinstance(error, GeneratorExit):
+        return CANCELLED
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return CANCELLED if task is not None and task.cancelling() else FAILED
+    return FAILED if status_of(error) in FAILURES else REFUSED

@@ -1,0 +1,260 @@
+"""Servers export what happened to them, and what happened to nobody is 0."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import urllib.error
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+import trustme
+
+from client.top.readings import read_all
+from specwhisper import __version__
+from specwhisper.errors import InvalidRequest, ServerFull, UnsafeBind
+from specwhisper.types import Limits
+from specwhisper.wire import backoff
+from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.metrics.server import ServerMetrics
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.tls import ClientTls, ServerTls
+from specwhisper.wire.tokens import Tokens
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.network import cut_network
+from tests.rpc.scrapes import collected, parsed, scrape, value
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    Target,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    running_pair,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.rpc.speaking import LENGTH_S as LIVE_LENGTH_S
+from tests.rpc.speaking import SPANS, Ear, listen, speaking_draft, speaking_target, talk
+from tests.scripted import ScriptedModel
+
+LENGTH_S = 70.0
+TARGET, DRAFT = "specwhisper_target", "specwhisper_draft"
+
+
+async def test_a_session_is_counted_on_both_servers():
+    async with running_pair() as (target, draft):
+        responses = await stream(draft, recording(LENGTH_S), mode="MODE_FULL")
+        await all_free(target, draft)
+        at_target, at_draft = (collected(server.service.metrics.collected) for server in (target, draft))
+    told = responses[-1].statistics
+    for samples, prefix in ((at_target, TARGET), (at_draft, DRAFT)):
+        assert value(samples, f"{prefix}_sessions_total", mode="full", outcome="complete") == 1
+        assert value(samples, f"{prefix}_sessions_total", mode="full", outcome="failed") == 0
+        assert value(samples, f"{prefix}_active_sessions") == 0
+        assert value(samples, f"{prefix}_audio_seconds_total") == pytest.approx(LENGTH_S)
+        assert value(samples, f"{prefix}_windows_total") == told.num_windows
+        assert value(samples, f"{prefix}_committed_tokens_total") == told.num_committed
+        assert value(samples, f"{prefix}_verified_tokens_total") == told.num_verified
+        assert value(samples, f"{prefix}_accepted_tokens_total") == told.num_accepted
+        assert value(samples, f"{prefix}_self_decoded_tokens_total") == told.num_self_decoded
+        assert value(samples, f"{prefix}_session_passes_total") == told.num_passes
+        assert value(samples, f"{prefix}_pass_accepted_tokens_sum") == told.num_accepted
+        assert value(samples, f"{prefix}_draining") == 0
+    assert value(at_draft, f"{DRAFT}_drafted_tokens_total") == told.num_drafted
+    assert value(at_draft, f"{DRAFT}_first_text_seconds_count", kind="recording") == 1
+    assert value(at_draft, f"{DRAFT}_held_audio_bytes") == 0
+    assert value(at_target, f"{TARGET}_slots") == MAX_SESSIONS
+    assert value(at_target, f"{TARGET}_slots_in_use") == 0
+    assert value(at_target, f"{TARGET}_queue_seconds_count") == told.num_passes
+    assert value(at_target, f"{TARGET}_encode_seconds_count") == told.num_windows
+    assert value(
+        at_target,
+        f"{TARGET}_build_info",
+        model="scripted",
+        version=__version__,
+        dtype="float32",
+        device="cpu",
+    )
+
+
+async def test_passes_are_counted_once_and_their_sessions_one_by_one():
+    async with target_server() as target, draft_server(target.address) as draft:
+        await asyncio.gather(*(stream(draft, recording(LENGTH_S, seed)) for seed in range(4)))
+        samples = collected(target.service.metrics.collected)
+    passes = value(samples, f"{TARGET}_pass_seconds_count")
+    assert passes == value(samples, f"{TARGET}_pass_sessions_count")
+    of_sessions = value(samples, f"{TARGET}_session_passes_total")
+    assert value(samples, f"{TARGET}_pass_sessions_sum") == of_sessions >= passes
+
+
+def held_audio_bytes(target: Target) -> float:
+    return value(collected(target.service.metrics.collected), f"{TARGET}_held_audio_bytes")
+
+
+async def test_sessions_that_do_not_complete_are_told_apart():
+    async with (
+        target_server(limits=Limits(max_sessions=1)) as target,
+        draft_server(target.address, connect_timeout_s=0.5) as draft,
+    ):
+        call = draft.stub.StreamingRecognize()
+        for request in (streaming_config(mode="MODE_SYNC"), *audio_requests(recording(1.0))):
+            await call.write(request)
+        await call.read()
+        await eventually(lambda: target.num_free_slots == 0)
+        samples = collected(target.service.metrics.collected)
+        assert value(samples, f"{TARGET}_slots_in_use") == value(samples, f"{TARGET}_active_sessions") == 1
+        await eventually(lambda: held_audio_bytes(target) == len(recording(1.0)))
+        refused = draft.stub.StreamingRecognize(iter([streaming_config(mode="MODE_SYNC")]))
+        assert isinstance(await error_of(refused), ServerFull)
+        call.cancel()
+        await eventually(lambda: draft.service.num_sessions == 0 and target.num_free_slots == 1)
+        refused = draft.stub.StreamingRecognize(iter([streaming_config(mode="MODE_SYNC")]))
+        assert isinstance(await error_of(refused), InvalidRequest), "no audio"
+        samples = collected(draft.service.metrics.collected)
+        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="cancelled") == 1
+        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="refused") == 2
+        assert value(samples, f"{DRAFT}_errors_total", kind="ServerFull") == 1
+        await target.server.stop(drain_timeout_s=0)
+        await error_of(draft.stub.StreamingRecognize(iter([streaming_config(mode="MODE_SYNC")])))
+        samples = collected(draft.service.metrics.collected)
+        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="failed") == 1
+        assert value(collected(target.service.metrics.collected), f"{TARGET}_draining") == 1
+
+
+async def test_resumes_are_counted_by_what_the_target_was_lost_by(monkeypatch):
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    async with (
+        target_server() as target,
+        cut_network(target.address, [1, 5, 2]) as (network, _),
+        draft_server(network.address) as draft,
+    ):
+        responses = await stream(draft, recording(LENGTH_S))
+        samples = collected(draft.service.metrics.collected)
+    assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+    assert value(samples, f"{DRAFT}_session_resumes_total", reason="TargetUnavailable") == 3
+    assert value(samples, f"{DRAFT}_resume_seconds_count") == 3
+    assert value(samples, f"{DRAFT}_sessions_total", mode="full", outcome="complete") == 1
+
+
+async def test_live_audio_tells_how_late_its_text_is(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    async with (
+        speaking_target() as target,
+        cut_network(target.address, [3]) as (network, _),
+        speaking_draft(network.address) as draft,
+    ):
+        responses = await listen(draft, talk(), interim=True)
+        samples = collected(draft.service.metrics.collected)
+    steps = [step for response in responses for step in response.steps]
+    assert value(samples, f"{DRAFT}_partial_latency_seconds_count") == len(steps)
+    assert 1 <= value(samples, f"{DRAFT}_first_text_seconds_count", kind="live") <= len(SPANS)
+    assert value(samples, f"{DRAFT}_audio_seconds_total") == pytest.approx(LIVE_LENGTH_S)
+    assert value(samples, f"{DRAFT}_session_resumes_total", reason="TargetUnavailable") == 1
+    assert value(samples, f"{DRAFT}_windows_total") == responses[-1].statistics.num_windows
+    assert value(samples, f"{DRAFT}_held_audio_bytes") == 0
+
+
+@asynccontextmanager
+async def exposed(**options):
+    """A server of nothing, and its metrics."""
+    metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
+    server = await start_server({}, ServingOptions(**{"metrics_port": 0} | options), metrics)
+    try:
+        yield server
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
+    async with exposed() as server:
+        text, media_type = await scrape(server.metrics_address)
+        assert media_type.startswith("text/plain")
+        assert value(parsed(text), "specwhisper_test_active_sessions") == 0
+        assert value(parsed(text), "process_open_fds") > 0
+        port = int(server.metrics_address.rpartition(":")[2])
+        with pytest.raises(InvalidRequest, match="is the port taken"):
+            async with exposed(metrics_port=port):
+                pass
+    with pytest.raises(urllib.error.URLError):
+        await scrape(server.metrics_address)
+
+
+async def test_there_are_none_unless_they_are_asked_for():
+    async with exposed(metrics_port=None) as server:
+        assert server.metrics_address is None
+
+
+async def test_metrics_are_protected_as_calls_are(tmp_path):
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    (tmp_path / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    (tmp_path / "key.pem").write_bytes(certificate.private_key_pem.bytes())
+    tls = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    token = "0123456789abcdef"
+    known = {"Authorization": f"Bearer {token}"}
+    async with exposed(tls=tls, tokens=Tokens({token: "prometheus"}), metrics_host="127.0.0.1") as server:
+        address = server.metrics_address
+        text, _ = await scrape(address, context=trusting, headers=dict(known))
+        assert "specwhisper_test_active_sessions" in text
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            await scrape(address, context=trusting)
+        assert refused.value.code == 401
+        refused.value.close()
+        with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            await scrape(address, context=ssl.create_default_context(), headers=dict(known))
+        with pytest.raises(OSError):
+            await scrape(address, headers=dict(known))
+        authority.cert_pem.write_to_path(tmp_path / "roots.pem")
+        roots = ClientTls(tmp_path / "roots.pem")
+        for credentials, error in (
+            (Credentials(roots, token), ""),
+            (Credentials(roots), "answers 401 Unauthorized"),
+            (Credentials(roots, "fedcba9876543210"), "answers 401 Unauthorized"),
+        ):
+            (reading,) = await read_all([address], credentials)
+            assert reading.error == error
+            assert bool(reading.samples) is not bool(error)
+
+
+def test_metrics_for_everybody_are_refused():
+    with pytest.raises(UnsafeBind):
+        ServingOptions(metrics_host="0.0.0.0")
+    assert ServingOptions(metrics_host="0.0.0.0", insecure=True)
+
+
+async def test_who_is_turned_away_at_the_door_is_counted():
+    metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
+    server = await start_server({}, ServingOptions(tokens=Tokens({"0123456789abcdef": "anna"})), metrics)
+    try:
+        async with open_channel(server.address, Credentials(token="fedcba9876543210")) as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await verification_pb2_grpc.VerificationStub(channel).Locate(pb.LocateRequest())
+    finally:
+        await server.stop(drain_timeout_s=0)
+    assert value(collected(metrics.collected), "specwhisper_test_errors_total", kind="Unauthenticated") == 1
+
+
+async def test_a_draft_that_fails_is_counted(monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    model = ScriptedModel(MAX_SESSIONS)
+    monkeypatch.setattr(model, "score", fail)
+    async with target_server() as target, draft_server(target.address, model) as draft:
+        responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
+        assert finals(responses) == expected_finals(target_alone(1.0))
+        samples = collected(draft.service.metrics.collected)
+    assert value(samples, f"{DRAFT}_fallbacks_total") == 1
+    assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="complete") == 1

@@ -1,0 +1,102 @@
+"""One name follows a session through every log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+
+from client import streaming
+from specwhisper.wire import backoff, request_id
+from specwhisper.wire.logs import LogFormat, configure_logging
+from tests.rpc.gateways import RECORDING, running_gateway
+from tests.rpc.network import cut_network
+from tests.rpc.services import (
+    audio_requests,
+    draft_server,
+    recording,
+    running_pair,
+    streaming_config,
+    target_server,
+)
+from tests.rpc.speaking import Ear, Listener, live_client, speaking_draft, speaking_target, talk
+
+
+@pytest.fixture
+def log():
+    """Every line of all servers, which share this process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    configure_logging(LogFormat.JSON, stream=stream)
+    yield lambda message: [
+        line for line in map(json.loads, stream.getvalue().splitlines()) if line["message"] == message
+    ]
+    root.handlers[:], root.level = handlers, level
+
+
+async def test_a_callers_name_is_in_the_logs_of_both_servers(log):
+    async with running_pair() as (_, draft):
+        requests = iter([streaming_config(), *audio_requests(recording(1.0))])
+        metadata = ((request_id.KEY, "from-the-gateway"),)
+        async for _ in draft.stub.StreamingRecognize(requests, metadata=metadata):
+            pass
+    of_draft, of_target = sorted(log("session opened"), key=lambda line: line["logger"])
+    assert (of_draft["logger"], of_target["logger"]) == ("draft_server.session", "target_server.service")
+    assert of_draft["request"] == of_target["request"] == "from-the-gateway"
+    assert of_target["caller"] == of_draft["session"] != of_target["session"]
+
+
+async def test_a_gateways_request_is_named_so_on_all_servers(log):
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        reply = await gateway.http.post(
+            "/v1/audio/transcriptions", files={"file": RECORDING}, data={"model": "scripted"}
+        )
+    names = {line["request"] for message in ("answered", "session opened") for line in log(message)}
+    assert names == {reply.headers["x-request-id"]}
+    assert len(log("session opened")) == 2
+
+
+@pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b"])
+async def test_a_name_that_does_not_fit_into_a_log_is_replaced(log, name):
+    async with running_pair() as (_, draft):
+        for _ in range(2):
+            requests = iter([streaming_config(), *audio_requests(recording(1.0))])
+            async for _ in draft.stub.StreamingRecognize(requests, metadata=((request_id.KEY, name),)):
+                pass
+    names = [line["request"] for line in log("session opened")]
+    assert len(names) == 4
+    assert len(set(names)) == 2, "one for each call, on both servers"
+    assert name not in names
+
+
+async def test_a_refusal_is_named_too(log):
+    async with target_server() as target, draft_server(target.address) as draft:
+        call = draft.stub.StreamingRecognize(iter(audio_requests(recording(0.1))))
+        with pytest.raises(Exception, match="begins with streaming_config"):
+            await call.read()
+    (line,) = log("refused")
+    assert request_id.VALID.fullmatch(line["request"])
+
+
+async def test_a_live_stream_keeps_its_name_over_lost_connections(log, monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    async with (
+        speaking_target() as target,
+        cut_network(target.address, [3]) as (network, _),
+        speaking_draft(network.address) as draft,
+    ):
+        async with live_client(draft.address) as client:
+            listener = Listener(client)
+            await client.send(talk())
+            await client.finish()
+            await listener.whole()
+    opened = log("session opened")
+    assert len(opened) >= 3, "twice on the draft server, and on the target"
+    assert len({line["request"] for line in opened}) == 1
+    (lost,) = log("target lost")
+    assert lost["request"] == opened[0]["request"]

@@ -1,0 +1,76 @@
+"""specwhisper top, as it is called."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from typer.testing import CliRunner
+
+from client.cli import app
+from draft_server.config import MAX_MESSAGE_BYTES
+from specwhisper.wire.serving import ServingOptions
+from tests.rpc.scrapes import collected, value
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    Draft,
+    draft_server,
+    eventually,
+    recording,
+    stream,
+    streaming_config,
+    target_server,
+)
+
+
+def round_trips(draft: Draft) -> float:
+    samples = collected(draft.service.metrics.collected)
+    return value(samples, "specwhisper_draft_round_trip_seconds_count")
+
+
+async def run(*arguments: str) -> tuple[int, str]:
+    """Call the command in a thread: the servers answer in this loop's process."""
+    result = await asyncio.to_thread(CliRunner().invoke, app, ["top", *arguments])
+    return result.exit_code, result.output
+
+
+async def test_a_cluster_is_shown_once():
+    serving = ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES, metrics_port=0)
+    async with (
+        target_server(metrics_port=0) as target,
+        draft_server(target.address, serving=serving) as draft,
+    ):
+        addresses = f"{target.server.metrics_address},{draft.server.metrics_address}"
+        responses = await stream(draft, recording(70.0), mode="MODE_SYNC")
+        call = draft.stub.StreamingRecognize()
+        await call.write(streaming_config())
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1)
+        await eventually(lambda: round_trips(draft) > 0)
+        status, out = await run("--metrics", addresses, "--json")
+        assert status == 0
+        at_target, at_draft = json.loads(out)["servers"]
+        assert (at_target["kind"], at_target["model"], at_target["state"]) == (
+            "target",
+            "scripted",
+            "serving",
+        )
+        assert (at_target["sessions"], at_target["capacity"]) == (1, MAX_SESSIONS)
+        assert (at_draft["sessions"], at_draft["capacity"]) == (1, MAX_SESSIONS)
+        told = responses[-1].statistics
+        assert at_draft["acceptance"] == at_target["acceptance"] == told.num_accepted / told.num_verified
+        assert at_draft["tokens_per_pass"] == told.num_committed / told.num_passes
+        assert at_draft["round_trip_s"] > 0
+        assert json.loads(out)["totals"]["target"]["sessions"] == 1
+
+        status, out = await run("--metrics", addresses + ",127.0.0.1:1", "--once")
+        assert status == 1, "a script sees that one does not answer"
+        assert "target servers" in out
+        assert "draft servers" in out
+        assert f"1/{MAX_SESSIONS}" in out
+        assert "127.0.0.1:1  nobody answers" in out
+        call.cancel()
+
+
+async def test_what_is_no_address_is_refused():
+    status, _ = await run("--metrics", "nowhere", "--once")
+    assert status == 1

@@ -1,0 +1,182 @@
+"""One trace from the client over the draft server to the target, and no trace of it where nobody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import grpc
+import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from client.api import TranscriptionClient
+from specwhisper.errors import TargetUnavailable
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
+from specwhisper.wire import backoff
+from specwhisper.wire.tracing import configure_tracing, start_tracing
+from tests.rpc.network import cut_network
+from tests.rpc.services import all_free, draft_server, recording, running_pair, stream, target_server
+
+RECOGNIZE = "specwhisper.wire.v1.Transcription/StreamingRecognize"
+VERIFY = "specwhisper.wire.v1.Verification/Verify"
+
+
+@pytest.fixture
+def exporter():
+    provider = TracerProvider()
+    exporter = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    start_tracing(provider)
+    yield exporter
+    start_tracing(None)
+    provider.shutdown()
+
+
+@pytest.fixture
+def wav(tmp_path) -> Path:
+    import soundfile
+
+    path = tmp_path / "speech.wav"
+    soundfile.write(path, memoryview(recording(70.0)).cast("h"), 16_000)
+    return path
+
+
+def named(exporter: InMemorySpanExporter, name: str, kind: SpanKind = SpanKind.INTERNAL):
+    return [span for span in exporter.get_finished_spans() if span.name == name and span.kind is kind]
+
+
+async def test_client_draft_and_target_are_one_trace(exporter, wav):
+    async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
+        transcript = await client.transcribe_file(wav, DecodingOptions(), mode=Mode.SYNC)
+        await all_free(target, draft)
+    (asked,) = named(exporter, RECOGNIZE, SpanKind.CLIENT)
+    (answered,) = named(exporter, RECOGNIZE, SpanKind.SERVER)
+    (passed_on,) = named(exporter, VERIFY, SpanKind.CLIENT)
+    (verified,) = named(exporter, VERIFY, SpanKind.SERVER)
+    for inner, outer in ((answered, asked), (passed_on, answered), (verified, passed_on)):
+        assert inner.parent.span_id == outer.context.span_id
+        assert inner.context.trace_id == asked.context.trace_id
+        assert outer.start_time <= inner.start_time
+    windows = named(exporter, "window")
+    of_target = [span for span in windows if span.parent.span_id == verified.context.span_id]
+    of_draft = [span for span in windows if span.parent.span_id == answered.context.span_id]
+    assert len(of_target) == len(of_draft) == transcript.statistics.num_windows
+    for spans in (of_target, of_draft):
+        assert (
+            sum(span.attributes["specwhisper.tokens"] for span in spans)
+            == transcript.statistics.num_committed
+        )
+        assert (
+            sum(span.attributes["specwhisper.passes"] for span in spans) == transcript.statistics.num_passes
+        )
+    (opened,) = verified.events
+    (opened_by_draft,) = answered.events
+    assert opened.attributes["specwhisper.caller"] == opened_by_draft.attributes["specwhisper.session"]
+
+
+async def test_what_fails_is_marked_on_both_ends(exporter):
+    async with draft_server("127.0.0.1:1", connect_timeout_s=0.2) as draft:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stream(draft, recording(1.0))
+    (asked,) = named(exporter, RECOGNIZE, SpanKind.CLIENT)
+    (answered,) = named(exporter, RECOGNIZE, SpanKind.SERVER)
+    assert asked.status.status_code is answered.status.status_code is StatusCode.ERROR
+    assert asked.attributes["rpc.grpc.status_code"] == grpc.StatusCode.UNAVAILABLE.value[0]
+    assert answered.attributes["error.type"] == TargetUnavailable.__name__
+
+
+async def test_a_client_that_leaves_is_no_failure(exporter):
+    async with running_pair() as (target, draft):
+        call = draft.stub.StreamingRecognize()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call.read()
+        await all_free(target, draft)
+    assert not [
+        span
+        for span in exporter.get_finished_spans()
+        if span.kind is SpanKind.SERVER and span.status.status_code is StatusCode.ERROR
+    ]
+
+
+async def test_a_session_that_goes_on_elsewhere_stays_in_its_trace(exporter, monkeypatch):
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    async with (
+        target_server() as target,
+        cut_network(target.address, [2, 4]) as (network, _),
+        draft_server(network.address) as draft,
+    ):
+        await stream(draft, recording(70.0))
+    (answered,) = named(exporter, RECOGNIZE, SpanKind.SERVER)
+    calls = [
+        span
+        for span in named(exporter, VERIFY, SpanKind.CLIENT)
+        if span.parent and span.parent.span_id == answered.context.span_id
+    ]
+    assert len(calls) == 3
+    assert [event.name for event in answered.events] == ["session opened", "target lost", "target lost"]
+
+
+def test_nothing_is_imported_unless_a_collector_is_named():
+    script = (
+        "import sys, client.cli, draft_server.link, specwhisper.wire.serving\n"
+        "from specwhisper.wire.tracing import configure_tracing\n"
+        "configure_tracing('test')\n"
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.stdout.strip(), run.returncode) == ("[]", 0), run.stderr
+
+
+def test_without_the_extra_tracing_is_off(monkeypatch, caplog):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with caplog.at_level("INFO"):
+        configure_tracing("test")
+    (record,) = caplog.records
+    assert record.message == "tracing is off"
+    assert "specwhisper[tracing]" in record.error
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    def __init__(self) -> None:
+        self.spans: list = []
+        self.has_come = Event()
+
+    def Export(self, request, context):
+        for of_resource in request.resource_spans:
+            resource = {each.key: each.value.string_value for each in of_resource.resource.attributes}
+            for scope in of_resource.scope_spans:
+                self.spans += [(resource["service.name"], span.name) for span in scope.spans]
+        self.has_come.set()
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+def test_a_collector_is_sent_what_a_process_did():
+    """The command line's client, whose server is not there."""
+    collector = Collector()
+    server = grpc.server(ThreadPoolExecutor(2))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(collector, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        run = subprocess.run(
+            [sys.executable, "-m", "client.cli", "models", "--server", "127.0.0.1:1"],
+            env={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 1, run.stderr
+        assert collector.has_come.wait(20)
+    finally:
+        server.stop(None).wait()
+    assert collector.spans == [("specwhisper-client", "specwhisper.wire.v1.Transcription/GetModel")]

@@ -1,0 +1,134 @@
+"""Counters of what engines and sessions tell."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from specwhisper.errors import (
+    InvalidAudio,
+    PairMismatch,
+    ServerDraining,
+    ServerFull,
+    SpecWhisperError,
+    TargetUnavailable,
+)
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Candidates, Commit, Mode, Timing
+from specwhisper.wire.metrics.engine import EngineMetrics
+from specwhisper.wire.metrics.registry import Registry
+from specwhisper.wire.metrics.server import ServerMetrics
+from specwhisper.wire.metrics.tokens import Tally, TokenCounters
+from specwhisper.wire.outcomes import outcome_of
+
+
+def commit(batch_size: int, forward_ms: int = 20, **changes) -> Commit:
+    values = {"tokens": (1, 2, 3), "num_verified": 4, "num_accepted": 2} | changes
+    timing = Timing(queue_ns=3_000_000, forward_ns=forward_ms * 1_000_000, batch_size=batch_size)
+    return Commit(window_id=1, base=0, candidates_received=1, held=3, credit=9, timing=timing, **values)
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(name, labels)
+
+
+def test_the_sessions_of_a_step_share_its_pass():
+    registry = Registry("test")
+    metrics = EngineMetrics(registry)
+    metrics.observe([("a", commit(3)), ("b", commit(3)), ("c", commit(3, tokens=()))])
+    metrics.observe([("a", commit(1, 40))])
+    assert value(registry.collected, "test_pass_seconds_count") == 2
+    assert value(registry.collected, "test_pass_seconds_sum") == pytest.approx(0.06)
+    assert value(registry.collected, "test_pass_sessions_sum") == 4
+    assert value(registry.collected, "test_queue_seconds_count") == 3
+    assert value(registry.collected, "test_committed_tokens_total") == 9
+
+
+def test_a_pass_that_was_repeated_one_by_one_is_as_many_passes():
+    registry = Registry("test")
+    EngineMetrics(registry).observe([("a", commit(1)), ("b", commit(1))])
+    assert value(registry.collected, "test_pass_seconds_count") == 2
+
+
+def test_sessions_add_up():
+    registry = Registry("test")
+    counters = TokenCounters(registry, drafts=True)
+    sessions = [(SpeculationStatistics(), Tally(counters)) for _ in range(2)]
+    for statistics, tally in sessions:
+        for _ in range(3):
+            statistics.observe(Candidates(1, 0, 0, (1, 2)))
+            statistics.observe(commit(1))
+            statistics.draft_ns += 500_000_000
+            tally.count(statistics)
+            tally.count(statistics)
+    assert value(registry.collected, "test_drafted_tokens_total") == 12
+    assert value(registry.collected, "test_accepted_tokens_total") == 12
+    assert value(registry.collected, "test_draft_seconds_total") == pytest.approx(3.0)
+    assert value(registry.collected, "test_pass_accepted_tokens_count") == 6
+    assert value(registry.collected, "test_pass_accepted_tokens_bucket", le="1.0") == 0
+    assert value(registry.collected, "test_pass_accepted_tokens_bucket", le="2.0") == 6
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, "complete"),
+        (GeneratorExit(), "cancelled"),
+        (InvalidAudio("It is empty."), "refused"),
+        (ServerFull("It is full."), "refused"),
+        (TargetUnavailable("It is gone."), "failed"),
+        (ServerDraining("It stops."), "failed"),
+        (PairMismatch("They do not fit."), "failed"),
+        (SpecWhisperError("It went wrong."), "failed"),
+        (ValueError("a defect"), "failed"),
+    ],
+)
+def test_a_session_ends_in_one_of_four_ways(error, outcome):
+    metrics = ServerMetrics("test", model="m", dtype="float32", device="cpu")
+
+    def run() -> None:
+        with metrics.session(Mode.FULL):
+            assert value(metrics.collected, "test_active_sessions") == 1
+            if error is not None:
+                raise error
+
+    if error is None:
+        run()
+    else:
+        with pytest.raises(type(error)):
+            run()
+    assert value(metrics.collected, "test_active_sessions") == 0
+    counts = {
+        each: value(metrics.collected, "test_sessions_total", mode="full", outcome=each)
+        for each in ("complete", "cancelled", "refused", "failed")
+    }
+    assert counts == {each: float(each == outcome) for each in counts}
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure():
+    assert outcome_of(asyncio.CancelledError()) == "failed"
+    outcomes = []
+
+    async def session() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as error:
+            outcomes.append(outcome_of(error))
+            raise
+
+    task = asyncio.create_task(session())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert outcomes == ["cancelled"]
+
+
+def test_two_servers_in_a_process_count_for_themselves():
+    first, second = (ServerMetrics("test", model="m", dtype="float32", device="cpu") for _ in range(2))
+    first.count_error(ServerFull("It is full."))
+    first.count_error(KeyError("a defect"))
+    assert value(first.collected, "test_errors_total", kind="ServerFull") == 1
+    assert value(first.collected, "test_errors_total", kind="Internal") == 1
+    assert value(second.collected, "test_errors_total", kind="ServerFull") is None
