@@ -1,7 +1,7 @@
 # Two commands suffice on a fresh machine: `make demo` and `make test`. Both install into .venv what they need.
 PYTHON ?= python3
 
-.PHONY: help demo demo-web test check wheel format proto venv clean
+.PHONY: help demo demo-web test check wheel site format proto venv clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -21,6 +21,9 @@ check: .venv/.dev  ## lint, format, types, generated code
 wheel: .venv/.dev  ## build the wheel and transcribe with it in a clean environment
 	scripts/wheel
 
+site: .venv/.dev  ## write the site of docs/ to site/
+	scripts/site
+
 format: .venv/.dev  ## format the code and fix what can be fixed
 	.venv/bin/ruff check --fix --exit-zero
 	.venv/bin/ruff format
@@ -31,7 +34,7 @@ proto: .venv/.dev  ## regenerate specwhisper/wire/v1 from proto/
 venv: .venv/.dev  ## make .venv with everything for development
 
 clean:  ## remove .venv and everything generated but not committed
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 INSTALLED_FROM = pyproject.toml constraints.txt scripts/install
 

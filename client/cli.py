@@ -14,6 +14,7 @@ from rich.console import Console
 
 from client.api import DEFAULT_SERVER
 from client.arguments import MODES, TOKEN_VARIABLE, Server, parse_mode
+from client.health import show_health
 from client.jobs import Job, report, show_server, transcribe_files
 from client.listen_command import listen
 from client.local_draft import Pair
@@ -305,6 +306,23 @@ app.command()(top)
 def models(context: typer.Context, server: Server = DEFAULT_SERVER) -> None:
     """Tell which models a server works with."""
     if not asyncio.run(show_server(server, Console(), Console(stderr=True), context.obj)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def health(
+    context: typer.Context,
+    server: Annotated[
+        str,
+        typer.Argument(metavar="HOST:PORT", help="A draft server, a target server, or the URL of a gateway."),
+    ],
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long an answer may take.")
+    ] = 5.0,
+) -> None:
+    """Tell whether a server serves; exit status 1 if it does not, for the probes of containers."""
+    console, errors = Console(), Console(stderr=True)
+    if not asyncio.run(show_health(server, console, errors, context.obj, timeout_s=timeout)):
         raise typer.Exit(1)
 
 

@@ -1,0 +1,143 @@
+"""What stands in deploy/: the servers that its files start, with which flags, files and ports."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+SECRETS = "/run/secrets/specwhisper/"
+MODULES = {
+    "specwhisper-target-server": "target_server.__main__",
+    "specwhisper-draft-server": "draft_server.__main__",
+    "specwhisper-gateway": "client.gateway.__main__",
+}
+PROGRAMS = {
+    "target": "specwhisper-target-server",
+    "draft": "specwhisper-draft-server",
+    "gateway": "specwhisper-gateway",
+}
+
+
+@dataclass(frozen=True)
+class Started:
+    """A server as a file starts it.
+
+    Attributes
+    ----------
+    where : the file, and what in it.
+    role : target, draft or gateway; whose secrets it sees.
+    """
+
+    where: str
+    role: str
+    program: str
+    arguments: tuple[str, ...]
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What the command line makes of the arguments; wrong ones are an error."""
+        command = command_of(self.program)
+        return dict(command.make_context(self.program, list(self.arguments)).params)
+
+    @property
+    def secrets(self) -> set[str]:
+        """Names of the secret files that it reads."""
+        return set(re.findall(rf"{SECRETS}([\w.-]+)", " ".join(self.arguments)))
+
+
+@cache
+def command_of(program: str) -> Any:
+    """Give a server's command line."""
+    module = import_module(MODULES[program])
+    functions = [value for value in vars(module).values() if inspect.isfunction(value)]
+    [function] = [f for f in functions if "drain_timeout" in inspect.signature(f).parameters]
+    app = typer.Typer(add_completion=False)
+    app.command()(function)
+    return typer.main.get_command(app)
+
+
+def read_compose(name: str) -> dict[str, Any]:
+    """Read a compose file as it is where no variable is set."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (DEPLOY / name).read_text())
+    return yaml.safe_load(text)
+
+
+@cache
+def dockerfile() -> dict[str, dict[str, Any]]:
+    """Give the last instruction of each kind in each stage of the Dockerfile, JSON as what it means."""
+    stages: dict[str, dict[str, Any]] = {}
+    text = re.sub(r"\s*\\\n\s*", " ", (DEPLOY / "Dockerfile").read_text())
+    for line in text.splitlines():
+        instruction, _, rest = line.partition(" ")
+        if instruction == "FROM":
+            base, _, name = rest.partition(" AS ")
+            stages[name] = dict(stages.get(base, {}), FROM=base)
+        elif instruction.isupper() and stages:
+            found = re.search(r"\[.*\]$", rest)
+            stages[name][instruction] = json.loads(found[0]) if found else rest
+    return stages
+
+
+def in_compose(*names: str) -> Iterator[Started]:
+    """Give what compose files start; entry points are those of the images."""
+    for name in names:
+        for role, service in read_compose(name)["services"].items():
+            yield Started(f"{name}, {role}", role, PROGRAMS[role], tuple(service["command"]))
+
+
+def in_images() -> Iterator[Started]:
+    """Give what images start by themselves."""
+    for role in PROGRAMS:
+        stage = dockerfile()[role]
+        yield Started(f"Dockerfile, {role}", role, stage["ENTRYPOINT"][0], tuple(stage["CMD"]))
+
+
+@cache
+def rendered(overlay: str) -> list[dict[str, Any]]:
+    """Give the manifests of an overlay; kubectl puts them together."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl, which puts manifests together, is not installed")
+    folder = str(KUBERNETES / overlay)
+    output = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60)
+    assert output.returncode == 0, output.stderr
+    return list(yaml.safe_load_all(output.stdout))
+
+
+def of_kind(overlay: str, *kinds: str) -> dict[str, dict[str, Any]]:
+    """Give the manifests of some kinds by name."""
+    return {m["metadata"]["name"]: m for m in rendered(overlay) if m["kind"] in kinds}
+
+
+def workloads(overlay: str) -> dict[str, dict[str, Any]]:
+    """Give what runs pods of ours, by role."""
+    return of_kind(overlay, "Deployment", "StatefulSet")
+
+
+def pod_of(workload: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give a workload's pod and its only container."""
+    pod = workload["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    return pod, container
+
+
+def in_kubernetes(overlay: str) -> Iterator[Started]:
+    """Give what an overlay starts without Ray."""
+    for role, workload in workloads(overlay).items():
+        _, container = pod_of(workload)
+        yield Started(f"{overlay}, {role}", role, *container["command"], arguments=tuple(container["args"]))

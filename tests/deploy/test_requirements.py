@@ -1,0 +1,77 @@
+"""What images install is what pyproject.toml asks for, to the last hash, and from nowhere in particular."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.deploy.manifests import DEPLOY, ROOT
+
+EXTRAS = {
+    "target": ["server"],
+    "draft": ["server", "riva"],
+    "gateway": ["gateway"],
+    "ray": ["server", "gateway", "riva", "serve"],
+}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LINUX = {
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "platform_machine": "x86_64",
+    "python_version": "3.11",
+}
+
+
+def text_of(role: str) -> str:
+    return (ROOT / "requirements" / f"{role}.txt").read_text()
+
+
+def locked(role: str) -> dict[str, str]:
+    return dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text_of(role), re.MULTILINE))
+
+
+def missing(asked: list[str], found: dict[str, str]) -> list[str]:
+    """Name what is asked for and not among what was found, or of another version."""
+    wrong = []
+    for requirement in map(Requirement, asked):
+        version = found.get(canonicalize_name(requirement.name))
+        applies = requirement.marker is None or requirement.marker.evaluate(LINUX)
+        if applies and (version is None or version not in requirement.specifier):
+            wrong.append(f"{requirement}, not {version}")
+    return wrong
+
+
+@pytest.mark.parametrize("role", EXTRAS)
+def test_locks_are_of_this_pyproject(role):
+    optional = PROJECT["project"]["optional-dependencies"]
+    asked = PROJECT["project"]["dependencies"] + [r for extra in EXTRAS[role] for r in optional[extra]]
+    assert missing(asked, locked(role)) == [], "run scripts/lock"
+    assert text_of(role).startswith(f"# Of specwhisper[{','.join(EXTRAS[role])}]")
+
+
+def test_what_builds_the_wheel_is_locked_too():
+    assert missing(PROJECT["build-system"]["requires"], locked("build")) == []
+
+
+def test_an_older_lock_would_be_found():
+    assert missing(["grpcio>=1.76,<2"], {"grpcio": "1.75.0"}) == ["grpcio<2,>=1.76, not 1.75.0"]
+    assert missing(["grpcio>=1.76,<2"], {}) == ["grpcio<2,>=1.76, not None"]
+
+
+@pytest.mark.parametrize("role", ["build", *EXTRAS])
+def test_every_line_has_a_version_and_a_hash_and_names_no_place(role):
+    lines = text_of(role).replace("\\\n", "").splitlines()
+    for line in lines[1:]:
+        assert re.fullmatch(r"[\w.-]+==\S+(\s+--hash=sha256:[0-9a-f]{64})+\s*", line), line
+    assert f"requirements/{role}.txt" in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_torch_is_the_one_that_tests_run_with():
+    constraint = re.search(r"^torch==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
+    assert {locked("target")["torch"], locked("ray")["torch"]} == {constraint}
+    assert locked("draft")["torch"] == f"{constraint}+cpu"
+    assert "torch" not in locked("gateway")

@@ -1,0 +1,46 @@
+"""The runbook knows every error and every line of the servers' logs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import specwhisper.errors
+from specwhisper.errors import SpecWhisperError
+from specwhisper.wire.status import status_of
+from tests.deploy.manifests import ROOT
+
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
+SERVERS = ("specwhisper", "draft_server", "target_server", "client/gateway", "deploy")
+LEVELS = {"log", "info", "warning", "error", "exception", "critical"}
+
+
+def logged():
+    """Give the servers' log lines; sentences are warnings of the library to people, and tell themselves."""
+    for folder in SERVERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id="logger"), attr=level), args=arguments
+                    ) if level in LEVELS:
+                        lines = [a.value for a in arguments if isinstance(a, ast.Constant)]
+                        yield from (line for line in lines if not line.endswith("."))
+
+
+def test_every_log_line_is_explained():
+    lines = set(logged())
+    assert {"ready", "draining", "target lost"} <= lines
+    assert [line for line in sorted(lines) if f"`{line}`" not in RUNBOOK] == []
+
+
+def test_every_error_is_explained_with_its_status():
+    errors = [
+        error
+        for _, error in inspect.getmembers(specwhisper.errors, inspect.isclass)
+        if issubclass(error, SpecWhisperError)
+    ]
+    rows = [line for line in RUNBOOK.splitlines() if line.startswith("| `")]
+    for error in errors:
+        [row] = [row for row in rows if f"`{error.__name__}`" in row.split("|")[1]]
+        assert row.split("|")[2].strip() == status_of(error("")).name, error

@@ -1,0 +1,101 @@
+"""The compose file's servers with what make-secrets makes: encrypted, with tokens, for real."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+from pathlib import Path
+
+import openai
+import pytest
+
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from tests.deploy.manifests import DEPLOY, MODULES, PROGRAMS, SECRETS, in_compose
+from tests.e2e.processes import Server, run
+
+SAMPLES = DEMO_FOLDER / "samples"
+SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
+RECORDING = SAMPLES / SAID["file_name"]
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("deployment") / "secrets"
+    subprocess.run([DEPLOY / "make-secrets", folder], check=True, capture_output=True, timeout=60)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ports(secrets, unused_tcp_port_factory):
+    """All three at once, which listen everywhere, by role; names of containers are this machine."""
+    found = {role: str(unused_tcp_port_factory()) for role in PROGRAMS}
+    servers = []
+    try:
+        for started in in_compose("compose.yaml"):
+            arguments = [
+                argument.replace(SECRETS, f"{secrets / started.role}/")
+                .replace("target:50052", f"127.0.0.1:{found['target']}")
+                .replace("draft:50051", f"127.0.0.1:{found['draft']}")
+                for argument in started.arguments
+            ]
+            module = MODULES[started.program].removesuffix(".__main__")
+            servers.append(Server(module, *arguments, "--port", found[started.role]))
+        for server in servers:
+            assert server.address
+        yield found
+    finally:
+        for server in servers:
+            server.end()
+
+
+def client(secrets: Path, *arguments: str) -> tuple[int, str, str]:
+    roots, token = secrets / "client" / "roots.pem", secrets / "client" / "draft-token"
+    trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
+    return run("client.cli", *trust, *arguments)
+
+
+def test_the_command_line_and_openais_client_transcribe_through_them(ports, secrets):
+    status, out, err = client(
+        secrets,
+        "transcribe",
+        str(RECORDING),
+        "--server",
+        f"localhost:{ports['draft']}",
+        "--language",
+        "en",
+        "--quiet",
+    )
+    assert (status, err) == (0, "")
+    assert out.split() == SAID["text"].split()
+    trusted = ssl.create_default_context(cafile=secrets / "client" / "roots.pem")
+    with openai.OpenAI(
+        base_url=f"https://localhost:{ports['gateway']}/v1",
+        api_key=(secrets / "client" / "gateway-token").read_text().strip(),
+        max_retries=0,
+        http_client=openai.DefaultHttpxClient(verify=trusted),
+    ) as api:
+        heard = api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="en")
+        assert heard.text.split() == out.split()
+        with pytest.raises(openai.AuthenticationError):
+            api.with_options(api_key="another-key-of-16").models.list()
+
+
+def test_the_probes_of_all_three_answer(ports, secrets):
+    for role, scheme in (("target", ""), ("draft", ""), ("gateway", "https://")):
+        server = f"{scheme}127.0.0.1:{ports[role]}"
+        trust = ("--use-ssl", "--ssl-root-cert", str(secrets / role / "roots.pem"))
+        assert run("client.cli", *trust, "health", server) == (0, "serving\n", "")
+        status, _, err = run("client.cli", "health", server)
+        assert status == 1, f"{role} answered somebody who does not know its authority"
+        assert server in err
+
+
+def test_a_token_of_another_role_opens_nothing(ports, secrets):
+    """What the gateway shows to the draft server does not open the target."""
+    roots, token = secrets / "client" / "roots.pem", secrets / "gateway" / "draft-token"
+    trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
+    status, _, err = run("client.cli", *trust, "models", "--server", f"localhost:{ports['target']}")
+    assert status == 1
+    assert "does not know the token" in err
