@@ -128,7 +128,7 @@ class ScriptedModel:
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        return tuple(ord(letter) - ord("a") for letter in text)
+        return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int

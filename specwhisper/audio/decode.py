@@ -37,7 +37,9 @@ def decode_file(
 
     Where a longest duration is named, what is decoded before mixing and resampling is bounded with it.
     """
-    max_pcm_bytes = None if max_duration_s is None else int(max_duration_s * MAX_PCM_BYTES_PER_S)
+    max_pcm_bytes = None
+    if max_duration_s is not None:  # a second at least: blocks are counted whole
+        max_pcm_bytes = int(max(1.0, max_duration_s) * MAX_PCM_BYTES_PER_S)
     if isinstance(file, str | os.PathLike):
         name = f"Audio file '{os.fspath(file)}'"
         try:

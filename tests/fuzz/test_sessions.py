@@ -24,7 +24,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.fuzz.messages import messages
 from tests.fuzz.running import CALL_S, Running, examples
 from tests.fuzz.test_calls import REFUSALS
-from tests.rpc.hostile import Session, audio, candidates, hello
+from tests.rpc.hostile import Session, audio, candidates, hello, window_tokens
 from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
 from tests.scripted import END, TIME, VOCABULARY
 
@@ -92,7 +92,7 @@ class Speaker:
         self.session = Session(self.running.target)
         await self.session.send(hello(mode=mode))
         await self.session.read()
-        self._reading = asyncio.create_task(self.session.finish())
+        self._reading = asyncio.create_task(read_all(self.session))
 
     def send(self, *requests: pb.VerifyRequest) -> None:
         self.running.run(send(self.session, requests))
@@ -113,7 +113,8 @@ class Speaker:
     def finish(self) -> None:
         while not self.has_said_all:
             self.speak()
-        assert self.running.run(self._end()) == self.expected
+        self.running.run(self._end())
+        assert window_tokens(self.session.responses, {}) == self.expected
 
     def offend(self, requests: Sequence[pb.VerifyRequest]) -> None:
         """Send what is not honest; the answer is one for bad requests, if they were bad."""
@@ -123,12 +124,12 @@ class Speaker:
         except grpc.aio.AioRpcError as error:
             assert error.code() in REFUSALS, error.details()
 
-    async def _end(self, *, leaves: bool = False) -> list[tuple[int, ...]]:
+    async def _end(self, *, leaves: bool = False) -> None:
         if leaves:
             with suppress(*ENDED):
                 await self.session.call.done_writing()
         async with asyncio.timeout(CALL_S):
-            return await self._reading
+            await self._reading
 
     def leave(self) -> None:
         self.running.run(self._leave())
@@ -137,6 +138,13 @@ class Speaker:
         self._reading.cancel()
         self.session.call.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
+
+
+async def read_all(session: Session) -> None:
+    """Read to the end."""
+    with suppress(EOFError):
+        while True:
+            await session.read()
 
 
 async def send(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
@@ -227,7 +235,7 @@ async def ended(session: Session, requests: Sequence[pb.VerifyRequest]) -> None:
     sending = asyncio.create_task(send_all())
     try:
         async with asyncio.timeout(CALL_S):
-            await session.finish()
+            await read_all(session)
     except grpc.aio.AioRpcError as error:
         assert error.code() in REFUSALS, error.details()
     finally:
@@ -295,6 +303,7 @@ def test_frames_of_audio_that_are_repeated_swapped_or_dropped(running, order, mo
             await ended(session, sent)
             return
         await session.send(*sent, candidates())
-        assert await session.finish() == target_alone(3.0).window_tokens
+        await read_all(session)
+        assert window_tokens(session.responses, {}) == target_alone(3.0).window_tokens
 
     running.run(asyncio.wait_for(run(), CALL_S))
