@@ -23,7 +23,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
 from specwhisper.wire import request_id
 from specwhisper.wire.backoff import Backoff
-from specwhisper.wire.status import error_from_rpc, was_told
+from specwhisper.wire.status import error_from_rpc, has_broken, was_told
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 
@@ -75,6 +75,7 @@ class Transcription:
         self._last = pb.StreamingRecognizeResponse()
         self._statistics = SpeculationStatistics()
         self._has_final_text = False
+        self._received_s = 0.0
         self.num_resumes = 0
 
     @property
@@ -135,13 +136,14 @@ class Transcription:
                 return
             except grpc.aio.AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, address)
-                has_begun = self._model is not None
-                is_mendable = has_begun and self._can_go_on and not self._has_given_up(error, rpc_error)
+                # Where nobody ever answered, the address is likely wrong.
+                was_there = self._model is not None or has_broken(rpc_error)
+                is_mendable = was_there and self._can_go_on and not self._has_given_up(error, rpc_error)
                 if not isinstance(error, AWAY) or not (is_mendable or num_untried > 0):
                     raise error from rpc_error
                 num_untried -= 1
                 self._servers.leave(address)
-                if has_begun:
+                if was_there:
                     log = {"request": self._request_id, "server": address}
                     logger.info("server lost", extra=log | {"error": str(error)})
                     self.num_resumes += backoff is None
@@ -174,8 +176,10 @@ class Transcription:
                 if response.HasField("checkpoint"):
                     self._checkpoint = response.checkpoint
                 update = update_from_proto(response)
+                # A call that goes on hears again what was not final.
+                self._received_s = max(self._received_s, update.received_s)
                 if update.statistics is not None:
                     self._statistics = before.followed_by(update.statistics)
                 self._has_final_text |= bool(update.segments)
                 self._last = response
-                yield replace(update, statistics=self._statistics)
+                yield replace(update, statistics=self._statistics, received_s=self._received_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from specwhisper.types import Mode
 from specwhisper.wire import flags
 from specwhisper.wire.channels import client_credentials
 from specwhisper.wire.command_lines import run_command
+from specwhisper.wire.failpoints import DRAFT_POINTS, read_failpoints
 from specwhisper.wire.flags import MODEL_PANEL, SEEING_PANEL, SERVING_PANEL, TRUST_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
@@ -282,6 +284,7 @@ def read_config(
             max_sessions_per_token=max_sessions_per_token,
             metrics_host=metrics_host,
             metrics_port=metrics_port,
+            failpoints=read_failpoints(os.environ, DRAFT_POINTS),
         ),
     )
 

@@ -46,7 +46,8 @@ class OpenThere(Protocol):
 class ResumedSession:
     """One recording on one target after the other; see :class:`TranscriberSession`.
 
-    A context manager around it; where no target takes it from the first, its error is raised.
+    A context manager around it; where no target takes it from the first, its error is raised. One that is
+    lost while it opens the session counts for nothing: if there is another one, that takes it.
 
     Parameters
     ----------
@@ -77,7 +78,11 @@ class ResumedSession:
         self._min_round_trip_ns = 0
 
     async def __aenter__(self) -> Self:
-        await self._connect(avoid="")
+        try:
+            await self._connect(avoid="")
+        except LOST as error:
+            logger.warning("target lost while it opened", extra={"session": self._id, "error": str(error)})
+            await self._connect(avoid="")  # it looks around again, so at once where nobody is there
         self._metrics.held.add(self._audio)
         return self
 
@@ -93,9 +98,9 @@ class ResumedSession:
         return self._min_round_trip_ns
 
     def propose(self, block: Candidates) -> None:
-        """Send candidates; between two targets they are lost, which is no harm."""
+        """Send candidates; between two targets they are lost, which is no harm: the draft is told."""
         self._resumption.propose(block)
-        if self._session is not None:
+        if self._session is not None and self._resumption.is_known:
             self._session.propose(block)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
@@ -113,6 +118,8 @@ class ResumedSession:
                         self._backoff = None
                     for news in self._resumption.observe(event):
                         yield news
+                    if (owed := self._resumption.take_owed()) is not None:
+                        self._session.propose(owed)
                     self._audio.forget_before(self._needed_from)
                 return
             except LOST as error:

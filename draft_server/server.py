@@ -9,6 +9,7 @@ from functools import partial
 from draft_server.audit import Auditor
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting, PlaceDraft, place_draft
+from draft_server.failing import Failing
 from draft_server.link import TargetLink
 from draft_server.metrics import DraftMetrics
 from draft_server.riva import riva_services
@@ -47,6 +48,7 @@ async def running_service(
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
     metrics = DraftMetrics(config, model=checkpoint.name if checkpoint is not None else "")
     transcriber = _transcriber(config, target, metrics)
+    failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
     drafting = None
     if checkpoint is not None:
         place = place or partial(_place, checkpoint, config.num_slots)
@@ -58,7 +60,10 @@ async def running_service(
         )
     auditor = Auditor(config.audit_every, transcriber, metrics)
     try:
-        yield TranscriptionService(config, transcriber, drafting, metrics, auditor)
+        if failing is None:
+            yield TranscriptionService(config, transcriber, drafting, metrics, auditor)
+        else:
+            yield failing.service(config, failing.transcriber(transcriber), drafting, metrics, auditor)
     finally:
         await auditor.stop()
         if drafting is not None:

@@ -98,6 +98,8 @@ class Session:
         self.speech_events: list[VoiceMark] = []
         self._is_speech = False
         self._foresight = foresight(target.vocabulary, request.options)
+        if checkpoint is not None:
+            self._foresight.observe(WindowOpened(checkpoint.resume.window))
         self._request = request
         self._transcriber = transcriber
         self._target = target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.types import Limits
 from specwhisper.wire import flags
 from specwhisper.wire.command_lines import run_command
+from specwhisper.wire.failpoints import TARGET_POINTS, read_failpoints
 from specwhisper.wire.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions
@@ -159,6 +161,7 @@ def read_config(
             max_sessions_per_token=max_sessions_per_token,
             metrics_host=metrics_host,
             metrics_port=metrics_port,
+            failpoints=read_failpoints(os.environ, TARGET_POINTS),
         ),
     )
 

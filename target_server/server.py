@@ -16,6 +16,7 @@ from specwhisper.wire.serving import AddServicer, serve
 from specwhisper.wire.tracing import configure_tracing
 from specwhisper.wire.v1 import verification_pb2_grpc
 from target_server.config import TargetConfig
+from target_server.failing import Failing
 from target_server.metrics import TargetMetrics
 from target_server.service import VerificationService
 
@@ -38,18 +39,22 @@ async def running_service(
     leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
     """
     metrics = TargetMetrics(checkpoint, config.device)
+    failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
+    model = model or _placed(config, checkpoint)
     engine = TargetEngine(
-        model or _placed(config, checkpoint),
+        model if failing is None else failing.model(model),
         limits=config.limits,
         max_width=config.max_width,
         max_pass_tokens=config.max_pass_tokens,
         latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
         observe=metrics.engine.observe,
+        thread=None if failing is None else failing.thread(metrics.engine.observe),
     )
     metrics.engine.watch(engine.verifier)
+    make = VerificationService if failing is None else failing.service
     try:
-        yield VerificationService(checkpoint, engine, config.serving, metrics, leases)
+        yield make(checkpoint, engine, config.serving, metrics, leases)
     finally:
         await engine.stop()
 

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from experiments.common.scripted import END, TIME
+from experiments.common.speaking import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.windows import ClosedWindow
 from specwhisper.types import FRAMES_PER_TIMESTAMP, SAMPLE_RATE, AudioChunk, VoiceEvent, VoiceMark, Window
-from tests.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY
 
-NUM_WORDS = 18  # tokens that begin a word, A to R; those behind them go on with one, s to x
-SPOKEN = replace(
-    VOCABULARY,
-    tokens=(
-        *(("Ġ" if i < NUM_WORDS else "") + chr(ord("a") + i) for i in range(NUM_TEXT)),
-        *VOCABULARY.tokens[NUM_TEXT:],
-    ),
-    max_length=448,
-)
-SPOKEN_MULTILINGUAL = replace(SPOKEN, languages=MULTILINGUAL.languages, tasks=MULTILINGUAL.tasks)
 BEGIN, PAUSE, ENDED = VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END
 
 

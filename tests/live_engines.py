@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from experiments.common.scripted import END, ScriptedModel
+from specwhisper.audio.recording import Recording
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.types import (
-    FRAMES_PER_TIMESTAMP,
     HOP_SAMPLES,
-    SAMPLE_RATE,
     AudioChunk,
     Candidates,
     Commit,
@@ -27,80 +24,10 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.drafter_session import Drafted
 from specwhisper.whisper.one_process import InlineExecutor
 from specwhisper.whisper.verifier import Verifier
-from tests.live import SPOKEN
-from tests.scripted import END, NUM_TEXT, TIME, ScriptedModel
-
-WORD_SAMPLES = SAMPLE_RATE // 5
-SENTENCE_WORDS = 5
-QUIETEST, LOUDER = 2_000, 400  # of s16, by token
-TOLERANCE_SAMPLES = SAMPLE_RATE // 50  # times are written to 20 ms: a cut leaves no more of the word before
-
-
-def speech(length_s: float, seed: int = 0) -> bytes:
-    """Words of 200 ms, each of a loudness of its own, so that they are heard wherever a clip begins."""
-    num_samples = round(length_s * SAMPLE_RATE)
-    steps = np.random.default_rng(seed).integers(1, NUM_TEXT, num_samples // WORD_SAMPLES + 1)
-    words = np.cumsum(steps) % NUM_TEXT  # never the same one twice in a row
-    loudness = np.repeat(QUIETEST + LOUDER * words, WORD_SAMPLES)[:num_samples]
-    return (loudness * np.where(np.arange(num_samples) % 2, 1, -1)).astype("<i2").tobytes()
-
-
-class SpeakingModel(ScriptedModel):
-    """Hears the words of :func:`speech`, and something else where the last one is cut off.
-
-    Like a speech model it writes the same words again when it hears more; like the scripted one it notices
-    whatever else is fed to it than its own text.
-    """
-
-    def __init__(self, num_slots: int = 1, *, vocabulary=SPOKEN, max_positions: int = 448, **kwargs) -> None:
-        super().__init__(num_slots, vocabulary=vocabulary, max_positions=max_positions, **kwargs)
-        self._texts: dict[str, list[int]] = {}
-
-    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        super().encode(slot, recording, start_frame)
-        assert start_frame == 0 and recording.is_complete, "live audio is heard as clips"
-        pcm = recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
-        self._texts[self._audio[slot]] = words_of(pcm)
-
-    def next_token(self, audio, prefix, sampling=None) -> int:
-        text = self._texts[audio]
-        start = len(prefix) - 1 - prefix[::-1].index(self.vocabulary.start_of_transcript)
-        generated = [token for token in prefix[start + 1 :] if not END < token < TIME]
-        wrong = self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate
-        if wrong or sampling is not None or generated != text[: len(generated)]:
-            return super().next_token(audio, prefix, sampling)
-        return text[len(generated)] if len(generated) < len(text) else END
-
-    def attended_ms(self, slot, window, tokens, num_frames) -> tuple[float, ...]:
-        super().attended_ms(slot, window, tokens, num_frames)
-        return tuple(200.0 * i for i, _ in enumerate((t for t in tokens if t < END), start=1))
-
-    def _score(self, row: Row) -> Scores:
-        assert row.probe is None or not self._fed[row.slot], "what is probed must stand first in its slot"
-        return super()._score(row)
-
-
-def words_of(samples: np.ndarray) -> list[int]:
-    """What the model writes of a clip, times included."""
-    loudness = np.round(np.abs(samples) * 32_768).astype(int)
-    ends = [*(np.flatnonzero(np.diff(loudness)) + 1).tolist(), len(loudness)]
-    tokens, start, num_words = [TIME], 0, 0
-    for end in ends:
-        length, begin, start = end - start, start, end
-        is_cut = end == len(loudness) and length < WORD_SAMPLES - TOLERANCE_SAMPLES
-        if not loudness[begin] or (length < TOLERANCE_SAMPLES and (begin == 0 or is_cut)):
-            continue
-        word = (loudness[begin] - QUIETEST) // LOUDER
-        tokens.append(int(word + 7 + length // 1_000 if is_cut else word) % NUM_TEXT)
-        num_words += 1
-        if num_words % SENTENCE_WORDS == 0 and end < len(loudness):
-            tokens += [TIME + round(end / HOP_SAMPLES / FRAMES_PER_TIMESTAMP)] * 2
-    return [*tokens, END]
 
 
 @dataclass(eq=False)

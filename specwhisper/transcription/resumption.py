@@ -59,6 +59,10 @@ class Resumption:
     max_ahead_tokens : candidates that may lie beyond the committed end.
     resume : where it goes on from the first; whoever listens has not heard of the window, but knows what is
         committed in it.
+
+    Attributes
+    ----------
+    is_known : whether the target has named the window it goes on with; it drops candidates that come before.
     """
 
     def __init__(self, max_ahead_tokens: int, resume: Resume | None = None) -> None:
@@ -68,7 +72,7 @@ class Resumption:
         self._log_probs: list[float] = []
         self._is_complete = False  # whether the window is
         self._has_committed = False  # in any window
-        self._is_known = True  # whether the target has named it
+        self.is_known = True
         self._is_told = True  # whether who listens has heard of it
         self._no_speech_prob: float | None = None
         self._language_probs: Mapping[str, float] = {}
@@ -78,9 +82,10 @@ class Resumption:
             )
             self._committed, self._log_probs = list(resume.committed), list(resume.log_probs)
             self._has_committed = True
-            self._is_known = self._is_told = False
+            self.is_known = self._is_told = False
         self._newest: dict[int, int] = {}  # number of the newest block about each window
         self._lost: dict[int, int] = {}  # of those that no target has
+        self._owed: Candidates | None = None
 
     @property
     def needed_from(self) -> int:
@@ -88,7 +93,7 @@ class Resumption:
         return self._opened.window.start_sample if self._opened else 0
 
     def propose(self, block: Candidates) -> None:
-        """Note candidates that are on their way to the target."""
+        """Note candidates that are sent to the target, or lost for lack of one that would take them."""
         self._newest[block.window_id] = max(block.number, self._newest.get(block.window_id, 0))
 
     def resume(self) -> Resume | None:
@@ -115,9 +120,13 @@ class Resumption:
         return Checkpoint(resume, self._is_complete, self._no_speech_prob, self._language_probs)
 
     def move(self) -> None:
-        """Note that another target has taken the session; no candidates have reached it yet."""
-        self._lost = dict(self._newest)
-        self._is_known = self._opened is None
+        """Note that another target has taken the session."""
+        self.is_known = self._opened is None
+
+    def take_owed(self) -> Candidates | None:
+        """Give what the target must be told, if anything: nobody drafts a complete window's last token."""
+        owed, self._owed = self._owed, None
+        return owed
 
     def observe(self, event: WindowOpened | Commit) -> ToldEvents:
         """Take in what the target says; give what is news."""
@@ -141,14 +150,18 @@ class Resumption:
         return [event]
 
     def _open(self, opened: WindowOpened) -> ToldEvents:
-        if not self._is_known:
+        if not self.is_known:
             if self._opened is None or opened.window != self._opened.window:
                 raise InvalidCandidates(
                     f"A target was to go on with a window, and opened another one: {opened.window.id}."
                 )
             news: ToldEvents = [] if self._is_told else [opened]
-            self._is_known = self._is_told = True
-            return news if self._is_complete else [*news, *self._lost_blocks(opened)]
+            self.is_known, self._is_told, self._lost = True, True, dict(self._newest)
+            if not self._is_complete:
+                return [*news, *self._lost_blocks(opened)]
+            end = len(self._committed) - 1
+            self._owed = Candidates(opened.window.id, end, end, ())
+            return news
         self._opened = opened
         self._committed, self._log_probs, self._is_complete = [], [], False
         self._newest = {

@@ -48,8 +48,9 @@ class TargetEngine:
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
         observe: Callable[[Sequence[tuple[str, FromTarget]]], None] = lambda _: None,
+        thread: EngineThread[FromTarget] | None = None,
     ) -> None:
-        self.thread = EngineThread[FromTarget]("verifier", leave_process, observe)
+        self.thread = thread or EngineThread[FromTarget]("verifier", leave_process, observe)
         self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
         self.verifier = Verifier(
             model,

@@ -14,11 +14,12 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.types import Limits
 from specwhisper.wire.access import Access
 from specwhisper.wire.addresses import check_bind, is_loopback, join_address
 from specwhisper.wire.calls import Calls
+from specwhisper.wire.failpoints import VARIABLE, Failpoints
 from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.tls import ServerTls
@@ -54,6 +55,7 @@ class ServingOptions:
     max_session_s : how long a call may last.
     max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
     metrics_host, metrics_port : where metrics are served, under the same protection; ``None`` serves none.
+    failpoints : where the server is to fail, in tests.
     """
 
     host: str = "127.0.0.1"
@@ -69,8 +71,13 @@ class ServingOptions:
     max_sessions_per_token: int | None = None
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
+    failpoints: Failpoints | None = None
 
     def __post_init__(self) -> None:
+        if self.failpoints is not None and not is_loopback(self.host):
+            raise UnsafeBind(
+                f"{VARIABLE} is set, which makes this server fail: unset it, or listen on 127.0.0.1 only."
+            )
         asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
         for host in (self.host, self.metrics_host):
             check_bind(host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)

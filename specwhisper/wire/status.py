@@ -130,6 +130,12 @@ def was_told(rpc_error: grpc.aio.AioRpcError) -> bool:
     return ERROR_KEY in dict(rpc_error.trailing_metadata() or ())
 
 
+def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
+    """Whether a connection has broken: it was there, and no server ended the call."""
+    is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not was_told(rpc_error)
+    return is_away and not _never_connected(rpc_error.details() or "")
+
+
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
     if (kind := ERROR_BY_NAME.get(name)) is not None:
         return kind(details)

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import sys
 
+from experiments.common.scripted import ScriptedModel
 from specwhisper.wire.logs import LogFormat, configure_logging
 from tests.rpc.services import MAX_SESSIONS, target_server
-from tests.scripted import ScriptedModel
 
 
 class Faulty(ScriptedModel):

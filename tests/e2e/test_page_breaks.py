@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from experiments.common.speaking import SPOKEN, Ear, samples_of, spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE
 from tests.e2e.pages import Opened, browser, opened, playwright
-from tests.live import SPOKEN
 from tests.rpc.gateways import running_gateway
-from tests.rpc.speaking import Ear, samples_of, speaking_pair, spoken_utterances, talk
+from tests.rpc.speaking import speaking_pair
 
 SPANS, LENGTH_S = ((0.3, 3.5), (4.5, 8.5)), 9.4
 BREAKS_BEHIND = 3  # final words of each utterance

@@ -13,6 +13,7 @@ from riva.client.proto import riva_asr_pb2
 
 from draft_server.riva.audio import StreamedAudio
 from draft_server.riva.requests import endpointing, recognition_config, recognize_request
+from experiments.common.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.errors import SpecWhisperError
@@ -22,7 +23,6 @@ from specwhisper.types import Candidates, Limits, Resume, Window
 from specwhisper.wire import codec, flac
 from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import transcription_pb2, verification_pb2
-from tests.scripted import VOCABULARY
 
 MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)
 RIGHT = (SpecWhisperError, DecodeError)  # what a reader may raise

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from experiments.common.scripted import END, TIME, VOCABULARY
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -26,7 +27,6 @@ from tests.fuzz.running import CALL_S, Running, examples
 from tests.fuzz.test_calls import REFUSALS
 from tests.rpc.hostile import Session, audio, candidates, hello, window_tokens
 from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recording, target_alone
-from tests.scripted import END, TIME, VOCABULARY
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 LENGTHS_S = (1.0, 33.0)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.common.scripted import ScriptedModel
 from experiments.exactness import oracle
 from experiments.exactness.cases import CASES, SHAPES, Case
 from experiments.exactness.oracle import OracleText, OracleWindow
@@ -20,7 +21,6 @@ from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.one_process import OneProcess
 from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
 from tests.interference import KINDS, Interference
-from tests.scripted import ScriptedModel
 
 # transformers' word times fall over some of what a model says when nothing is suppressed.
 WORDLESS = tuple(case for case in CASES if not case.options.word_timestamps)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+from experiments.common.scripted import ScriptedModel
 from tests.rpc.services import MAX_SESSIONS
-from tests.scripted import ScriptedModel
 
 
 class Gated(ScriptedModel):

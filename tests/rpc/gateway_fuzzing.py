@@ -17,9 +17,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from experiments.common.scripted import NUM_TEXT, ScriptedModel
 from tests.rpc.gateways import RunningGateway, running_gateway
 from tests.rpc.services import MAX_SESSIONS, Draft, Target, all_free, draft_server, eventually, target_server
-from tests.scripted import NUM_TEXT, ScriptedModel
 
 TIMES = int(os.environ.get("SPECWHISPER_FUZZ", "1"))  # how many times as many examples
 MAX_UPLOAD_BYTES = 200_000

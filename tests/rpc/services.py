@@ -10,15 +10,14 @@ from functools import cache, partial
 
 import grpc
 import grpc.aio
-import numpy as np
 import pytest
-import torch
-from transformers import WhisperConfig
 
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
 from draft_server.server import running_service as running_draft
 from draft_server.server import services_of
 from draft_server.service import TranscriptionService
+from experiments.common.scripted import ScriptedModel, recording
+from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript
@@ -37,33 +36,18 @@ from target_server.config import TargetConfig
 from target_server.server import SERVICE_NAME as VERIFICATION
 from target_server.server import running_service as running_target
 from target_server.service import VerificationService
-from tests.scripted import VOCABULARY, ScriptedModel
 
 RATE = 16_000
 MAX_SESSIONS = 8
-SERVING_SETTINGS = ("idle_timeout_s", "max_session_s", "max_sessions_per_token", "metrics_port", "tokens")
+SERVING_SETTINGS = (
+    "failpoints",
+    "idle_timeout_s",
+    "max_session_s",
+    "max_sessions_per_token",
+    "metrics_port",
+    "tokens",
+)
 PROMPTLY_S = 5.0  # a second on a machine that does nothing else
-
-
-def scripted_checkpoint(name: str = "scripted", **changes) -> Checkpoint:
-    """What a scripted model looks like to a server."""
-    checkpoint = Checkpoint(
-        name=name,
-        config=WhisperConfig(num_mel_bins=ScriptedModel.num_mel_bins),
-        vocabulary=VOCABULARY,
-        encoder=torch.nn.Linear(1, 1),
-        state={},
-        weights_digest=f"digest of {name}",
-    )
-    return replace(checkpoint, **changes)
-
-
-@cache
-def recording(length_s: float, seed: int = 0) -> bytes:
-    """Noise of changing loudness as canonical PCM, so that every window sounds different."""
-    num_samples = int(length_s * RATE)
-    noise = np.random.default_rng(seed).normal(0, 0.05, num_samples) * (1 + np.linspace(0, 3, num_samples))
-    return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
 
 
 @cache

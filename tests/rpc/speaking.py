@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from functools import cache
-
-import numpy as np
-import torch
 
 from client.streaming import StreamingClient
 from client.transcript import Update
 from draft_server.config import MAX_MESSAGE_BYTES
-from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
+from experiments.common.scripted import END
+from experiments.common.speaking import SPOKEN, SpeakingModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, VoiceEvent
+from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.live import SPOKEN
-from tests.live_engines import SpeakingModel, speech, words_of
 from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,
@@ -33,18 +28,8 @@ from tests.rpc.services import (
     scripted_checkpoint,
     target_server,
 )
-from tests.scripted import END
 
-SPANS = ((1.0, 4.2), (6.0, 6.6), (8.0, 12.4))
-LENGTH_S = 14.0
 STEP_MS = 300
-
-
-class Ear:
-    """Stands in for silero-vad: what is not silent is speech."""
-
-    def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
-        return (frame.abs().max() > 0.01).float()
 
 
 @asynccontextmanager
@@ -74,35 +59,6 @@ async def speaking_draft(
 async def speaking_pair(**kwargs) -> AsyncIterator[tuple[Target, Draft]]:
     async with speaking_target() as target, speaking_draft(target.address, **kwargs) as draft:
         yield target, draft
-
-
-@cache
-def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGTH_S) -> bytes:
-    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
-    for seed, (begin_s, end_s) in enumerate(spans):
-        begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
-        audio[begin:end] = speech(end_s - begin_s, seed)[: end - begin]
-    return bytes(audio)
-
-
-def samples_of(pcm: bytes) -> np.ndarray:
-    return np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
-
-
-@cache
-def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
-    """What is said in each utterance, as the endpointer finds them: whatever the steps, that is final."""
-    endpointer, ear = Endpointer(EndpointingOptions()), Ear()
-    samples, texts, begin = samples_of(pcm), {}, 0
-    for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
-        frame = torch.from_numpy(samples[start : start + FRAME_SAMPLES].copy())
-        for mark in endpointer.hear(ear(frame, SAMPLE_RATE).item()):
-            if mark.event is VoiceEvent.BEGIN:
-                begin = begin or mark.sample // 160 * 160
-            elif mark.event is VoiceEvent.END:
-                clip = samples[begin : mark.sample // 160 * 160]
-                texts[len(texts) + 1], begin = [token for token in words_of(clip) if token < END], 0
-    return texts
 
 
 def config(

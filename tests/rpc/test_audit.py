@@ -8,6 +8,8 @@ import pytest
 
 from draft_server import audit
 from draft_server.audit import first_difference
+from experiments.common.scripted import ScriptedModel
+from experiments.common.speaking import Ear, talk
 from specwhisper.types import Limits
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, value
@@ -25,8 +27,7 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.rpc.speaking import Ear, listen, speaking_draft, speaking_target, talk
-from tests.scripted import ScriptedModel
+from tests.rpc.speaking import listen, speaking_draft, speaking_target
 
 LENGTH_S = 70.0
 NAMES = ("audited_sessions", "audit_differences")

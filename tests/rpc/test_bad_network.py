@@ -7,9 +7,10 @@ from functools import partial
 
 import pytest
 
+from experiments.common.bad_network import bad_network
+from experiments.common.scripted import VOCABULARY
 from specwhisper.whisper import verifier
 from tests.interference import KINDS, LOSSY, Interference
-from tests.rpc.network import bad_network
 from tests.rpc.services import (
     all_free,
     check_statistics,
@@ -21,7 +22,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import VOCABULARY
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 

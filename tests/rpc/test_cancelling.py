@@ -7,6 +7,7 @@ import asyncio
 import grpc.aio
 import pytest
 
+from experiments.common.scripted import ScriptedModel
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.gated import Gated
@@ -25,7 +26,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import ScriptedModel
 
 TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 

@@ -22,12 +22,12 @@ from client.listening import Listening
 from client.live_transcription import LiveTranscription
 from client.output import OutputFormat
 from client.streaming import LIVE_DECODING, StreamingClient
+from experiments.common.speaking import SPOKEN, Ear, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.types import SAMPLE_RATE
-from tests.live import SPOKEN
 from tests.rpc.services import all_free, eventually
-from tests.rpc.speaking import Ear, samples_of, speaking_pair, spoken_utterances, talk, texts_of
+from tests.rpc.speaking import speaking_pair, texts_of
 
 PIECE_BYTES = 3_200
 

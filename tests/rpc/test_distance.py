@@ -10,11 +10,12 @@ import pytest
 from client import streaming
 from draft_server.distance import DistantSession
 from draft_server.service import MAX_ADDED_LATENCY_MS
+from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
 from specwhisper.wire.streams import with_true_status
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
-from tests.rpc.speaking import Ear, Listener, config, live_client, speaking_pair, spoken_utterances, talk
+from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 
 ADDED_MS = 40
 SHORT = talk(((0.2, 1.6),), 2.5)

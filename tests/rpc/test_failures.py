@@ -11,6 +11,8 @@ import grpc.aio
 import pytest
 
 from draft_server import link
+from experiments.common.bad_network import bad_network
+from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import TargetUnavailable
 from specwhisper.types import Limits
 from specwhisper.wire import codec
@@ -21,7 +23,6 @@ from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
 from tests.rpc.gated import Gated
-from tests.rpc.network import bad_network
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
@@ -41,7 +42,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import ScriptedModel
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 

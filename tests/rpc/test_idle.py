@@ -12,6 +12,7 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
+from experiments.common.speaking import SPANS, Ear, spoken_utterances, talk
 from specwhisper.errors import IdleClient, SlowReader
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
@@ -28,18 +29,7 @@ from tests.rpc.services import (
     eventually,
     is_one_sentence,
 )
-from tests.rpc.speaking import (
-    SPANS,
-    Ear,
-    Listener,
-    config,
-    final_results,
-    live_client,
-    speaking_pair,
-    spoken_utterances,
-    talk,
-    texts_of,
-)
+from tests.rpc.speaking import Listener, config, final_results, live_client, speaking_pair, texts_of
 
 LIMIT_S = 0.5
 TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))

@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import InvalidAudio, ServerFull, SessionExpired, SlowReader
 from specwhisper.types import Limits
 from specwhisper.wire import serving
@@ -41,7 +42,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import ScriptedModel
 
 TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 ANNAS, ANNAS_NEW, BENS = "anna-has-this-token", "anna-has-that-token", "ben-has-another-one"

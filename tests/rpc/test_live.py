@@ -10,31 +10,34 @@ import torch
 
 from client import streaming
 from draft_server import changes
+from experiments.common.scripted import END
+from experiments.common.speaking import (
+    LENGTH_S,
+    SPANS,
+    SPOKEN,
+    Ear,
+    samples_of,
+    speech,
+    spoken_utterances,
+    talk,
+    words_of,
+)
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.live import SPOKEN
-from tests.live_engines import speech, words_of
 from tests.rpc.services import all_free, audio_requests, draft_server, error_of, eventually, is_one_sentence
 from tests.rpc.speaking import (
-    LENGTH_S,
-    SPANS,
-    Ear,
     Listener,
     config,
     final_results,
     listen,
     live_client,
-    samples_of,
     speaking_draft,
     speaking_pair,
     speaking_target,
-    spoken_utterances,
-    talk,
     texts_of,
 )
-from tests.scripted import END
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 

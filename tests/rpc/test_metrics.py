@@ -12,6 +12,9 @@ import pytest
 import trustme
 
 from client.top.readings import read_all
+from experiments.common.scripted import ScriptedModel
+from experiments.common.speaking import LENGTH_S as LIVE_LENGTH_S
+from experiments.common.speaking import SPANS, Ear, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, ServerFull, UnsafeBind
 from specwhisper.types import Limits
@@ -42,9 +45,7 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.rpc.speaking import LENGTH_S as LIVE_LENGTH_S
-from tests.rpc.speaking import SPANS, Ear, listen, speaking_draft, speaking_target, talk
-from tests.scripted import ScriptedModel
+from tests.rpc.speaking import listen, speaking_draft, speaking_target
 
 LENGTH_S = 70.0
 TARGET, DRAFT = "specwhisper_target", "specwhisper_draft"

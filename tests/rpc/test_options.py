@@ -7,7 +7,9 @@ from functools import partial
 import pytest
 
 from client.messages import config_to_proto, segments_from_proto
-from specwhisper.options import Acceptance, DecodingOptions, Task
+from experiments.chaos.asked import OPTIONS
+from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -19,21 +21,9 @@ from tests.rpc.services import (
     scripted_checkpoint,
     target_server,
 )
-from tests.scripted import MULTILINGUAL, ScriptedModel
 
 PCM = recording(65.0, seed=3)
 speaker = partial(ScriptedModel, vocabulary=MULTILINGUAL)
-OPTIONS = {
-    "detected language": DecodingOptions(),
-    "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
-    "word times": DecodingOptions(language="en", word_timestamps=True),
-    "fallback": DecodingOptions(language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4),
-    "silence": DecodingOptions(language="en", logprob_threshold=-0.01, no_speech_threshold=0.3),
-    "prompts": DecodingOptions(
-        language="en", initial_prompt="abc", hotwords="fg", condition_on_previous_text=True
-    ),
-    "no timestamps": DecodingOptions(language="de", timestamps=False, max_new_tokens=9),
-}
 
 
 async def transcribed(options: DecodingOptions, mode: Mode) -> list[pb.StreamingRecognizeResponse]:

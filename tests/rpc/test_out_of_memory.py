@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import OutOfMemory
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import (
@@ -16,7 +17,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import ScriptedModel
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 

@@ -16,6 +16,18 @@ from draft_server import live_session
 from draft_server.bridged import BridgedTranscript
 from draft_server.foretold import Foretold
 from draft_server.session import Session, SessionRequest
+from experiments.common.scripted import END
+from experiments.common.speaking import (
+    SPOKEN,
+    SPOKEN_MULTILINGUAL,
+    Ear,
+    SpeakingModel,
+    samples_of,
+    speech,
+    spoken_utterances,
+    talk,
+    words_of,
+)
 from specwhisper.audio import kept
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
@@ -41,8 +53,7 @@ from specwhisper.wire import backoff
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from tests.live import BEGIN, ENDED, SPOKEN, SPOKEN_MULTILINGUAL, mark
-from tests.live_engines import SpeakingModel, speech, words_of
+from tests.live import BEGIN, ENDED, mark
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
@@ -54,19 +65,7 @@ from tests.rpc.services import (
     eventually,
     is_one_sentence,
 )
-from tests.rpc.speaking import (
-    Ear,
-    Listener,
-    config,
-    live_client,
-    samples_of,
-    speaking_draft,
-    speaking_target,
-    spoken_utterances,
-    talk,
-    texts_of,
-)
-from tests.scripted import END
+from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_target, texts_of
 
 BEGUN = 10 * SAMPLE_RATE * 2  # bytes: within the third utterance
 LIVE = DecodingOptions(live=LiveOptions())

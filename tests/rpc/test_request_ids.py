@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from client import streaming
+from experiments.common.speaking import Ear, talk
 from specwhisper.wire import backoff, request_id
 from specwhisper.wire.logs import LogFormat, configure_logging
 from tests.rpc.gateways import RECORDING, running_gateway
@@ -21,7 +22,7 @@ from tests.rpc.services import (
     streaming_config,
     target_server,
 )
-from tests.rpc.speaking import Ear, Listener, live_client, speaking_draft, speaking_target, talk
+from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import grpc.aio
 import pytest
 
 from client.messages import config_to_proto, segments_from_proto
+from experiments.common.scripted import MULTILINGUAL
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Mode
@@ -23,7 +24,6 @@ from tests.rpc.services import (
     target_server,
 )
 from tests.rpc.test_options import OPTIONS, PCM, speaker
-from tests.scripted import MULTILINGUAL
 
 MODES = [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]
 
@@ -69,6 +69,10 @@ async def test_wherever_a_connection_breaks_the_text_is_the_same(mode):
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_every_option_outlives_the_target(name):
     assert await check_cut(OPTIONS[name], Mode.FULL, [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]) > 3
+
+
+async def test_a_target_that_is_lost_while_it_opens_a_session_costs_nothing():
+    assert await check_cut(OPTIONS["detected language"], Mode.FULL, [-1, 3, -1]) == 3
 
 
 async def test_a_target_that_stops_hands_its_sessions_to_another():

@@ -12,6 +12,7 @@ import soundfile
 from client.api import TranscriptionClient
 from client.messages import config_to_proto
 from draft_server.session import Session, SessionRequest
+from experiments.common.scripted import END, MULTILINGUAL
 from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -34,7 +35,6 @@ from tests.rpc.services import (
 )
 from tests.rpc.test_options import OPTIONS, PCM, speaker
 from tests.rpc.test_resume import MODES, alone, written
-from tests.scripted import END, MULTILINGUAL
 
 
 def wav(path: Path, pcm: bytes) -> Path:
@@ -93,6 +93,26 @@ async def test_wherever_a_stream_breaks_off_the_text_is_the_same(mode, tmp_path,
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_every_option_outlives_the_draft_server(name, tmp_path, tells_all):
     assert await check_cut(tmp_path, OPTIONS[name], Mode.FULL, [2, 3, 1, 5, 2, 1, 8, 1, 1, 13])
+
+
+async def test_a_long_recording_goes_on_far_behind_its_beginning(tmp_path, tells_all):
+    """Further than audio may run ahead of a window."""
+    path = wav(tmp_path / "audio.wav", recording(200.0))
+    expected = [s.tokens for s in target_alone(200.0).segments]
+    async with (
+        target_server() as target,
+        draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
+    ):
+        for cut in range(20, 200, 10):
+            async with (
+                cut_clients(draft.address, [cut]) as (network, cutting),
+                TranscriptionClient(network.address) as client,
+            ):
+                transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
+            assert [s.tokens for s in transcript.segments] == expected
+            if not cutting.num_cut:
+                break
+        assert cut > 40
 
 
 async def test_statistics_count_no_token_twice(tmp_path):

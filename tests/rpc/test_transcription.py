@@ -11,6 +11,7 @@ import soundfile
 
 from draft_server import changes
 from experiments.common.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
+from experiments.common.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
@@ -35,7 +36,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import ScriptedModel
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 

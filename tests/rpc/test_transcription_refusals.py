@@ -10,6 +10,7 @@ import pytest
 
 from draft_server.config import DraftConfig
 from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.scripted import VOCABULARY
 from specwhisper.errors import (
     InvalidAudio,
     InvalidRequest,
@@ -45,7 +46,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import VOCABULARY
 
 SECOND = recording(1.0)
 AUDIO = audio_requests(SECOND)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.scripted import VOCABULARY, ScriptedModel
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
 from specwhisper.whisper.one_process import OneProcess
@@ -29,7 +30,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import VOCABULARY, ScriptedModel
 
 LONG = recording(65.0)
 ALONE = target_alone(65.0)

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from experiments.common.scripted import END, VOCABULARY, ScriptedModel
 from specwhisper.errors import (
     InvalidAudio,
     InvalidCandidates,
@@ -36,7 +37,6 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
-from tests.scripted import END, VOCABULARY, ScriptedModel
 
 SECOND = recording(1.0)
 LONG = recording(65.0)

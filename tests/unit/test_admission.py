@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.admission import AnswerTime
 from specwhisper.types import Mode
 from specwhisper.whisper.one_process import InlineExecutor
 from specwhisper.whisper.verifier import Verifier
-from tests.scripted import ScriptedModel
 
 
 def test_without_a_budget_there_is_always_room():

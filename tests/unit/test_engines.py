@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -20,7 +21,6 @@ from specwhisper.whisper.one_process import InlineExecutor, OneProcess
 from specwhisper.whisper.verifier import Verifier
 from specwhisper.whisper.window_draft import WindowDraft
 from tests.interference import KINDS, Interference
-from tests.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 

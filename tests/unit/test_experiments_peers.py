@@ -8,6 +8,7 @@ import torch
 from experiments.common.checkpoints import Shape, build_model
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.common.samples import Sample
+from experiments.common.scripted import VOCABULARY
 from experiments.peers.arms import FLOAT32, INT8, Arm, Part, Piece, Run, System, Taken, all_arms
 from experiments.peers.faster_whisper_peer import NUM_PROMPT, max_new_tokens
 from experiments.peers.openai_weights import dimensions, openai_name, openai_state
@@ -15,7 +16,6 @@ from experiments.peers.prepared import pieces_of
 from experiments.peers.summary import CLAIMS, bars, summarise
 from experiments.peers.texts import differences, word_error_rates
 from specwhisper.speculation.statistics import SpeculationStatistics
-from tests.scripted import VOCABULARY
 
 
 def arm(system, precision=FLOAT32, *, part=Part.DEMO, timestamps=False):

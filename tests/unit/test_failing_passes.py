@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, WindowOpened
@@ -17,7 +18,6 @@ from specwhisper.whisper.gathering import Gathering
 from specwhisper.whisper.one_process import InlineExecutor, OneProcess
 from specwhisper.whisper.verifier import Verifier
 from tests.rpc.services import recording
-from tests.scripted import MULTILINGUAL, ScriptedModel
 
 PCMS = [recording(length_s, seed) for seed, length_s in enumerate((0.5, 1.0, 33.0, 0.7, 2.0))]
 MODES = [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import WhisperGenerationMixin
 
+from experiments.common.scripted import END, TIME, VOCABULARY
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.transcription.fallback import (
     avg_logprob,
@@ -19,7 +20,6 @@ from specwhisper.transcription.fallback import (
 )
 from specwhisper.transcription.windows import SequentialWindows
 from specwhisper.types import Outcome
-from tests.scripted import END, TIME, VOCABULARY
 
 KEPT, RETRIED, SKIPPED = Outcome
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import END, NUM_TEXT, TIME
+from experiments.common.speaking import SPOKEN
 from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
@@ -22,8 +24,7 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-from tests.live import BEGIN, ENDED, PAUSE, SPOKEN, Heard, mark, said
-from tests.scripted import END, NUM_TEXT, TIME
+from tests.live import BEGIN, ENDED, PAUSE, Heard, mark, said
 
 
 class Foreseen(Heard):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from draft_server.foretold import Foretold
+from experiments.common.scripted import END, TIME
+from experiments.common.speaking import SPOKEN
 from specwhisper.types import Commit, Limits, Window, WindowOpened
-from tests.live import SPOKEN
-from tests.scripted import END, TIME
 
 LIMITS = Limits(max_block_tokens=3, max_ahead_tokens=8)
 

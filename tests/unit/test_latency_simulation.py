@@ -12,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.replay.trace import Decoding
+from experiments.common.scripted import END
+from experiments.common.scripted import VOCABULARY as SHORT
 from experiments.latency.fit import survival_of
 from experiments.latency.simulation.hosts import Clock, Link
 from experiments.latency.simulation.scripted import Cost
@@ -21,8 +23,6 @@ from specwhisper.speculation.theory import Costs as Theory
 from specwhisper.speculation.theory import full_s, pipelined_s, sync_s
 from specwhisper.types import Mode
 from tests.interference import KINDS, LOSSY, Interference
-from tests.scripted import END
-from tests.scripted import VOCABULARY as SHORT
 
 VOCABULARY = replace(SHORT, max_length=4000)
 STEP_S = 0.05

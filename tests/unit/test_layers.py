@@ -98,7 +98,7 @@ def test_imports_point_down_only():
         ("specwhisper.audio.mel", "torch"),
         ("specwhisper.types", "specwhisper.audio.mel"),
         ("specwhisper.errors", "specwhisper.types"),
-        ("target_server.app", "tests.scripted"),
+        ("target_server.app", "experiments.common.scripted"),
     ],
 )
 def test_the_rule_sees_what_it_forbids(module, imported):

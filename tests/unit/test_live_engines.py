@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import END
+from experiments.common.speaking import SPOKEN, SPOKEN_MULTILINGUAL, SpeakingModel, speech, words_of
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
 from tests.interference import KINDS, LOSSY, Interference
-from tests.live import BEGIN, ENDED, PAUSE, SPOKEN, SPOKEN_MULTILINGUAL, mark
-from tests.live_engines import LivePair, LiveSession, SpeakingModel, plain_text, speech, words_of
-from tests.scripted import END
+from tests.live import BEGIN, ENDED, PAUSE, mark
+from tests.live_engines import LivePair, LiveSession, plain_text
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL]
 PIECE_S = 0.1

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import END, NUM_TEXT, TIME
+from experiments.common.speaking import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription.live_transcript import LiveTranscript
@@ -24,8 +26,7 @@ from specwhisper.types import (
     WindowOpened,
     WordAlignment,
 )
-from tests.live import BEGIN, ENDED, SPOKEN, SPOKEN_MULTILINGUAL, Heard, Speaker, letters, mark, said
-from tests.scripted import END, NUM_TEXT, TIME
+from tests.live import BEGIN, ENDED, Heard, Speaker, letters, mark, said
 
 
 class Followed(Heard):

@@ -6,26 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import END, NUM_TEXT, TIME
+from experiments.common.speaking import NUM_WORDS, SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import LiveOptions, LivePosition, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import MAX_TOKENS, LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_FRAMES, Outcome
-from tests.live import (
-    BEGIN,
-    ENDED,
-    NUM_WORDS,
-    PAUSE,
-    SPOKEN,
-    SPOKEN_MULTILINGUAL,
-    Heard,
-    Speaker,
-    letters,
-    mark,
-    said,
-)
-from tests.scripted import END, NUM_TEXT, TIME
+from tests.live import BEGIN, ENDED, PAUSE, Heard, Speaker, letters, mark, said
 
 LOUD = {"compression_ratio_threshold": 2.0, "compression_ratio_of": "text"}
 LOOP = "AB" * 40

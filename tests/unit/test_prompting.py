@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.common.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.windows import SequentialWindows
-from tests.scripted import END, TIME, VOCABULARY
 
 PREV = VOCABULARY.start_of_prev
 START = VOCABULARY.start_of_transcript

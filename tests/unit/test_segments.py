@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperForConditionalGeneration
 
+from experiments.common.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
 from specwhisper.transcription.segments import split_window
 from specwhisper.types import Window
-from tests.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
 
 A, B, C = 0, 1, 2
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.common.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import InvalidCandidates
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Candidates, Commit, Window, WindowOpened
-from tests.scripted import END, TIME, VOCABULARY
 
 A, B, C, D = range(4)
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from experiments.common.scripted import END
+from experiments.common.speaking import SPOKEN, SpeakingModel, samples_of, speech, words_of
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -29,10 +31,7 @@ from specwhisper.types import (
 )
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.one_process import InlineExecutor
-from tests.live import BEGIN, ENDED, PAUSE, SPOKEN, mark, said
-from tests.live_engines import SpeakingModel, speech, words_of
-from tests.rpc.speaking import samples_of
-from tests.scripted import END
+from tests.live import BEGIN, ENDED, PAUSE, mark, said
 
 LIMITS = Limits(max_ahead_tokens=16)
 MAX_NEW_TOKENS = SPOKEN.max_length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from experiments.common.speaking import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
@@ -9,7 +10,7 @@ from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
 from specwhisper.whisper.choosing import Heard
 from specwhisper.whisper.verifier_session import VerifierSession
-from tests.live import BEGIN, SPOKEN_MULTILINGUAL, mark
+from tests.live import BEGIN, mark
 
 
 def live_session() -> VerifierSession:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.common.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.windows import SequentialWindows
 from specwhisper.types import Outcome, Window
-from tests.scripted import END, TIME, VOCABULARY
 
 
 def windows(**kwargs) -> SequentialWindows:

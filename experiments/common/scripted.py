@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+
+import numpy as np
 
 from specwhisper.audio.recording import Recording
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Window, WordAlignment
+from specwhisper.types import SAMPLE_RATE, Window, WordAlignment
 from specwhisper.whisper.choosing import Heard, Row, Scores
 from specwhisper.whisper.sampling import Sampling
 
@@ -41,6 +44,14 @@ MULTILINGUAL = replace(
     languages={code: END + SPECIAL.index(code) for code in ("en", "de")},
     tasks={name: END + SPECIAL.index(name) for name in ("transcribe", "translate")},
 )
+
+
+@cache
+def recording(length_s: float, seed: int = 0) -> bytes:
+    """Give noise of changing loudness as canonical PCM, so that every window sounds different."""
+    num_samples = int(length_s * SAMPLE_RATE)
+    noise = np.random.default_rng(seed).normal(0, 0.05, num_samples) * (1 + np.linspace(0, 3, num_samples))
+    return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
 
 
 class ScriptedModel:
@@ -74,10 +85,12 @@ class ScriptedModel:
         self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and let it hear a window."""
         self._audio[slot] = hashlib.blake2b(recording.window_samples(start_frame)).hexdigest()
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Append each row's tokens to its slot and choose behind each candidate."""
         self.num_passes += 1
         assert len({row.slot for row in rows}) == len(rows), "a slot may appear once in a pass"
         return [self._score(row) for row in rows]
@@ -100,6 +113,7 @@ class ScriptedModel:
         )
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
+        """Choose behind a prefix."""
         if prefix[-1] >= TIME and prefix[-2] < TIME and len(prefix) > 3:
             return prefix[-1]  # timestamps come in pairs
         roll = self._hash(self._seed, audio, prefix)
@@ -122,12 +136,15 @@ class ScriptedModel:
         return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest())
 
     def rollback(self, slot: int, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a slot."""
         del self._fed[slot][length:]
 
     def length(self, slot: int) -> int:
+        """Tell how many tokens a slot holds."""
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
+        """Turn letters into tokens."""
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 
     def attended_ms(
@@ -140,6 +157,7 @@ class ScriptedModel:
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> tuple[WordAlignment, ...]:
+        """Find a word in each letter, 20 ms long."""
         self._fed[slot] = [*window.prompt, *tokens[:-1]]
         start = window.start_sample
         return tuple(

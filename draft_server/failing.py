@@ -1,0 +1,72 @@
+"""A draft server that fails where it is told to; see :mod:`specwhisper.wire.failpoints`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, cast
+
+from draft_server.service import TranscriptionService
+from specwhisper.transcription.transcriber import Transcriber, TranscriberSession
+from specwhisper.types import Commit, WindowOpened
+from specwhisper.wire.failpoints import Failpoints
+from specwhisper.wire.v1 import transcription_pb2 as pb
+
+
+class Failing:
+    """Makes the parts of a draft server that pass failpoints."""
+
+    def __init__(self, failpoints: Failpoints) -> None:
+        self._failpoints = failpoints
+
+    def transcriber(self, transcriber: Transcriber) -> Transcriber:
+        """Give a way to the target that takes in what it says as ``receive``."""
+        return cast(Transcriber, _FailingTranscriber(transcriber, self._failpoints))
+
+    def service(self, *args: Any) -> TranscriptionService:
+        """Give a service that answers streams as ``reply``."""
+        return _FailingService(self._failpoints, *args)
+
+
+class _FailingTranscriber:
+    def __init__(self, transcriber: Transcriber, failpoints: Failpoints) -> None:
+        self._transcriber = transcriber
+        self._failpoints = failpoints
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transcriber, name)
+
+    @asynccontextmanager
+    async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[TranscriberSession]:
+        async with self._transcriber.open(*args, **kwargs) as session:
+            yield cast(TranscriberSession, _FailingSession(session, self._failpoints))
+
+
+class _FailingSession:
+    def __init__(self, session: TranscriberSession, failpoints: Failpoints) -> None:
+        self._session = session
+        self._failpoints = failpoints
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        async for event in self._session.events():
+            self._failpoints.hit("receive.before")
+            yield event
+            self._failpoints.hit("receive.after")
+
+
+class _FailingService(TranscriptionService):
+    def __init__(self, failpoints: Failpoints, *args: Any) -> None:
+        super().__init__(*args)
+        self._failpoints = failpoints
+
+    async def transcribe(
+        self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
+    ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
+        async with aclosing(super().transcribe(requests)) as responses:
+            async for response in responses:
+                self._failpoints.hit("reply.before")
+                yield response
+                self._failpoints.hit("reply.after")

@@ -1,0 +1,101 @@
+"""What clients ask for: every mode and option, of recordings and of live audio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from specwhisper.options import DecodingOptions, Task
+from specwhisper.types import Mode
+
+OPTIONS = {
+    "detected language": DecodingOptions(),
+    "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
+    "word times": DecodingOptions(language="en", word_timestamps=True),
+    "fallback": DecodingOptions(language="en", temperatures=(0.0, 0.5, 1.0), logprob_threshold=-0.45, seed=4),
+    "silence": DecodingOptions(language="en", logprob_threshold=-0.01, no_speech_threshold=0.3),
+    "prompts": DecodingOptions(
+        language="en", initial_prompt="abc", hotwords="fg", condition_on_previous_text=True
+    ),
+    "no timestamps": DecodingOptions(language="de", timestamps=False, max_new_tokens=9),
+}
+MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+DEMO = "demo"
+LENGTHS_S = (120.0, 200.0)
+NUM_RECORDINGS = 2  # different ones of each length
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recording, sent as fast as it is taken.
+
+    Attributes
+    ----------
+    option : a name among :data:`OPTIONS`, or :data:`DEMO` for speech that the bundled pair hears.
+    begins_s : behind the first client.
+    """
+
+    option: str
+    mode: Mode
+    gamma: int | None
+    length_s: float
+    audio_seed: int
+    begins_s: float
+
+    def __str__(self) -> str:
+        return f"{self.option}, {self.mode}, {self.length_s:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """Live audio, spoken ``speed`` times as fast as people do.
+
+    Attributes
+    ----------
+    trim_ms : as :class:`specwhisper.live.LiveOptions` has it.
+    has_utterances : whether pauses end utterances; else all is one.
+    """
+
+    mode: Mode
+    trim_ms: int
+    has_utterances: bool
+    continue_unverified: bool
+    begins_s: float
+    speed: float = 4.0
+
+    def __str__(self) -> str:
+        alone = ", alone in outages" if self.continue_unverified else ""
+        return f"live, {self.mode}, trim {self.trim_ms} ms{alone}"
+
+
+Asked = Recorded | Spoken
+
+
+def draw_recorded(random: Random) -> Recorded:
+    """Draw what a client asks for who has a recording."""
+    return Recorded(
+        option=random.choice(sorted(OPTIONS)),
+        mode=random.choice(MODES),
+        gamma=random.choice((None, 4)),
+        length_s=random.choice(LENGTHS_S),
+        audio_seed=random.randrange(NUM_RECORDINGS),
+        begins_s=random.uniform(0, 0.3),
+    )
+
+
+def draw_demo(random: Random) -> Recorded:
+    """Draw what a client asks of the bundled pair."""
+    return Recorded(
+        DEMO, random.choice(MODES), None, 0.0, random.randrange(NUM_RECORDINGS), random.uniform(0, 0.3)
+    )
+
+
+def draw_spoken(random: Random) -> Spoken:
+    """Draw what a client asks for who speaks."""
+    return Spoken(
+        mode=random.choice(MODES),
+        trim_ms=random.choice((2_000, 15_000)),
+        has_utterances=random.random() < 0.7,
+        continue_unverified=random.random() < 0.5,
+        begins_s=random.uniform(0, 0.3),
+    )

@@ -1,0 +1,87 @@
+"""The bundled pair in place of the scripted one: real weights, and recordings of speech."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from random import Random
+
+from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from draft_server.server import running_service as running_draft
+from draft_server.server import services_of
+from experiments.common.forked import Probes
+from experiments.common.samples import load_samples
+from experiments.common.serve_scripted import DraftSettings, TargetSettings
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Limits, Segment
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.whisper.model import WhisperModel
+from specwhisper.whisper.one_process import OneProcess
+from specwhisper.whisper.process import prepare_process
+from specwhisper.wire.failpoints import TARGET_POINTS, VARIABLE, read_failpoints
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.config import TargetConfig
+from target_server.server import SERVICE_NAME as VERIFICATION
+from target_server.server import running_service as running_target
+
+TARGET, DRAFT = "demo-target", "demo-draft-tiny"
+SHORTEST, NUM_JOINED = 5, 3
+
+
+@cache
+def speech_of(seed: int) -> bytes:
+    """Give some of the shorter bundled recordings one behind the other."""
+    return b"".join(sample.pcm for sample in Random(seed).sample(load_samples(None)[:SHORTEST], NUM_JOINED))
+
+
+@cache
+def options_of(seed: int) -> DecodingOptions:
+    """Give what is asked of the target: with the loudest moment of it all, which no stream can know."""
+    return DecodingOptions(language="en", log_mel_max=log_mel_max([speech_of(seed)]))
+
+
+@cache
+def undisturbed(seed: int) -> Sequence[Segment]:
+    """Give what the target writes of that by itself, in one process."""
+    model = WhisperModel(load_checkpoint(TARGET), 1)
+    return OneProcess(model).transcribe([speech_of(seed)], options_of(seed))[0].segments
+
+
+async def serve_target(settings: TargetSettings, probes: Probes) -> None:
+    """Serve the target until a signal."""
+    limits = Limits(max_sessions=settings.max_sessions)
+    config = TargetConfig(
+        model=TARGET,
+        limits=limits,
+        serving=ServingOptions(
+            max_message_bytes=limits.max_message_bytes,
+            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            drain_timeout_s=settings.drain_timeout_s,
+            failpoints=read_failpoints({VARIABLE: settings.failpoints}, TARGET_POINTS),
+        ),
+    )
+    prepare_process(config.device, 1, None)
+    async with running_target(config, load_checkpoint(TARGET)) as service:
+        probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
+        await serve({VERIFICATION: add}, config.serving, on_drain=service.say_goodbye)
+
+
+async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
+    """Serve the draft until a signal."""
+    config = DraftConfig(
+        target=settings.target,
+        draft_model=DRAFT,
+        max_sessions=settings.max_sessions,
+        resume_timeout_s=settings.resume_timeout_s,
+        riva=False,
+        serving=ServingOptions(
+            max_message_bytes=MAX_MESSAGE_BYTES, max_concurrent_streams=settings.max_sessions + SHORT_CALLS
+        ),
+    )
+    prepare_process(config.device, 1, None)
+    async with running_draft(config, load_checkpoint(DRAFT)) as service:
+        probes["taken_slots"] = lambda: service.num_sessions
+        await serve(services_of(service, config), config.serving)

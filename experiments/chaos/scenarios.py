@@ -1,0 +1,113 @@
+"""What happens in a run, drawn from its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from experiments.chaos.asked import Asked, draw_demo, draw_recorded, draw_spoken
+from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS
+
+
+class Kind(StrEnum):
+    """What is done to a session's target, its network or its draft server."""
+
+    KILL_AT = "SIGKILL at a failpoint"
+    KILL = "SIGKILL"
+    KILL_TWICE = "SIGKILL of a target, then of its spare"
+    STOP = "SIGSTOP, SIGCONT"
+    STOP_LONG = "SIGSTOP, SIGCONT when all is over"
+    HALF_OPEN = "half-open network"
+    HELD = "network that is silent for a while"
+    RESET = "connections reset"
+    LIMIT = "connections reset after some bytes"
+    SLOW = "latency, jitter, little bandwidth"
+    MESSAGES = "candidates lost, repeated, reordered"
+    DRAIN = "SIGTERM"
+    REDEPLOY = "every target replaced"
+    KILL_DRAFT = "SIGKILL of the draft server"
+    KILL_DRAFT_AT = "SIGKILL of the draft server at a failpoint"
+
+
+# A session goes on elsewhere at once.
+WITH_SPARE = {
+    Kind.KILL_AT,
+    Kind.KILL,
+    Kind.KILL_TWICE,
+    Kind.RESET,
+    Kind.LIMIT,
+    Kind.DRAIN,
+    Kind.REDEPLOY,
+}
+# It has to be noticed first, by silence.
+SILENT = {Kind.STOP_LONG, Kind.HALF_OPEN}
+AT_POINTS = {Kind.KILL_AT, Kind.KILL_DRAFT_AT}
+# It has an end, behind which all goes on.
+PASSING = {Kind.STOP, Kind.HELD}
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run.
+
+    Attributes
+    ----------
+    point, hit : where a target kills itself.
+    delay_s : between the moment at which every session has begun and the fault.
+    lasts_s : of a fault that passes.
+    num_bytes : that a network lets through.
+    is_demo : whether the bundled pair writes, in place of the scripted one.
+    """
+
+    seed: int
+    kind: Kind
+    clients: tuple[Asked, ...]
+    point: str = ""
+    hit: int = 0
+    delay_s: float = 0.0
+    lasts_s: float = 0.0
+    num_bytes: int = 0
+    is_demo: bool = False
+
+    def __str__(self) -> str:
+        at = f" {self.point}, hit {self.hit}" if self.point else f" after {self.delay_s:.1f} s"
+        return f"seed {self.seed}: {self.kind}{at}{f' for {self.lasts_s:g} s' if self.lasts_s else ''}"
+
+
+Plan = tuple[Kind, str]  # and the failpoint, where there is one
+EVERY: tuple[Plan, ...] = (
+    *((Kind.KILL_AT, point) for point in TARGET_POINTS),
+    *((Kind.KILL_DRAFT_AT, point) for point in DRAFT_POINTS),
+    *((kind, "") for kind in Kind if kind not in AT_POINTS),
+)
+QUICK: tuple[Plan, ...] = tuple(plan for plan in EVERY if plan[0] not in {Kind.STOP, *SILENT})
+
+
+def scenarios(
+    num: int, first_seed: int, *, plans: Sequence[Plan] = EVERY, is_demo: bool = False
+) -> list[Scenario]:
+    """Draw scenarios: each kind as often as any other, what else there is at random."""
+    seeds = range(first_seed, first_seed + num)
+    return [draw(seed, *plans[place % len(plans)], is_demo=is_demo) for place, seed in enumerate(seeds)]
+
+
+def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Scenario:
+    """Draw a scenario of a kind."""
+    random = Random(f"{seed} {kind} {point}")
+    clients: list[Asked] = [draw_demo(random) for _ in range(3)] if is_demo else []
+    if not is_demo:
+        clients += [draw_spoken(random) for _ in range(2)]
+        clients += [draw_recorded(random) for _ in range(3)]
+    return Scenario(
+        seed,
+        kind,
+        tuple(clients),
+        point,
+        hit=random.randint(1, 40) if point else 0,
+        delay_s=random.uniform(0, 0.8),
+        lasts_s={Kind.STOP: 10.0, Kind.HELD: random.choice((1.0, 5.0))}.get(kind, 0.0),
+        num_bytes=random.randint(1_000, 400_000) if kind is Kind.LIMIT else 0,
+        is_demo=is_demo,
+    )

@@ -1,0 +1,123 @@
+"""From what came of the runs to a table and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from draft_server.link import SILENCE_S
+from experiments.chaos.runs import Outcome
+from experiments.chaos.scenarios import PASSING, SILENT, WITH_SPARE, Kind
+from experiments.common.report import Bar
+
+MAX_RESUME_S = 3.0  # with a spare
+MAX_HEAL_S = 2.0  # once a network is back
+MAX_UNMET = 0.1  # of runs, whose sessions were over before the fault
+COLUMNS = ("runs", "sessions met", "wrong", "pause p50, s", "p99", "longest", "run, s")
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """How long sessions that a fault has met were without a commit."""
+
+    median_s: float
+    p99_s: float
+    longest_s: float
+
+
+def pauses_of(outcomes: Iterable[Outcome]) -> Pauses | None:
+    """Take the pauses of several runs together; ``None`` where no session was met."""
+    pauses_s = [pause for outcome in outcomes for pause in outcome.pauses_s]
+    if not pauses_s:
+        return None
+    median_s, p99_s = np.quantile(pauses_s, (0.5, 0.99))
+    return Pauses(float(median_s), float(p99_s), max(pauses_s))
+
+
+def print_kinds(outcomes: Sequence[Outcome], console: Console) -> None:
+    """Print a line for each kind of fault."""
+    table = Table("fault", *COLUMNS, box=None, header_style="bold")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for kind in Kind:
+        of_kind = [outcome for outcome in outcomes if outcome.scenario.kind is kind]
+        if not of_kind:
+            continue
+        pauses = pauses_of(of_kind)
+        told = ("-",) * 3
+        if pauses is not None:
+            told = (f"{pauses.median_s:.2f}", f"{pauses.p99_s:.2f}", f"{pauses.longest_s:.2f}")
+        table.add_row(
+            str(kind),
+            str(len(of_kind)),
+            str(sum(len(outcome.pauses_s) for outcome in of_kind)),
+            str(sum(bool(outcome.all_violations) for outcome in of_kind)),
+            *told,
+            f"{np.mean([outcome.took_s for outcome in of_kind]):.1f}",
+        )
+    console.print(table)
+
+
+def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
+    """Hold the figures against what is promised."""
+    num_wrong = sum(bool(one.violations) for outcome in outcomes for one in outcome.heard)
+    num_broken = sum(bool(outcome.violations) for outcome in outcomes)
+    num_sessions = sum(len(outcome.heard) for outcome in outcomes)
+    num_unmet = sum(not outcome.pauses_s for outcome in outcomes)
+    found = [
+        Bar("transcripts that differ or fail", num_wrong, 1, f"{num_wrong} of {num_sessions}"),
+        Bar("runs whose servers keep slots, or end badly", num_broken, 1, f"{num_broken} of {len(outcomes)}"),
+        Bar(
+            "runs whose fault met no session",
+            num_unmet / len(outcomes),
+            MAX_UNMET,
+            f"{num_unmet} of {len(outcomes)}",
+        ),
+    ]
+    for name, kinds, bound, unit in (
+        ("resume with a spare, p99", WITH_SPARE, MAX_RESUME_S, "s"),
+        (
+            "silence noticed and resumed, p99",
+            SILENT,
+            SILENCE_S + MAX_RESUME_S,
+            f"s, {SILENCE_S:g} of them silence",
+        ),
+    ):
+        pauses = pauses_of(outcome for outcome in outcomes if outcome.scenario.kind in kinds)
+        if pauses is not None:
+            found.append(Bar(name, pauses.p99_s, bound, f"{pauses.p99_s:.2f} {unit}"))
+    healed_s = [
+        pause - outcome.scenario.lasts_s
+        for outcome in outcomes
+        if outcome.scenario.kind in PASSING
+        for pause in outcome.pauses_s
+    ]
+    if healed_s:
+        p99_s = float(np.quantile(healed_s, 0.99))
+        found.append(Bar("resume once it has healed, p99", p99_s, MAX_HEAL_S, f"{p99_s:.2f} s"))
+    return found
+
+
+def facts(outcome: Outcome) -> dict[str, Any]:
+    """Give all there is to keep of a run."""
+    return {
+        "scenario": asdict(outcome.scenario),
+        "has_struck": outcome.has_struck,
+        "took_s": round(outcome.took_s, 3),
+        "violations": outcome.violations,
+        "sessions": [
+            {
+                "asked": one.asked,
+                "pause_s": one.pause_s,
+                "violations": one.violations,
+                "num_told": len(one.log.told),
+                "num_committed": one.log.told[-1].num_committed if one.log.told else 0,
+            }
+            for one in outcome.heard
+        ],
+    }

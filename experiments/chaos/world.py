@@ -1,0 +1,179 @@
+"""The servers of one run, each a process, every connection through a network that can be made bad."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Any, Self
+
+from experiments.chaos import demo
+from experiments.chaos.clients import Client
+from experiments.chaos.scenarios import Kind, Scenario
+from experiments.common.bad_network import EditBlock, bad_network
+from experiments.common.forked import Forked, Serve
+from experiments.common.proxy import Proxy
+from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
+
+NUM_SLOTS = 16
+PASS_MS, DRAFT_PASS_MS = 12.0, 2.0
+NUM_PLACES = 3  # addresses of targets that the draft server knows; behind the last there is none at first
+TARGET = TargetSettings(max_sessions=NUM_SLOTS, pass_ms=PASS_MS)
+SPARE = replace(TARGET, max_sessions=NUM_SLOTS // 2)
+CLIENT_TIMEOUT_S = 90.0
+FREE_WITHIN_S = 10.0
+
+
+class World:
+    """Targets behind proxies, a draft server that knows these, and clients; a context manager around it.
+
+    The first target has more slots than all others together need, so every session begins there; the second
+    one is its spare.
+
+    Attributes
+    ----------
+    struck_s : when the fault began, by the monotonic clock; ``None`` where it never did.
+    exit_statuses : of the targets that were to stop in order.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: Path,
+        *,
+        spare: TargetSettings = SPARE,
+        resume_timeout_s: float = 60.0,
+    ) -> None:
+        self.scenario = scenario
+        self.clients = [Client(asked, folder) for asked in scenario.clients]
+        self.places: list[Proxy] = []
+        self.targets: dict[Proxy, Forked] = {}
+        self.struck_s: float | None = None
+        self.exit_statuses: list[int | None] = []
+        self._folder = folder
+        self._spare = spare
+        self._resume_timeout_s = resume_timeout_s
+        self._stack = AsyncExitStack()
+        self._processes: list[Forked] = []
+        self._front: Proxy | None = None
+        self._draft: Forked | None = None
+
+    async def __aenter__(self) -> Self:
+        self.places = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(NUM_PLACES)]
+        self._front = await self._stack.enter_async_context(Proxy.listening())
+        scenario = self.scenario
+        failpoints = f"{scenario.point}=kill@{scenario.hit}" if scenario.point else ""
+        in_draft = scenario.kind is Kind.KILL_DRAFT_AT
+        await self.start_target(self.victim, replace(TARGET, failpoints="" if in_draft else failpoints))
+        await self.start_target(self.spare, self._spare)
+        await self.start_draft(failpoints if in_draft else "")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(process.kill() for process in self._processes))
+        await self._stack.aclose()
+
+    @property
+    def victim(self) -> Proxy:
+        """Where all sessions begin."""
+        return self.places[0]
+
+    @property
+    def spare(self) -> Proxy:
+        """Where they can go on."""
+        return self.places[1]
+
+    @property
+    def target(self) -> Forked:
+        """The process of the victim."""
+        return self.targets[self.victim]
+
+    async def start_target(self, place: Proxy, settings: TargetSettings = TARGET) -> Forked:
+        """Start a target at a place, which leads to it once it is ready."""
+        serve = demo.serve_target if self.scenario.is_demo else serve_target
+        process = self._start(serve, settings, "target")
+        place.leads_to, self.targets[place] = await process.ready(), process
+        return process
+
+    async def start_draft(self, failpoints: str = "") -> Forked:
+        """Start a draft server, where clients look for one."""
+        if self._front is None:
+            raise RuntimeError("A world is entered first.")
+        addresses = ",".join(place.address for place in self.places)
+        settings = DraftSettings(
+            addresses,
+            max_sessions=NUM_SLOTS,
+            pass_ms=DRAFT_PASS_MS,
+            resume_timeout_s=self._resume_timeout_s,
+            failpoints=failpoints,
+        )
+        serve = demo.serve_draft if self.scenario.is_demo else serve_draft
+        self._draft = self._start(serve, settings, "draft")
+        self._front.leads_to = await self._draft.ready()
+        return self._draft
+
+    @property
+    def draft(self) -> Forked:
+        """The draft server's process."""
+        if self._draft is None:
+            raise RuntimeError("A world is entered first.")
+        return self._draft
+
+    async def edit_candidates(self, edit: Callable[[], EditBlock]) -> None:
+        """Put somebody before the victim who passes candidates on as edited."""
+        between = await self._stack.enter_async_context(bad_network(self.target.address, edit))
+        self.victim.leads_to = between.address
+
+    async def run(self, fault: Callable[[World], Awaitable[None]]) -> None:
+        """Let the clients run, and a fault meet them."""
+        if self._front is None:
+            raise RuntimeError("A world is entered first.")
+        running = [asyncio.create_task(client.run(self._front.address)) for client in self.clients]
+        failing = asyncio.create_task(self._fail(fault))
+        _, late = await asyncio.wait(running, timeout=CLIENT_TIMEOUT_S)
+        for task in (*late, failing):
+            task.cancel()
+        await asyncio.gather(*running, failing, return_exceptions=True)
+        for client, task in zip(self.clients, running, strict=True):
+            if task in late:
+                client.log.error = f"hung for {CLIENT_TIMEOUT_S:g} s"
+        if failing.done() and not failing.cancelled() and (error := failing.exception()) is not None:
+            raise error
+
+    async def num_taken(self, within_s: float = FREE_WITHIN_S) -> int:
+        """Count the slots that no session gives back in time, at all servers that run."""
+        until_s = monotonic() + within_s
+        while True:
+            probed = [await process.probe() for process in (self.draft, *self._running_targets)]
+            num_taken = sum(facts["taken_slots"] + facts.get("sessions", 0) for facts in probed)
+            if not num_taken or monotonic() > until_s:
+                return num_taken
+            await asyncio.sleep(0.1)
+
+    async def begun(self) -> None:
+        """Wait until the target has committed something to every client."""
+        while not all(client.has_begun for client in self.clients):
+            await asyncio.sleep(0.005)
+
+    def strike(self) -> None:
+        """Note that the fault begins."""
+        self.struck_s = monotonic()
+
+    @property
+    def _running_targets(self) -> list[Forked]:
+        return [process for process in self.targets.values() if process.ended_s is None]
+
+    def _start(self, serve: Serve, settings: Any, kind: str) -> Forked:
+        number = len(self._processes)
+        log = self._folder / f"seed-{self.scenario.seed}-{number}-{kind}.log"
+        self._processes.append(Forked(serve, settings, log))
+        return self._processes[-1]
+
+    async def _fail(self, fault: Callable[[World], Awaitable[None]]) -> None:
+        if not self.scenario.point:
+            await self.begun()
+            await asyncio.sleep(self.scenario.delay_s)
+        await fault(self)

@@ -1,0 +1,117 @@
+"""A bad network between draft server and target: a server that passes everything on, but not as it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import grpc.aio
+
+from specwhisper.types import Candidates
+from specwhisper.wire import codec
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+
+EditBlock = Callable[[Candidates], Sequence[Candidates]]
+
+
+class BadNetwork(verification_pb2_grpc.VerificationServicer):
+    """Stands between a draft server and a target.
+
+    Parameters
+    ----------
+    edit_block : makes what arrives of each candidate block; one per session.
+    hold_commits : commits to wait for before a block is passed on, as on a slow link.
+    """
+
+    def __init__(
+        self, target: grpc.aio.Channel, edit_block: Callable[[], EditBlock] | None, hold_commits: int
+    ) -> None:
+        self._stub = verification_pb2_grpc.VerificationStub(target)
+        self._edit_block = edit_block or (lambda: lambda block: (block,))
+        self._hold_commits = hold_commits
+
+    async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
+        """Pass it on."""
+        return await self._stub.Locate(request)
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
+        """Pass it on."""
+        return await self._stub.Describe(request)
+
+    async def Verify(
+        self, requests: AsyncIterator[pb.VerifyRequest], context: Any
+    ) -> AsyncIterator[pb.VerifyResponse]:
+        """Pass on what is said, candidates as edited."""
+        call = with_true_status(self._stub.Verify())
+        commits = asyncio.Semaphore(0)
+        sending = asyncio.create_task(self._pass_on(requests, call, commits))
+        sending.add_done_callback(lambda _: call.cancel() if _has_failed(sending) else None)
+        try:
+            async for response in call:
+                if response.WhichOneof("message") == "commit":
+                    commits.release()
+                yield response
+        except grpc.aio.AioRpcError as error:
+            await context.abort(error.code(), error.details(), tuple(error.trailing_metadata() or ()))
+        finally:
+            sending.cancel()
+            call.cancel()
+
+    async def _pass_on(self, requests, call, commits: asyncio.Semaphore) -> None:
+        edit = self._edit_block()
+        late: list[asyncio.Task[None]] = []
+        turn = asyncio.Lock()  # a call takes one write at a time
+        try:
+            async for request in requests:
+                if request.WhichOneof("message") != "candidates":
+                    async with turn:
+                        await call.write(request)
+                    continue
+                block = codec.candidates_from_proto(request.candidates)
+                for edited in edit(block):
+                    message = pb.VerifyRequest(candidates=codec.candidates_to_proto(edited))
+                    writing = self._write_late(message, call, turn, commits)
+                    if not self._hold_commits:
+                        await writing
+                    else:
+                        late.append(asyncio.create_task(writing))
+            await asyncio.gather(*late)
+            await call.done_writing()
+        finally:
+            for task in late:
+                task.cancel()
+
+    async def _write_late(self, message, call, turn: asyncio.Lock, commits: asyncio.Semaphore) -> None:
+        """Hold a block back until the target has gone on without it."""
+        for _ in range(self._hold_commits):
+            await commits.acquire()
+        async with turn:
+            if not call.done():
+                await call.write(message)
+
+
+def _has_failed(sending: asyncio.Task[None]) -> bool:
+    """Tell whether passing on ended with an error; a call whose requests are lost would wait for ever."""
+    return not sending.cancelled() and sending.exception() is not None
+
+
+@asynccontextmanager
+async def bad_network(
+    target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
+) -> AsyncIterator[RunningServer]:
+    """Give a server that leads to ``target``."""
+    async with open_channel(target) as channel:
+        servicer = BadNetwork(channel, edit_block, hold_commits)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        try:
+            yield server
+        finally:
+            await server.stop(drain_timeout_s=0)

@@ -1,0 +1,208 @@
+"""``python -m experiments.common.serve_scripted``: a real target or draft server whose model is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any
+
+import torch
+import typer
+from transformers import WhisperConfig
+
+from draft_server import voice
+from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from draft_server.server import running_service as running_draft
+from draft_server.server import services_of
+from experiments.common.scripted import VOCABULARY, ScriptedModel
+from experiments.common.speaking import SPOKEN_MULTILINGUAL, Ear, HearingModel
+from specwhisper.types import Limits
+from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.whisper.process import prepare_process
+from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
+from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.config import TargetConfig
+from target_server.server import SERVICE_NAME as VERIFICATION
+from target_server.server import running_service as running_target
+from target_server.service import VerificationService
+
+ERROR_RATE = 0.2  # of the draft
+
+# What can be asked of a server from outside: its name, and how it is found out.
+Probes = dict[str, Callable[[], int]]
+
+
+def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
+    """Give what a scripted model looks like to a server."""
+    checkpoint = Checkpoint(
+        name=name,
+        config=WhisperConfig(num_mel_bins=ScriptedModel.num_mel_bins),
+        vocabulary=VOCABULARY,
+        encoder=torch.nn.Linear(1, 1),
+        state={},
+        weights_digest=f"digest of {name}",
+    )
+    return replace(checkpoint, **changes)
+
+
+class PacedModel(HearingModel):
+    """Takes its time for a pass, whatever is in it."""
+
+    def __init__(self, num_slots: int, *, pass_ms: float, seed: int = 0, error_rate: float = 0.0) -> None:
+        super().__init__(num_slots, vocabulary=SPOKEN_MULTILINGUAL, seed=seed, error_rate=error_rate)
+        self._pass_s = pass_ms / 1_000
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Append each row's tokens to its slot and choose behind each candidate."""
+        time.sleep(self._pass_s)
+        return super().score(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSettings:
+    """A target server.
+
+    Attributes
+    ----------
+    seed : of what it writes; its digest does not tell.
+    failpoints : as the environment's variable has them.
+    leak_bytes : that every session leaves behind.
+    """
+
+    port: int = 0
+    max_sessions: int = 16
+    seed: int = 0
+    pass_ms: float = 0.0
+    drain_timeout_s: float = 30.0
+    failpoints: str = ""
+    leak_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSettings:
+    """A draft server."""
+
+    target: str
+    port: int = 0
+    max_sessions: int = 16
+    pass_ms: float = 0.0
+    resume_timeout_s: float = 60.0
+    failpoints: str = ""
+
+
+async def serve_target(settings: TargetSettings, probes: Probes) -> None:
+    """Serve until a signal."""
+    limits = Limits(max_sessions=settings.max_sessions)
+    config = TargetConfig(
+        limits=limits,
+        serving=ServingOptions(
+            port=settings.port,
+            max_message_bytes=limits.max_message_bytes,
+            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            drain_timeout_s=settings.drain_timeout_s,
+            failpoints=read_failpoints({VARIABLE: settings.failpoints}, TARGET_POINTS),
+        ),
+    )
+    prepare_process(config.device, 1, None)
+    checkpoint = scripted_checkpoint(vocabulary=SPOKEN_MULTILINGUAL)
+    model = PacedModel(settings.max_sessions, pass_ms=settings.pass_ms, seed=settings.seed)
+    async with running_target(config, checkpoint, model) as service:
+        probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
+        servicer = _Leaking(service, settings.leak_bytes) if settings.leak_bytes else service
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
+        await serve({VERIFICATION: add}, config.serving, on_drain=service.say_goodbye)
+
+
+async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
+    """Serve until a signal; what is not silent is speech."""
+    voice._model = Ear
+    config = DraftConfig(
+        target=settings.target,
+        max_sessions=settings.max_sessions,
+        resume_timeout_s=settings.resume_timeout_s,
+        riva=False,
+        serving=ServingOptions(
+            port=settings.port,
+            max_message_bytes=MAX_MESSAGE_BYTES,
+            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
+        ),
+    )
+    prepare_process(config.device, 1, None)
+    checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN_MULTILINGUAL)
+    model = PacedModel(config.num_slots, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
+    async with running_draft(config, checkpoint, lambda _: model) as service:
+        probes["sessions"] = lambda: service.num_sessions
+        probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
+        await serve(services_of(service, config), config.serving)
+
+
+def _num_taken(num_free: int | None, num_slots: int) -> int:
+    """Count a draft's sessions; before it is placed there are none."""
+    return 0 if num_free is None else num_slots - num_free
+
+
+class _Leaking(verification_pb2_grpc.VerificationServicer):
+    """Forgets to free a little of every session."""
+
+    def __init__(self, service: VerificationService, leak_bytes: int) -> None:
+        self.Locate, self.Describe = service.Locate, service.Describe
+        self._service = service
+        self._leak_bytes = leak_bytes
+        self._leaked: list[bytes] = []
+
+    async def Verify(
+        self, requests: AsyncIterator[pb.VerifyRequest], context: Any
+    ) -> AsyncIterator[pb.VerifyResponse]:
+        """Run one session."""
+        self._leaked.append(b"\1" * self._leak_bytes)
+        async with aclosing(self._service.Verify(requests, context)) as responses:
+            async for response in responses:
+                yield response
+
+
+app = typer.Typer(help="Serve a scripted model over gRPC, until a signal.")
+Port = Annotated[int, typer.Option(help="Port; 0 takes a free one.")]
+MaxSessions = Annotated[int, typer.Option(help="Sessions at once.")]
+PassMs = Annotated[float, typer.Option(help="Milliseconds that a pass takes.")]
+FailpointsOption = Annotated[str, typer.Option(envvar=VARIABLE, help="Where it fails.")]
+
+
+@app.command()
+def target(
+    port: Port = 0,
+    max_sessions: MaxSessions = 16,
+    pass_ms: PassMs = 0.0,
+    seed: Annotated[int, typer.Option(help="Of what it writes.")] = 0,
+    failpoints: FailpointsOption = "",
+) -> None:
+    """Serve a target."""
+    configure_logging(LogFormat.AUTO, LogLevel.INFO)
+    settings = TargetSettings(port, max_sessions, seed, pass_ms, failpoints=failpoints)
+    asyncio.run(serve_target(settings, {}))
+
+
+@app.command()
+def draft(
+    target: Annotated[str, typer.Option(help="Targets, with commas between.")],
+    port: Port = 0,
+    max_sessions: MaxSessions = 16,
+    pass_ms: PassMs = 0.0,
+    failpoints: FailpointsOption = "",
+) -> None:
+    """Serve a draft server."""
+    configure_logging(LogFormat.AUTO, LogLevel.INFO)
+    settings = DraftSettings(target, port, max_sessions, pass_ms, failpoints=failpoints)
+    asyncio.run(serve_draft(settings, {}))
+
+
+if __name__ == "__main__":
+    app()

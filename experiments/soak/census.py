@@ -1,0 +1,65 @@
+"""What processes hold between sessions: memory, files, threads, tasks and slots; and how that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from experiments.common.forked import Forked
+
+COUNTED = ("files", "threads", "tasks", "taken_slots")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one process holds.
+
+    Attributes
+    ----------
+    num_sessions : that it has had.
+    heap_kib : what it has allocated, behind a garbage collection; all of it, as Python is told to use malloc.
+    resident_kib : its resident memory, which also tells how the heap lies: it swings by megabytes.
+    taken_slots : by sessions, at servers that have slots.
+    """
+
+    num_sessions: int
+    heap_kib: float
+    resident_kib: int
+    files: int
+    threads: int
+    tasks: int
+    taken_slots: int
+
+
+async def take(process: Forked, num_sessions: int) -> Sample:
+    """Look at a process; its own count of tasks and slots is asked of it."""
+    probed = await process.probe()
+    folder = Path(f"/proc/{process.pid}")
+    status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+    return Sample(
+        num_sessions,
+        heap_kib=probed["heap_bytes"] / 1024,
+        resident_kib=int(status["VmRSS"].split()[0]),
+        files=len(list((folder / "fd").iterdir())),
+        threads=int(status["Threads"]),
+        tasks=probed["tasks"],
+        taken_slots=probed.get("taken_slots", 0),
+    )
+
+
+def growth_kib(samples: Sequence[Sample]) -> float:
+    """Give the growth per session: least squares over the second half, behind what warms up."""
+    half = samples[len(samples) // 2 :]
+    sessions = np.array([sample.num_sessions for sample in half], float)
+    heap = np.array([sample.heap_kib for sample in half])
+    slope, _ = np.polyfit(sessions, heap, 1)
+    return float(slope)
+
+
+def left_behind(before: Sample, after: Sample) -> dict[str, int]:
+    """Tell of what there is more than before."""
+    more = {name: getattr(after, name) - getattr(before, name) for name in COUNTED}
+    return {name: count for name, count in more.items() if count > 0}

@@ -1,0 +1,49 @@
+"""A target, a draft server and a gateway, each a process that starts in a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from client.gateway.config import GatewayConfig
+from client.gateway.server import run
+from experiments.common.forked import Forked, Probes
+from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
+
+NUM_SLOTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The processes."""
+
+    target: Forked
+    draft: Forked
+    gateway: Forked
+
+    @property
+    def all(self) -> dict[str, Forked]:
+        """Each by its name."""
+        return {"target": self.target, "draft server": self.draft, "gateway": self.gateway}
+
+
+@asynccontextmanager
+async def running_servers(*, leak_bytes: int = 0) -> AsyncIterator[Servers]:
+    """Keep them running; the target may leave something behind of every session."""
+    started: list[Forked] = []
+    try:
+        started.append(Forked(serve_target, TargetSettings(max_sessions=NUM_SLOTS, leak_bytes=leak_bytes)))
+        settings = DraftSettings(await started[0].ready(), max_sessions=NUM_SLOTS)
+        started.append(Forked(serve_draft, settings))
+        started.append(Forked(serve_gateway, GatewayConfig(server=await started[1].ready(), port=0)))
+        await started[2].ready()
+        yield Servers(*started)
+    finally:
+        await asyncio.gather(*(process.kill() for process in started))
+
+
+async def serve_gateway(config: GatewayConfig, probes: Probes) -> None:
+    """Serve until a signal."""
+    await run(config)

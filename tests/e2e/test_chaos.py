@@ -1,0 +1,36 @@
+"""A few runs of experiments.chaos: servers are killed, stopped and replaced; and a control that trips."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.chaos.runs import Outcome, run
+from experiments.chaos.scenarios import Kind, Scenario, draw
+from experiments.chaos.tripping import KILLED
+from experiments.chaos.world import SPARE
+
+pytestmark = pytest.mark.timeout(600)
+
+
+async def run_short(scenario: Scenario, tmp_path, **kwargs) -> Outcome:
+    """With one client who speaks and one who has a recording."""
+    clients = (scenario.clients[0], scenario.clients[-1])
+    return await run(replace(scenario, clients=clients), tmp_path, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "point"),
+    [(Kind.KILL_AT, "verify.after"), (Kind.KILL_AT, "send.before"), (Kind.DRAIN, ""), (Kind.KILL_DRAFT, "")],
+)
+async def test_whatever_happens_the_text_is_the_same(kind, point, tmp_path):
+    scenario = replace(draw(1, kind, point), hit=8) if point else draw(1, kind)
+    outcome = await run_short(scenario, tmp_path)
+    assert outcome.all_violations == []
+    assert outcome.has_struck
+
+
+async def test_a_spare_of_other_weights_is_noticed(tmp_path):
+    outcome = await run_short(KILLED, tmp_path, spare=replace(SPARE, seed=1))
+    assert any("different" in line for line in outcome.all_violations)

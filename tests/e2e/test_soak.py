@@ -1,0 +1,27 @@
+"""A session of each kind of experiments.soak: none fails, and nothing is left of any."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from experiments.soak.__main__ import look
+from experiments.soak.census import COUNTED
+from experiments.soak.servers import running_servers
+from experiments.soak.sessions import Kind, run_session
+
+pytestmark = pytest.mark.timeout(600)
+
+
+async def test_no_kind_of_session_leaves_anything_behind():
+    censuses = {"target": [], "draft server": [], "gateway": []}
+    async with running_servers() as servers:
+        for seed in range(2):
+            for kind in Kind:
+                await run_session(servers, kind, Random(seed))
+            await look(servers, seed, censuses)
+    for name, (first, second) in censuses.items():
+        for counted in set(COUNTED) - {"threads"}:  # pools fill as they are needed
+            assert getattr(second, counted) <= getattr(first, counted), (name, counted)
+        assert second.taken_slots == 0

@@ -1,0 +1,55 @@
+"""Every failpoint lies on the way of a session, and one that raises ends only whom it touches."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from draft_server.config import MAX_MESSAGE_BYTES
+from specwhisper.errors import SpecWhisperError
+from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
+from specwhisper.wire.serving import ServingOptions
+from specwhisper.wire.streams import with_true_status
+from tests.rpc.services import (
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+
+LENGTH_S = 40.0
+
+
+async def test_every_point_is_passed_more_than_once():
+    sent: list[int] = []
+
+    def failing(points: tuple[str, ...]) -> Failpoints:
+        return Failpoints({point: Failpoint(Fault.STOP, 2) for point in points}, sent.append)
+
+    serving = ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES, failpoints=failing(DRAFT_POINTS))
+    async with (
+        target_server(failpoints=failing(TARGET_POINTS)) as target,
+        draft_server(target.address, serving=serving) as draft,
+    ):
+        responses = await stream(draft, recording(LENGTH_S), interim=True)
+    assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+    assert sent == [signal.SIGSTOP] * (len(TARGET_POINTS) + len(DRAFT_POINTS))
+
+
+@pytest.mark.parametrize("point", TARGET_POINTS)
+async def test_a_point_that_raises_ends_the_session_and_the_server_goes_on(point):
+    failpoints = Failpoints({point: Failpoint(Fault.RAISE, 3)})
+    async with target_server(failpoints=failpoints) as target, draft_server(target.address) as draft:
+        requests = iter([streaming_config(), *audio_requests(recording(LENGTH_S))])
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+        assert type(error) is SpecWhisperError
+        await all_free(target, draft)
+        assert finals(await stream(draft, recording(LENGTH_S))) == expected_finals(target_alone(LENGTH_S))

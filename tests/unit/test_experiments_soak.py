@@ -1,0 +1,74 @@
+"""How growth and what is left behind are told, and what fails the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from experiments.soak.__main__ import MAX_GROWTH_KIB, Soaked, bars
+from experiments.soak.census import Sample, growth_kib, left_behind
+from experiments.soak.sessions import WEIGHTS, Kind, Tally
+from experiments.soak.streams import Stream, spans
+
+CALM = Stream((), 0, 0.3, 1.0)
+
+
+def samples(growth_per_session: float, **last: int) -> list[Sample]:
+    """Twenty looks at a process that grows steadily, behind a first half in which it warms up."""
+    held = [
+        Sample(n, 50_000 + min(n, 500) * 40 + n * growth_per_session, 90_000, 20, 10, 9, 0)
+        for n in range(0, 1_000, 50)
+    ]
+    return [*held[:-1], replace(held[-1], **last)]
+
+
+def soaked(growth_per_session: float = 0.5, errors: tuple[str, ...] = (), **last: int) -> Soaked:
+    tally = Tally(Counter({Kind.WHOLE: 70, Kind.CANCELLED: 30}), list(errors))
+    return Soaked(tally, {"target": samples(growth_per_session, **last)})
+
+
+@pytest.mark.parametrize("growth", [0.0, 1.0, 8.0])
+def test_growth_is_that_of_the_second_half(growth):
+    assert growth_kib(samples(growth)) == pytest.approx(growth, abs=0.1)
+
+
+def test_what_is_left_is_named():
+    first, *_, last = samples(0.0, files=21, tasks=8)
+    assert left_behind(first, last) == {"files": 1}
+    assert left_behind(first, first) == {}
+
+
+def test_a_calm_run_holds_every_bar():
+    assert all(bar.holds for bar in bars(soaked(), soaked(8.0), [CALM]))
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        (soaked(MAX_GROWTH_KIB + 1), soaked(8.0), [CALM]),
+        (soaked(errors=("one failed",)), soaked(8.0), [CALM]),
+        (soaked(files=21), soaked(8.0), [CALM]),
+        (soaked(taken_slots=1), soaked(8.0), [CALM]),
+        (soaked(), soaked(1.0), [CALM]),  # nobody would notice a leak
+        (soaked(), soaked(8.0), [CALM, Stream(("lost",), 0, 0.3, 1.0)]),
+        (soaked(), soaked(8.0), [Stream((), 1, 0.3, 1.0)]),
+        (soaked(), soaked(8.0), [Stream((), 0, 9.0, 1.0)]),
+    ],
+)
+def test_each_fault_breaks_one_bar(spoilt):
+    assert sum(not bar.holds for bar in bars(*spoilt)) == 1
+
+
+def test_three_sessions_in_ten_are_left():
+    whole = {Kind.WHOLE, Kind.LIVE, Kind.GATEWAY}
+    assert sum(WEIGHTS.values()) == pytest.approx(1)
+    assert sum(weight for kind, weight in WEIGHTS.items() if kind not in whole) == pytest.approx(0.3)
+
+
+def test_what_is_spoken_ends_before_the_audio():
+    found = spans(300.0)
+    assert len(found) == 37 and found[-1][1] < 300.0
+    assert all(end_s < begin_s for (_, end_s), (begin_s, _) in pairwise(found))

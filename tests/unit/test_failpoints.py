@@ -1,0 +1,94 @@
+"""Failpoints: read from the environment, counted, and never where other machines listen."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.wire.failpoints import (
+    DRAFT_POINTS,
+    TARGET_POINTS,
+    VARIABLE,
+    Failpoint,
+    FailpointReached,
+    Failpoints,
+    Fault,
+    read_failpoints,
+)
+from specwhisper.wire.serving import ServingOptions
+
+
+def read(text: str) -> Failpoints | None:
+    return read_failpoints({VARIABLE: text}, TARGET_POINTS)
+
+
+def test_without_the_variable_there_are_none():
+    assert read_failpoints({}, TARGET_POINTS) is None
+    assert read(" ") is None
+
+
+def test_several_are_read():
+    failpoints = read("verify.before=kill@7, send.after=stop,commit.before=raise@1")
+    assert failpoints is not None
+    assert failpoints.points == {
+        "verify.before": Failpoint(Fault.KILL, 7),
+        "send.after": Failpoint(Fault.STOP, 1),
+        "commit.before": Failpoint(Fault.RAISE, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "verify.before",
+        "verify.before=",
+        "verify=kill",
+        "reply.before=kill",
+        "verify.before=die",
+        "verify.before=kill@",
+        "verify.before=kill@0",
+        "verify.before=kill@-1",
+        "verify.before=kill@one",
+        "verify.before=kill,",
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_says_what_can(text):
+    with pytest.raises(
+        InvalidRequest, match=r"SPECWHISPER_FAILPOINTS has .*verify\.before.*kill, stop, raise"
+    ):
+        read(text)
+
+
+def test_a_point_is_named_once():
+    with pytest.raises(InvalidRequest, match=r"names send\.after twice"):
+        read("send.after=kill,send.after=stop@2")
+
+
+@pytest.mark.parametrize(("fault", "number"), [(Fault.KILL, signal.SIGKILL), (Fault.STOP, signal.SIGSTOP)])
+def test_a_point_fails_at_its_hit_and_then_no_more(fault, number):
+    sent = []
+    failpoints = Failpoints({"send.after": Failpoint(fault, 3)}, sent.append)
+    for hit in range(1, 6):
+        failpoints.hit("send.before")
+        failpoints.hit("send.after")
+        assert sent == [number] * (hit >= 3)
+
+
+def test_a_point_may_raise():
+    failpoints = Failpoints({"verify.before": Failpoint(Fault.RAISE, 2)})
+    failpoints.hit("verify.before")
+    with pytest.raises(FailpointReached, match=r"verify\.before was told to raise at hit 2\."):
+        failpoints.hit("verify.before")
+    failpoints.hit("verify.before")
+
+
+def test_a_server_that_others_reach_has_none():
+    with pytest.raises(UnsafeBind, match=VARIABLE):
+        ServingOptions(host="0.0.0.0", insecure=True, failpoints=Failpoints({}))
+    assert ServingOptions(failpoints=Failpoints({})).failpoints is not None
+
+
+def test_both_servers_have_points_of_their_own():
+    assert not set(TARGET_POINTS) & set(DRAFT_POINTS)

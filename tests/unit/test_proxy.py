@@ -1,0 +1,98 @@
+"""A bad connection passes everything on, once and in order, until it is told not to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from experiments.common.proxy import CHUNK_BYTES, Proxy
+
+SENT = bytes(range(256)) * 512
+
+
+@asynccontextmanager
+async def echoing() -> AsyncIterator[tuple[Proxy, list[bytes]]]:
+    """A proxy before a server that says what it hears, and what that has heard."""
+    heard: list[bytes] = []
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(CHUNK_BYTES):
+                heard.append(data)
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    async with Proxy.listening() as proxy:
+        host, port = server.sockets[0].getsockname()
+        proxy.leads_to = f"{host}:{port}"
+        yield proxy, heard
+    server.close()
+
+
+async def connected(proxy: Proxy) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = proxy.address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def test_what_is_sent_arrives_late_and_whole():
+    async with echoing() as (proxy, heard):
+        proxy.latency_ms, proxy.jitter_ms, proxy.bytes_per_s = 2.0, 2.0, 20_000_000.0
+        reader, writer = await connected(proxy)
+        writer.write(SENT)
+        assert await reader.readexactly(len(SENT)) == SENT
+        assert b"".join(heard) == SENT
+        writer.close()
+
+
+async def test_what_is_held_arrives_behind_its_release():
+    async with echoing() as (proxy, heard):
+        reader, writer = await connected(proxy)
+        proxy.hold()
+        writer.write(SENT[:CHUNK_BYTES])
+        reading = asyncio.create_task(reader.readexactly(CHUNK_BYTES))
+        done, _ = await asyncio.wait((reading,), timeout=0.05)
+        assert not done and not heard
+        proxy.release()
+        assert await reading == SENT[:CHUNK_BYTES]
+        writer.close()
+
+
+async def test_a_reset_ends_both_sides_and_repeats_nothing():
+    async with echoing() as (proxy, heard):
+        reader, writer = await connected(proxy)
+        writer.write(b"once")
+        assert await reader.readexactly(4) == b"once"
+        proxy.reset()
+        with pytest.raises(ConnectionResetError):
+            await reader.readexactly(1)
+        assert (heard, proxy.num_reset) == ([b"once"], 1)
+        reader, writer = await connected(proxy)
+        writer.write(b"again")
+        assert await reader.readexactly(5) == b"again"
+        writer.close()
+
+
+async def test_behind_its_limit_a_connection_is_reset():
+    async with echoing() as (proxy, heard):
+        proxy.bytes_left = CHUNK_BYTES
+        reader, writer = await connected(proxy)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            writer.write(SENT)
+            await reader.readexactly(len(SENT))
+        assert sum(map(len, heard)) <= CHUNK_BYTES
+        assert proxy.num_reset == 1
+
+
+async def test_a_server_that_has_gone_is_told_by_an_end():
+    async with echoing() as (proxy, _):
+        proxy.leads_to = None
+        reader, writer = await connected(proxy)
+        assert await reader.read() == b""
+        writer.close()
