@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 # Read when Ray is imported. Whoever reaches its ports can have it run anything.
@@ -51,11 +51,13 @@ def deploy(schema: ServeDeploySchema) -> None:
     _get_global_client().deploy_apps(schema, _blocking=False)
 
 
-def wait_until_running(schema: ServeDeploySchema, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Wait until all applications run; an error tells which one does not, and why."""
+def wait_until_running(
+    schema: ServeDeploySchema, stopped: threading.Event, timeout_s: float = START_TIMEOUT_S
+) -> None:
+    """Wait until all applications run, or nobody wants them to; an error tells which one does not."""
     until_s = monotonic() + timeout_s
     names = {application.name for application in schema.applications}
-    while True:
+    while not stopped.wait(LOOK_S):
         told = serve.status().applications
         for name in names & told.keys():
             if told[name].status == ApplicationStatus.DEPLOY_FAILED:
@@ -65,7 +67,6 @@ def wait_until_running(schema: ServeDeploySchema, timeout_s: float = START_TIMEO
         if monotonic() > until_s:
             states = {name: str(told[name].status) for name in names & told.keys()}
             raise TargetUnavailable(f"Not all applications run within {timeout_s:g} s: {states}")
-        sleep(LOOK_S)
 
 
 def addresses(schema: ServeDeploySchema) -> dict[str, str]:
@@ -97,13 +98,23 @@ def run(config: Path | None, address: str | None) -> None:
             signal.signal(number, lambda *_: stopped.set())
         try:
             deploy(schema)
-            wait_until_running(schema)
-            for name, where in addresses(schema).items():
-                console.print(f"[bold]{name}[/] at {where}", highlight=False)
-            console.print("Ready; Ctrl-C lets open sessions end, and stops.")
+            wait_until_running(schema, stopped)
+            if not stopped.is_set():
+                for name, where in addresses(schema).items():
+                    console.print(f"[bold]{name}[/] at {where}", highlight=False)
+                console.print("Ready; Ctrl-C lets open sessions end, and stops.")
             stopped.wait()
         finally:
-            serve.shutdown()
+            end(schema, is_all=address is None)
+
+
+def end(schema: ServeDeploySchema, *, is_all: bool) -> None:
+    """Drain and end what was started; on a cluster of others, nothing else."""
+    if is_all:
+        serve.shutdown()
+        return
+    for application in schema.applications:
+        serve.delete(application.name)
 
 
 def main(config: Path | None, address: str | None) -> None:
