@@ -17,7 +17,7 @@ from client.servers import AWAY, Servers
 from client.transcript import ModelInfo, PathLike, ServerInfo, Transcript, Update
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
@@ -43,7 +43,7 @@ class Transcription:
 
     Attributes
     ----------
-    num_resumes : how often another call went on with the recording.
+    num_resumes : how often another call tried to go on with the recording.
     """
 
     def __init__(
@@ -125,30 +125,41 @@ class Transcription:
         self, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
         """Run one call after the other, until all of the recording is final."""
-        backoff, num_untried = None, len(self._servers) - 1
+        backoff, num_untried, num_committed = None, len(self._servers) - 1, 0
         while True:
             address = self._servers.address
             try:
                 async with aclosing(self._call(config, source)) as updates:
                     async for update in updates:
-                        backoff, num_untried = None, 0
+                        if self._statistics.num_committed > num_committed:  # else it has not got any further
+                            backoff, num_committed = None, self._statistics.num_committed
+                            num_untried = len(self._servers) - 1
                         yield update
                 return
             except grpc.aio.AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, address)
-                # Where nobody ever answered, the address is likely wrong.
-                was_there = self._model is not None or has_broken(rpc_error)
-                is_mendable = was_there and self._can_go_on and not self._has_given_up(error, rpc_error)
-                if not isinstance(error, AWAY) or not (is_mendable or num_untried > 0):
+                if not isinstance(error, AWAY):
                     raise error from rpc_error
-                num_untried -= 1
                 self._servers.leave(address)
-                if was_there:
-                    log = {"request": self._request_id, "server": address}
-                    logger.info("server lost", extra=log | {"error": str(error)})
-                    self.num_resumes += backoff is None
+                if num_untried > 0:
+                    num_untried -= 1
+                elif self._is_mendable(error, rpc_error):
+                    num_untried = len(self._servers) - 1
                     backoff = backoff or Backoff(self._resume_timeout_s)
                     await backoff.wait(error)
+                else:
+                    raise error from rpc_error
+                self.num_resumes += self._model is not None
+                log = {"request": self._request_id, "server": address, "error": str(error)}
+                logger.info("server lost", extra=log)
+
+    def _is_mendable(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
+        """Whether the servers that there are may go on in a moment."""
+        if isinstance(error, ServerFull):  # it may hold the place of the very call that was lost
+            return bool(self._statistics.num_committed) and self._can_go_on
+        # Where nobody ever answered, the address is likely wrong.
+        was_there = self._model is not None or has_broken(rpc_error)
+        return was_there and self._can_go_on and not self._has_given_up(error, rpc_error)
 
     @property
     def _can_go_on(self) -> bool:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 # Read when Ray is imported. Whoever reaches its ports can have it run anything.
@@ -109,12 +109,13 @@ def run(config: Path | None, address: str | None) -> None:
 
 
 def end(schema: ServeDeploySchema, *, is_all: bool) -> None:
-    """Drain and end what was started; on a cluster of others, nothing else."""
+    """Drain and end what was started, clients' side first; on a cluster of others, nothing else."""
+    for application in reversed(schema.applications):
+        serve.delete(application.name, _blocking=False)
+        while application.name in serve.status().applications:  # Serve kills what overstays its grace
+            sleep(LOOK_S)
     if is_all:
         serve.shutdown()
-        return
-    for application in schema.applications:
-        serve.delete(application.name)
 
 
 def main(config: Path | None, address: str | None) -> None:

@@ -18,7 +18,7 @@ from specwhisper.wire.v1 import verification_pb2_grpc
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
 ANSWER_S = 5.0
-MAX_FULL = 2  # targets that are asked in vain before a caller is told that there is no room
+MAX_FULL = 2  # times that another target is asked where one has no room
 
 Reply = TypeVar("Reply", bound=Message)
 

@@ -64,7 +64,10 @@ class OwnServer:
         return self.address
 
     async def check_health(self) -> None:
-        """Raise, or hang, unless whoever comes is answered; Serve replaces the replica then."""
+        """Raise unless the port takes connections; Serve replaces the replica then.
+
+        It runs in the event loop that answers calls: where that hangs, so does this.
+        """
         if self._server is None:
             raise RuntimeError("The server does not listen yet.")
         _, writer = await asyncio.open_connection(*split_address(self._server.address))

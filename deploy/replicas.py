@@ -11,7 +11,7 @@ from ray.serve.handle import DeploymentHandle
 from client.gateway.__main__ import read_config as read_gateway
 from deploy.front import SERVICE_NAME, FrontService
 from deploy.own_server import OwnServer, once_port_is_free, reachable
-from deploy.routing import OPEN_SESSIONS
+from deploy.routing import HAS_ROOM, OPEN_SESSIONS
 from draft_server.__main__ import read_config as read_draft
 from specwhisper.wire.command_lines import config_from
 from specwhisper.wire.leases import Leases
@@ -53,7 +53,7 @@ class TargetReplica(OwnServer):
 
     def record_routing_stats(self) -> dict[str, Any]:
         """Tell the router how full it is."""
-        return {OPEN_SESSIONS: self._service.num_sessions}
+        return {OPEN_SESSIONS: self._service.num_sessions, HAS_ROOM: self._service.has_room}
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Tell the autoscaler the same, and how long answers take."""
@@ -99,7 +99,12 @@ class GatewayReplica:
 
         self._server = await once_port_is_free(start, config.drain_timeout_s)
         self._serving = asyncio.create_task(self._server.serve())
-        await self._server.ready.wait()
+        ready = asyncio.create_task(self._server.ready.wait())
+        await asyncio.wait({self._serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if self._serving.done():
+            ready.cancel()
+            await self._serving
+            raise RuntimeError("The gateway has ended before it was ready.")
 
     async def where(self) -> str:
         """Tell where it is reached."""

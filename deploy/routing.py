@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from math import inf
 from time import monotonic
 from typing import Generic, TypeVar
 
 from ray.serve.request_router import FIFOMixin, PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 OPEN_SESSIONS = "open_sessions"
+HAS_ROOM = "has_room"  # for another one, in slots and in time
 OPENS_SESSION = "locate"  # the question that a session follows
 STATS_PERIOD_S = 1.0
 
@@ -58,7 +60,8 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
 
         def num_sessions(replica: RunningReplica) -> float:
             open_sessions: float = replica.routing_stats.get(OPEN_SESSIONS, 0)
-            return open_sessions + recent[replica.replica_id]
+            is_full = not replica.routing_stats.get(HAS_ROOM, True)
+            return inf if is_full else open_sessions + recent[replica.replica_id]
 
         replicas = list(candidate_replicas)
         random.shuffle(replicas)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from specwhisper.errors import ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
@@ -42,7 +42,7 @@ class Targets:
     def __init__(self, named: Sequence[str], locate: Callable[[str], Coroutine[Any, Any, Place]]) -> None:
         self.named = tuple(dict.fromkeys(named))
         self._locate = locate
-        self._known: dict[str, Place] = {}  # whom others have told of, the newest last
+        self._known: dict[str, None] = {}  # whom others have told of, the newest last
 
     async def place(self, avoid: str = "") -> Place:
         """Find the emptiest target; one to ``avoid`` only where there is no other.
@@ -55,38 +55,37 @@ class Targets:
             where none answers.
         """
         answers = await _answers(map(self._locate, self.named), GRACE_S)
-        if all(
-            isinstance(answer, TargetUnavailable | ServerDraining) for answer in answers
-        ):  # their leases may still count
-            told_of = await _answers(map(self._ask_known, self._told_of), GRACE_S)
-            answers += told_of
+        if all(isinstance(answer, TargetUnavailable | ServerDraining) for answer in answers):
+            answers += await _answers(map(self._locate, self._told_of), GRACE_S)
         places = [answer for answer in answers if isinstance(answer, Place)]
         if not places:
             raise _likeliest(answers)
         others = [place for place in places if place.address != avoid] or places
         most = max(place.free_slots for place in others)
         found = random.choice([place for place in others if place.free_slots == most])
-        self._remember(found)
+        self._remember(found.address)
         return found
 
     async def first(self, ask: Callable[[str], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Give the answer of whoever answers first."""
-        answers = await _answers(map(ask, (*self.named, *self._told_of)), 0.0)
-        for answer in answers:
-            if not isinstance(answer, SpecWhisperError):
-                return answer
+        """Give the answer of whoever answers first; of others only where the named are away.
+
+        The port of one that was told of may be another one's by now.
+        """
+        answers: list[Answer | SpecWhisperError] = []
+        for addresses in (self.named, self._told_of):
+            answers += await _answers(map(ask, addresses), 0.0)
+            for answer in answers:
+                if not isinstance(answer, SpecWhisperError):
+                    return answer
         raise _likeliest(answers)
 
     @property
     def _told_of(self) -> list[str]:
         return [address for address in reversed(self._known) if address not in self.named]
 
-    async def _ask_known(self, address: str) -> Place:
-        return replace(await self._locate(address), lease=self._known[address].lease)
-
-    def _remember(self, place: Place) -> None:
-        self._known.pop(place.address, None)
-        self._known[place.address] = place
+    def _remember(self, address: str) -> None:
+        self._known.pop(address, None)
+        self._known[address] = None
         while len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
 

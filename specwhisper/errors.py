@@ -17,7 +17,6 @@
     │   ├── LeaseRefused          the right to open a session there is another target's, or has run out
     │   ├── OutOfMemory           it has no memory for what the session needs
     │   └── DeviceFault           its device works no more until its process is restarted
-    ├── SessionNotFound           the session or window does not exist
     ├── Unauthenticated           the caller shows no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
 
@@ -101,10 +100,6 @@ class OutOfMemory(TargetUnavailable):
 
 class DeviceFault(TargetUnavailable):
     """The target's device has failed in a way that only a new process gets over."""
-
-
-class SessionNotFound(SpecWhisperError):
-    """The session or window named by a message does not exist."""
 
 
 class Unauthenticated(SpecWhisperError):

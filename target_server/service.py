@@ -12,7 +12,7 @@ from time import monotonic_ns, perf_counter_ns
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, SessionExpired
+from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.whisper.checkpoint import Checkpoint
@@ -65,6 +65,15 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     def num_sessions(self) -> int:
         """Sessions that are open."""
         return self._verifier.limits.max_sessions - self._verifier.num_free_slots
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another session could be opened now."""
+        try:
+            self._verifier.check_room()
+        except ServerFull:
+            return False
+        return True
 
     @property
     def answer_ms(self) -> float:

@@ -21,7 +21,6 @@ from specwhisper.errors import (
     PairMismatch,
     ServerDraining,
     ServerFull,
-    SessionNotFound,
     SpecWhisperError,
     TargetUnavailable,
     Unauthenticated,
@@ -63,7 +62,6 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
-    SessionNotFound: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     UnsafeBind: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     SpecWhisperError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
 }

@@ -25,7 +25,7 @@ from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 
 BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE
@@ -203,10 +203,11 @@ class Observed:
         options: DecodingOptions,
         *,
         draft_model: str,
+        resume: Resume | None = None,
     ) -> AsyncIterator[ObservedSession]:
         """Open the session."""
         async with self._transcriber.open(
-            session_id, target, mode, options, draft_model=draft_model
+            session_id, target, mode, options, draft_model=draft_model, resume=resume
         ) as session:
             yield ObservedSession(session, self._log)
 

@@ -55,7 +55,7 @@ def chaos(
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # of the processes to come
     console = open_console()
-    chosen = QUICK if is_demo or quick else EVERY
+    chosen = QUICK if quick else EVERY
     plans = [plan for plan in chosen if only is None or plan[0] in only]
     num = seeds or (len(plans) if quick or is_demo else SEEDS)
     drawn = scenarios(num, seed, plans=plans, is_demo=is_demo)

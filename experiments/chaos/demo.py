@@ -19,7 +19,7 @@ from specwhisper.whisper.checkpoint import load_checkpoint
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.process import prepare_process
-from specwhisper.wire.failpoints import TARGET_POINTS, VARIABLE, read_failpoints
+from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
 from target_server.config import TargetConfig
@@ -78,7 +78,9 @@ async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
         resume_timeout_s=settings.resume_timeout_s,
         riva=False,
         serving=ServingOptions(
-            max_message_bytes=MAX_MESSAGE_BYTES, max_concurrent_streams=settings.max_sessions + SHORT_CALLS
+            max_message_bytes=MAX_MESSAGE_BYTES,
+            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
         ),
     )
     prepare_process(config.device, 1, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -13,6 +14,8 @@ from specwhisper.errors import Unauthenticated
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.status import ERROR_KEY
 from specwhisper.wire.tokens import Tokens
+
+logger = logging.getLogger(__name__)
 
 OPEN_TO_ALL = "/grpc.health.v1.Health/"  # whoever balances loads knows no tokens
 ANYBODY = ""
@@ -42,14 +45,16 @@ class Access(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
             caller.set(self._tokens.name_of(metadata.get("authorization")))
         except Unauthenticated as error:
             self._count_error(error)
-            return _turned_away(str(error))
+            return _turned_away(handler_call_details.method, str(error))
         return await continuation(handler_call_details)
 
 
-def _turned_away(details: str) -> grpc.RpcMethodHandler:
+def _turned_away(method: str, details: str) -> grpc.RpcMethodHandler:
     """Make a handler that refuses; a stream's is right for calls of every shape."""
 
     async def refuse(_: Any, context: Any) -> None:
+        facts = {"method": method, "error": Unauthenticated.__name__, "peer": context.peer()}
+        logger.info("refused", extra={"code": "UNAUTHENTICATED"} | facts)
         metadata = ((ERROR_KEY, Unauthenticated.__name__),)
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, details, metadata)
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from math import inf
 from typing import Any
 
@@ -20,6 +21,13 @@ from specwhisper.wire.status import refusal
 logger = logging.getLogger(__name__)
 
 _ending: set[asyncio.Task[None]] = set()  # until their callers read the status, or leave
+# Of the call that is being answered: one error, or none.
+_evicted_for: ContextVar[list[SpecWhisperError]] = ContextVar("evicted_for")
+
+
+def evicted_for() -> SpecWhisperError | None:
+    """Tell why the call that is being answered was evicted, if it was: its handler sees a cancellation."""
+    return next(iter(_evicted_for.get([])), None)
 
 
 class Tenure:
@@ -45,6 +53,8 @@ class Tenure:
         self._max_s = max_s
         self._untaken_s = untaken_s
         self._handler = asyncio.current_task()
+        self._evicted_for = _evicted_for.get([])
+        _evicted_for.set(self._evicted_for)
 
     @contextmanager
     def limited(self) -> Iterator[None]:
@@ -61,7 +71,10 @@ class Tenure:
             yield
 
     def end(self, error: SpecWhisperError) -> None:
-        """Evict the call."""
+        """Evict the call, once."""
+        if self._evicted_for:
+            return
+        self._evicted_for.append(error)
         self._count_error(error)
         logger.info("evicted", extra={"error": type(error).__name__})
         task = asyncio.ensure_future(self._tell(error))

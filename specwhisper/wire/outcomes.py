@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 
+from specwhisper.wire.eviction import evicted_for
 from specwhisper.wire.status import status_of
 
 COMPLETE, CANCELLED, REFUSED, FAILED = OUTCOMES = ("complete", "cancelled", "refused", "failed")
@@ -19,6 +20,8 @@ FAILURES = (
 
 def outcome_of(error: BaseException) -> str:
     """Tell how something ended that raised an error."""
+    if isinstance(error, GeneratorExit | asyncio.CancelledError):
+        error = evicted_for() or error
     if isinstance(error, GeneratorExit):
         return CANCELLED
     if isinstance(error, asyncio.CancelledError):

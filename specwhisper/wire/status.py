@@ -25,7 +25,6 @@ from specwhisper.errors import (
     ServerDraining,
     ServerFull,
     SessionExpired,
-    SessionNotFound,
     SlowReader,
     SpecWhisperError,
     TargetUnavailable,
@@ -55,7 +54,6 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
     OutOfMemory: grpc.StatusCode.UNAVAILABLE,
     DeviceFault: grpc.StatusCode.UNAVAILABLE,
-    SessionNotFound: grpc.StatusCode.NOT_FOUND,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     SpecWhisperError: grpc.StatusCode.INTERNAL,
 }
@@ -161,8 +159,6 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
             return PairMismatch(f"The server at {peer} cannot serve this request: {details}")
         case grpc.StatusCode.UNAUTHENTICATED:
             return Unauthenticated(f"The server at {peer} refuses the token: {details}")
-        case grpc.StatusCode.NOT_FOUND:
-            return SessionNotFound(f"The server at {peer} does not know this session: {details}")
         case _:
             return SpecWhisperError(f"The call to {peer} failed with {code.name}: {details}")
 

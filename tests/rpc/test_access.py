@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from riva.client.proto import riva_asr_pb2
 
 from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
 from specwhisper.wire.access import caller
@@ -28,7 +30,7 @@ TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
 SERVICE = "specwhisper.wire.v1.Verification"
 METHODS = [
     f"/{service.full_name}/{method.name}"
-    for file in (transcription_pb2, verification_pb2)
+    for file in (transcription_pb2, verification_pb2, riva_asr_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ]
@@ -90,20 +92,29 @@ async def located(address: str, credentials: Credentials) -> str:
             raise error_from_rpc(error, address) from error
 
 
+async def refusal(ask: Callable[[], Any]) -> grpc.aio.AioRpcError:
+    """Ask until the refusal is heard: a write that it overtakes hides it (grpc issue 36066)."""
+    while True:
+        call = ask()
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await (call if isinstance(call, grpc.aio.UnaryUnaryCall) else call.read())
+        if "Internal error from Core" not in (refused.value.details() or ""):
+            return refused.value
+
+
 @pytest.mark.parametrize("shown", HEADERS)
 async def test_nobody_gets_in_without_a_token(shown):
     header = HEADERS[shown]
     metadata = () if header is None else (("authorization", header),)
     async with serving(tokens=TOKENS) as (address, servicer), open_channel(address) as channel:
         for method in [*METHODS, *OTHERS]:
-            for call in (
-                channel.unary_unary(method)(b"", metadata=metadata, timeout=5),
-                channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),
+            for ask in (
+                lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=5),  # noqa: B023
+                lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=5),  # noqa: B023
             ):
-                with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await (call if isinstance(call, grpc.aio.UnaryUnaryCall) else call.read())
-                assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED, method
-                assert isinstance(error_from_rpc(refused.value, address), Unauthenticated)
+                error = await refusal(ask)
+                assert error.code() is grpc.StatusCode.UNAUTHENTICATED, method
+                assert isinstance(error_from_rpc(error, address), Unauthenticated)
         assert not servicer.callers
         health = health_pb2_grpc.HealthStub(channel)
         assert (await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))).status == 1

@@ -16,12 +16,13 @@ from experiments.common.scripted import ScriptedModel
 from experiments.common.speaking import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.speaking import SPANS, Ear, talk
 from specwhisper import __version__
-from specwhisper.errors import InvalidRequest, ServerFull, UnsafeBind
+from specwhisper.errors import InvalidRequest, ServerFull, SessionExpired, UnsafeBind
 from specwhisper.types import Limits
 from specwhisper.wire import backoff
 from specwhisper.wire.channels import Credentials, open_channel
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.tls import ClientTls, ServerTls
 from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -129,6 +130,21 @@ async def test_sessions_that_do_not_complete_are_told_apart():
         samples = collected(draft.service.metrics.collected)
         assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="failed") == 1
         assert value(collected(target.service.metrics.collected), f"{TARGET}_draining") == 1
+
+
+async def test_a_call_that_the_server_ends_is_not_taken_for_one_that_the_caller_left():
+    async with (
+        target_server() as target,
+        draft_server(target.address, max_session_s=0.2) as draft,
+    ):
+        call = draft.stub.StreamingRecognize()
+        await call.write(streaming_config(mode="MODE_SYNC"))
+        assert type(await error_of(with_true_status(call))) is SessionExpired
+        await eventually(lambda: draft.service.num_sessions == 0)
+        samples = collected(draft.service.metrics.collected)
+        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="failed") == 1
+        assert value(samples, f"{DRAFT}_sessions_total", mode="sync", outcome="cancelled") == 0
+        assert value(samples, f"{DRAFT}_errors_total", kind="SessionExpired") == 1
 
 
 async def test_resumes_are_counted_by_what_the_target_was_lost_by(monkeypatch):

@@ -13,7 +13,7 @@ from client.api import TranscriptionClient
 from client.messages import config_to_proto
 from draft_server.session import Session, SessionRequest
 from experiments.common.scripted import END, MULTILINGUAL
-from specwhisper.errors import InvalidRequest, PairMismatch, TargetUnavailable
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Limits, Mode
@@ -28,6 +28,7 @@ from tests.rpc.services import (
     audio_requests,
     draft_server,
     error_of,
+    eventually,
     recording,
     scripted_checkpoint,
     target_alone,
@@ -160,6 +161,22 @@ async def test_a_server_that_never_answers_is_told_at_once(tmp_path, unused_tcp_
     async with TranscriptionClient(f"127.0.0.1:{unused_tcp_port}") as client:
         with pytest.raises(TargetUnavailable, match="is it running"):
             await client.transcribe_file(path)
+
+
+async def test_a_full_target_is_told_at_once(tmp_path):
+    """Also behind a draft server that has room, and has said which models it works with."""
+    path = wav(tmp_path / "audio.wav", recording(5.0))
+    async with (
+        target_server(limits=Limits(max_sessions=1)) as target,
+        draft_server(target.address) as draft,
+        TranscriptionClient(draft.address) as client,
+    ):
+        call = draft.stub.StreamingRecognize()
+        await call.write(opening())
+        await eventually(lambda: target.num_free_slots == 0)
+        with pytest.raises(ServerFull, match="The target holds its 1 sessions"):
+            await client.transcribe_file(path)
+        call.cancel()
 
 
 async def test_patience_ends(tmp_path):

@@ -14,7 +14,7 @@ from experiments.chaos.runs import Heard, Outcome
 from experiments.chaos.scenarios import EVERY, PASSING, QUICK, SILENT, WITH_SPARE, Kind, draw, scenarios
 from experiments.chaos.summary import bars, pauses_of
 from specwhisper.types import Candidates, Segment
-from specwhisper.wire.failpoints import TARGET_POINTS
+from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS
 
 SAID = (  # start, end, tokens, utterance, whether it ends there
     (0.0, 1.0, (1, 2, 30), 1, False),
@@ -95,7 +95,7 @@ def test_scenarios_follow_from_their_seeds():
     drawn = scenarios(3 * len(EVERY), 7)
     assert drawn == scenarios(3 * len(EVERY), 7) != scenarios(3 * len(EVERY), 8)
     assert {scenario.kind for scenario in drawn} == set(Kind) == set(FAULTS)
-    assert {scenario.point for scenario in drawn} == {*TARGET_POINTS, ""}
+    assert {scenario.point for scenario in drawn} == {*TARGET_POINTS, *DRAFT_POINTS, ""}
     asked = [client for scenario in drawn for client in scenario.clients]
     recorded = [client for client in asked if isinstance(client, Recorded)]
     assert {client.mode for client in recorded} == set(MODES)

@@ -81,14 +81,14 @@ async def test_what_is_said_where_nobody_takes_it(answers, kind):
 
 
 async def test_while_a_front_is_away_those_are_asked_that_it_told_of():
-    world = World(front=Place("a", "lease", 3), a=Place("a", free_slots=2), b=GONE)
+    world = World(front=Place("a", "lease", 3), a=Place("a", "its own", 2), b=GONE)
     found = targets_of(world, "front")
     assert await found.place() == Place("a", "lease", 3)
     world.answers["front"] = Place("b", "another lease", 3)
     assert (await found.place()).address == "b"
     world.answers["front"] = GONE
     world.asked.clear()
-    assert await found.place() == Place("a", "lease", 2), "its lease may still count"
+    assert await found.place() == Place("a", "its own", 2), "that of the front is old by now"
     assert set(world.asked) == {"front", "a", "b"}
     world.answers["front"] = ServerFull("No.")
     with pytest.raises(ServerFull):  # whoever leads to all says that there is no room

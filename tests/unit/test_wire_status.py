@@ -140,7 +140,7 @@ async def test_a_status_set_by_the_handler_stands():
         ),
         ("INVALID_ARGUMENT", "odd.", "InvalidRequest", "odd."),
         ("FAILED_PRECONDITION", "odd.", "PairMismatch", "odd."),
-        ("NOT_FOUND", "odd.", "SessionNotFound", "odd."),
+        ("NOT_FOUND", "odd.", "SpecWhisperError", f"The call to {PEER} failed with NOT_FOUND: odd."),
         ("INTERNAL", "odd.", "SpecWhisperError", f"The call to {PEER} failed with INTERNAL: odd."),
     ],
 )
@@ -152,7 +152,7 @@ def test_statuses_of_others_become_the_nearest_error(code, details, kind, senten
 
 def test_a_name_that_is_no_error_of_ours_is_ignored():
     error = error_from_rpc(rpc_error(grpc.StatusCode.NOT_FOUND, metadata=[(ERROR_KEY, "Exception")]), PEER)
-    assert type(error) is errors.SessionNotFound
+    assert type(error) is errors.SpecWhisperError
 
 
 async def test_what_a_sentence_quotes_stays_on_its_line():

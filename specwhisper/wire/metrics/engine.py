@@ -68,8 +68,8 @@ class EngineMetrics:
             self._totals.observe(message)
 
     def observe(self, events: Sequence[tuple[str, object]]) -> None:
-        """Count the events of one step: at most one pass, unless it was repeated session by session."""
-        has_pass = False
+        """Count the events of one step: one pass, or the parts that it was repeated in."""
+        passes: set[tuple[int, int]] = set()
         for _, event in events:
             if isinstance(event, WindowOpened):
                 self._totals.observe(event)
@@ -79,8 +79,9 @@ class EngineMetrics:
                 self._queue_s.observe(timing.queue_ns / NS_PER_S)
                 if timing.encode_ns:
                     self._encode_s.observe(timing.encode_ns / NS_PER_S)
-                if timing.batch_size == 1 or not has_pass:
-                    has_pass = True
+                this_pass = (timing.forward_ns, timing.batch_size)
+                if timing.batch_size == 1 or this_pass not in passes:
+                    passes.add(this_pass)
                     self._pass_s.observe(timing.forward_ns / NS_PER_S)
                     self._pass_sessions.observe(timing.batch_size)
         self._tally.count(self._totals)
