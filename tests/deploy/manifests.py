@@ -21,6 +21,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
+COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 SECRETS = "/run/secrets/specwhisper/"
 MODULES = {
     "specwhisper-target-server": "target_server.__main__",

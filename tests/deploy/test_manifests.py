@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 import subprocess
 import sys
 import warnings
@@ -20,9 +18,13 @@ from client.gateway.config import DEFAULT_PORT as GATEWAY_PORT
 from draft_server.config import DEFAULT_PORT as DRAFT_PORT
 from scripts.rayservice import changed, serve_config
 from specwhisper import __version__
+from specwhisper.errors import UnsafeBind
 from specwhisper.wire.addresses import split_address
+from specwhisper.wire.command_lines import config_from
+from target_server.__main__ import read_config as read_target
 from target_server.config import DEFAULT_PORT as TARGET_PORT
 from tests.deploy.manifests import (
+    COMPOSE,
     DEPLOY,
     KUBERNETES,
     PROGRAMS,
@@ -40,7 +42,6 @@ from tests.deploy.manifests import (
     workloads,
 )
 
-COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 OVERLAYS = ("cpu-demo", "gpu", "ray")
 PORTS = {"target": TARGET_PORT, "draft": DRAFT_PORT, "gateway": GATEWAY_PORT}
 MARGIN_S = 10
@@ -53,13 +54,6 @@ def servers():
     yield from in_compose(*COMPOSE)
     for overlay in OVERLAYS:
         yield from in_kubernetes(overlay)
-
-
-@pytest.fixture(scope="session")
-def secrets(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("deploy") / "secrets"
-    subprocess.run([DEPLOY / "make-secrets", folder], check=True, capture_output=True, timeout=60)
-    return folder
 
 
 def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -173,6 +167,21 @@ def test_draft_servers_know_every_target(overlay):
     assert draft.flags["target"].split(",") == names
 
 
+@pytest.mark.parametrize(
+    ("overlay", "folders"), [("cpu-demo", ["base"]), ("gpu", ["base"]), ("ray", ["base", "ray"])]
+)
+def test_network_policies_select_by_the_labels_that_are_written(overlay, folders):
+    texts = [(KUBERNETES / folder / "network-policies.yaml").read_text() for folder in folders]
+    written = {m["metadata"]["name"]: m["spec"] for text in texts for m in yaml.safe_load_all(text)}
+    if overlay == "ray":
+        del written["target"]  # there are no such pods
+    assert {name: m["spec"] for name, m in of_kind(overlay, "NetworkPolicy").items()} == written
+    for workload in workloads(overlay).values():
+        labels = workload["spec"]["template"]["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "specwhisper"
+        assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_manifests_are_of_kubernetes_schemas(overlay):
     for manifest in rendered(overlay):
@@ -219,6 +228,20 @@ def test_a_wrong_manifest_would_be_found():
 
 
 @pytest.mark.skipif(not SERVE.exists(), reason="deploy/serve.yaml is not there")
+def test_targets_in_a_cluster_may_be_reached_as_they_are_told(secrets):
+    config = yaml.safe_load(serve_config(SERVE, KUBERNETES / "ray" / "serve-changes.yaml"))
+    [application] = config["applications"]
+    flags = application["args"]["target"] | {"device": "cpu", "dtype": "float32"}
+    here = {
+        k: v.replace(SECRETS, f"{secrets}/target/") if isinstance(v, str) else v for k, v in flags.items()
+    }
+    serving = config_from(read_target, here).serving
+    assert (serving.host, serving.metrics_host, serving.insecure) == ("0.0.0.0", "0.0.0.0", False)
+    with pytest.raises(UnsafeBind):
+        config_from(read_target, here | {"tokens-file": None})
+
+
+@pytest.mark.skipif(not SERVE.exists(), reason="deploy/serve.yaml is not there")
 def test_ray_gets_the_configuration_of_one_machine_with_a_clusters_changes():
     schema = pytest.importorskip("ray.serve.schema")
     config = yaml.safe_load(serve_config(SERVE, KUBERNETES / "ray" / "serve-changes.yaml"))
@@ -237,6 +260,15 @@ def test_ray_gets_the_configuration_of_one_machine_with_a_clusters_changes():
         target = Started("serve", "target", PROGRAMS["target"], tuple(words))
         assert target.flags["grpc_use_ssl"]
         [workers] = cluster["workerGroupSpecs"]
+        [container] = workers["template"]["spec"]["containers"]
+        assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
+            "grpc": target.flags["port"],
+            "metrics": target.flags["metrics_port"],
+        }
+        draft_to_ray = of_kind("ray", "NetworkPolicy")["draft-to-ray"]["spec"]
+        [egress] = draft_to_ray["egress"]
+        assert egress["ports"] == [{"port": TARGET_PORT, "protocol": "TCP"}]
+        assert application["args"]["front"]["port"] == target.flags["port"] == TARGET_PORT
         wanted = {d["name"]: d for d in application["deployments"]}["Target"]["autoscaling_config"]
         assert workers["minReplicas"] >= wanted["min_replicas"]
         assert workers["maxReplicas"] >= 2 * wanted["max_replicas"]  # both versions during an update
@@ -270,6 +302,13 @@ def test_compose_mounts_each_roles_own_secrets_and_waits_for_health():
     assert services["target"]["entrypoint"] == PROGRAMS["target"]  # its image is the draft server's
 
 
+def test_compose_has_room_for_uploads_which_are_there_twice_for_a_moment():
+    [tmp] = read_compose("compose.yaml")["services"]["gateway"]["tmpfs"]
+    size_gb = int(re.fullmatch(r"/tmp:size=(\d+)g", tmp)[1])
+    [flags] = [server.flags for server in in_compose("compose.yaml") if server.role == "gateway"]
+    assert size_gb << 30 >= 2 * flags["max_upload_bytes"] * flags["max_sessions"]
+
+
 def test_the_dockerfile_is_clean_and_its_stages_are_what_others_build(tmp_path):
     checked = tool("hadolint", "--no-color", "deploy/Dockerfile")
     assert checked.returncode == 0, checked.stdout
@@ -295,21 +334,3 @@ def test_images_are_tagged_with_this_version():
         tags |= {pod_of(w)[1]["image"].rpartition(":")[2] for w in workloads(overlay).values()}
     tags |= {pod["spec"]["containers"][0]["image"].rpartition(":")[2] for pod in ray_pods()[1]}
     assert tags == {__version__}
-
-
-def test_secrets_stay_and_a_new_token_is_valid_beside_the_old_one(secrets, tmp_path):
-    first = tmp_path / "secrets"
-    first.mkdir(mode=0o755)
-    run = [DEPLOY / "make-secrets", first, "more.example"]
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
-    before = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
-    assert {path: path.read_bytes() for path in first.rglob("*") if path.is_file()} == before
-    (first / "draft" / "target-token").unlink()
-    subprocess.run(run, check=True, capture_output=True, timeout=60)
-    old, _, new = (first / "target" / "tokens").read_text().splitlines()
-    assert (first / "target" / "tokens").read_bytes().startswith(before[first / "target" / "tokens"])
-    assert new == f"draft {(first / 'draft' / 'target-token').read_text().strip()}" != old
-    assert stat.S_IMODE(os.stat(first).st_mode) == 0o700  # although it was there before
-    assert stat.S_IMODE(os.stat(first / "authority" / "roots.key").st_mode) == 0o600
-    assert not list(first.glob("[!a]*/roots.key"))

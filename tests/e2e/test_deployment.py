@@ -40,6 +40,8 @@ def ports(secrets, unused_tcp_port_factory):
                 .replace("draft:50051", f"127.0.0.1:{found['draft']}")
                 for argument in started.arguments
             ]
+            if started.role != "gateway":
+                arguments.append("--metrics-port=0")
             module = MODULES[started.program].removesuffix(".__main__")
             servers.append(Server(module, *arguments, "--port", found[started.role]))
         for server in servers:

@@ -1,0 +1,98 @@
+"""What deploy/make-secrets makes stays, can be changed while servers run, and is what Prometheus needs."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+import subprocess
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from specwhisper.wire.addresses import split_address
+from specwhisper.wire.metrics.exposition import serving_metrics
+from specwhisper.wire.tls import ServerTls
+from specwhisper.wire.tokens import read_tokens
+from tests.deploy.manifests import COMPOSE, DEPLOY, PROGRAMS, in_compose, read_compose
+from tests.rpc.scrapes import scrape
+
+
+def test_secrets_stay_and_a_new_token_is_valid_beside_the_old_one(secrets, tmp_path):
+    first = tmp_path / "secrets"
+    first.mkdir(mode=0o755)
+    run = [DEPLOY / "make-secrets", first, "more.example"]
+    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    before = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
+    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    assert {path: path.read_bytes() for path in first.rglob("*") if path.is_file()} == before
+    (first / "draft" / "target-token").unlink()
+    subprocess.run(run, check=True, capture_output=True, timeout=60)
+    old, _, new = (first / "target" / "tokens").read_text().splitlines()
+    assert (first / "target" / "tokens").read_bytes().startswith(before[first / "target" / "tokens"])
+    assert new == f"draft {(first / 'draft' / 'target-token').read_text().strip()}" != old
+    assert stat.S_IMODE(os.stat(first).st_mode) == 0o700  # although it was there before
+    assert stat.S_IMODE(os.stat(first / "authority" / "roots.key").st_mode) == 0o600
+    assert not list(first.glob("[!a]*/roots.key"))
+
+
+def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
+    folder = tmp_path / "secrets"
+    roots, certificate = folder / "draft" / "roots.pem", folder / "target" / "server.pem"
+
+    def make() -> str:
+        subprocess.run([DEPLOY / "make-secrets", folder], check=True, capture_output=True, timeout=60)
+        return certificate.read_text()
+
+    def is_trusted(pem: str) -> bool:
+        shown = tmp_path / "shown.pem"
+        shown.write_text(pem)
+        return not subprocess.run(
+            ["openssl", "verify", "-CAfile", roots, shown], capture_output=True, timeout=60
+        ).returncode
+
+    old = make()
+    authority = folder / "authority" / "roots.pem"
+    authority.unlink()
+    assert make() == old  # nothing but a new authority, whom nobody trusts yet
+    assert roots.read_bytes() != authority.read_bytes()
+    assert is_trusted(old)
+    with roots.open("ab") as file:
+        file.write(authority.read_bytes())
+    certificate.unlink()
+    new = make()
+    assert is_trusted(old)
+    assert is_trusted(new)
+    roots.unlink()
+    assert make() == new
+    assert not is_trusted(old)
+    assert is_trusted(new)
+
+
+async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_it(secrets):
+    example = yaml.safe_load((DEPLOY / "observability" / "prometheus.yml").read_text())
+    jobs = {job["job_name"].removeprefix("specwhisper-"): job for job in example["scrape_configs"]}
+    assert jobs.keys() == PROGRAMS.keys()
+    services = read_compose("compose.yaml")["services"]
+    for server in in_compose(*COMPOSE):
+        if server.role == "gateway":
+            continue
+        port = server.flags["metrics_port"]
+        assert server.flags["metrics_host"] == "0.0.0.0", server.where
+        assert services[server.role]["expose"] == [port], server.where
+        job = jobs[server.role]
+        assert {split_address(at)[1] for at in job["static_configs"][0]["targets"]} == {port}
+        own, prometheus = secrets / server.role, secrets / "prometheus"
+        tls = ServerTls(own / "server.pem", own / "server.key")
+        token = (prometheus / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
+        trusted = ssl.create_default_context(cafile=prometheus / Path(job["tls_config"]["ca_file"]).name)
+        with serving_metrics(
+            CollectorRegistry(), "127.0.0.1", 0, tls, read_tokens(own / "tokens")
+        ) as address:
+            known = {"Authorization": f"Bearer {token}"}
+            await scrape(address, context=trusted, headers=known)
+            with pytest.raises(HTTPError, match="401"):
+                await scrape(address, context=trusted)
