@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from urllib.error import HTTPError, URLError
-from urllib.request import HTTPSHandler, ProxyHandler, build_opener
+from functools import partial
+from http.client import HTTPException, HTTPResponse
+from urllib.error import HTTPError
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 import grpc.aio
 from rich.console import Console
 
+from client.https import NamedConnection
 from client.jobs import report
 from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.wire.channels import OPEN, Credentials, open_channel
 from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.tls import ClientTls
 
 GATEWAYS = ("http://", "https://")
 
@@ -40,16 +43,31 @@ async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s:
 
 
 def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) -> bool:
-    roots = credentials.tls.roots if credentials.tls is not None else None
-    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl.create_default_context(cafile=roots)))
+    opener = build_opener(ProxyHandler({}), _Https(credentials.tls or ClientTls()))
     try:
         with opener.open(url.rstrip("/") + "/health", timeout=timeout_s):
             return True
     except HTTPError as error:
         error.close()
         return False
-    except (URLError, TimeoutError) as error:
+    except OSError as error:
         raise TargetUnavailable(f"No gateway answers at {url} ({error}); is it running?") from error
+    except (HTTPException, ValueError) as error:
+        raise TargetUnavailable(
+            f"What answers at {url} speaks no HTTP: is that the address of a gateway?"
+        ) from error
+
+
+class _Https(HTTPSHandler):
+    """Opens URLs over connections that heed all of a client's credentials."""
+
+    def __init__(self, tls: ClientTls) -> None:
+        super().__init__()
+        self._connect = partial(NamedConnection, tls=tls)
+
+    def https_open(self, request: Request) -> HTTPResponse:
+        """Open a URL."""
+        return self.do_open(self._connect, request)
 
 
 async def show_health(

@@ -24,14 +24,14 @@ class _Renewed:
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls
         self._stamp = self._now()
-        self.context = self._newest = _context(tls)
+        self.context = self._newest = tls.context()
         self.context.sni_callback = self._hand_over
 
     def _hand_over(self, handshake: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
         """Go on with the newest certificate; one that cannot be read leaves the last one in use."""
         try:
             if (now := self._now()) != self._stamp:
-                self._stamp, self._newest = now, _context(self._tls)
+                self._stamp, self._newest = now, self._tls.context()
         except (OSError, InvalidRequest) as error:
             logger.warning("certificate kept", extra={"error": str(error)})
         handshake.context = self._newest
@@ -39,18 +39,3 @@ class _Renewed:
     def _now(self) -> Stamp:
         found = [path.stat() for path in (self._tls.certificate, self._tls.key)]
         return tuple((file.st_mtime_ns, file.st_size, file.st_ino) for file in found)
-
-
-def _context(tls: ServerTls) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.set_alpn_protocols(["http/1.1"])
-    try:
-        context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")  # and asks nobody for one
-        if tls.client_roots is not None:
-            context.load_verify_locations(tls.client_roots)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (ssl.SSLError, OSError) as error:
-        raise InvalidRequest(
-            f"{tls.certificate} and {tls.key} cannot be used together: {error.strerror}."
-        ) from error
-    return context

@@ -41,14 +41,15 @@ class Cluster:
 
     async def read(self) -> None:
         """Read all of them."""
-        now, before = await read_all(self._addresses, self._credentials), self._last
-        self.rows = [row for each in now for row in figures_of(each, before.get(each.address))]
+        now = await read_all(self._addresses, self._credentials)
+        readings = [(each, self._last.get(each.address)) for each in now]
+        self.rows = [row for pair in readings for row in figures_of(*pair)]
         self.totals = {}
         for kind in KINDS:
             rows = [row for row in self.rows if row.kind == kind]
             if rows:
-                self.totals[kind] = total_of(kind, rows, now, list(before.values()))
-        self._last = before | {each.address: each for each in now if not each.error}
+                self.totals[kind] = total_of(kind, rows, readings)
+        self._last |= {each.address: each for each in now if not each.error}
 
     @property
     def is_lost(self) -> bool:

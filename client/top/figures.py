@@ -55,12 +55,12 @@ class Figures:
 
 
 class _Counts:
-    """A server's metrics of one kind, over a while."""
+    """Metrics of one kind: as they are, and what counters have grown by over a while."""
 
-    def __init__(self, kind: str, now: Samples, before: Samples, elapsed_s: float) -> None:
+    def __init__(self, kind: str, now: Samples, growth: Samples, elapsed_s: float) -> None:
         self._prefix = f"specwhisper_{kind}_"
         self._now = now
-        self._before = before
+        self._growth = growth
         self._elapsed_s = elapsed_s
 
     def gauge(self, name: str) -> float | None:
@@ -75,8 +75,8 @@ class _Counts:
     def grown(self, name: str, **wanted: str) -> float | None:
         """Give what a counter has grown by, over all labels but those that are wanted."""
         found = [
-            value - before if value >= (before := self._before.get(key, 0.0)) else value  # it began anew
-            for key, value in self._now.items()
+            value
+            for key, value in self._growth.items()
             if key[0] == self._prefix + name and wanted.items() <= dict(key[1]).items()
         ]
         return sum(found) if found else None
@@ -138,20 +138,42 @@ def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
     """
     if now.error:
         return [Figures(now.address, "", LOST, now.error)]
-    began_s = now.samples.get(("process_start_time_seconds", frozenset()), now.at_s)
-    earlier = before.samples if before is not None else {}
-    elapsed_s = now.at_s - (before.at_s if before is not None and before.samples else began_s)
+    since_s = began_s(now) or now.at_s
+    if before is not None and began_s(before) == began_s(now):
+        since_s = before.at_s
     kinds = [kind for kind in KINDS if _has(now.samples, kind)]
     if not kinds:
         return [Figures(now.address, "", LOST, "exports no metrics of specwhisper")]
-    return [_figures(now.address, _Counts(kind, now.samples, earlier, elapsed_s), kind) for kind in kinds]
+    grown, elapsed_s = growth(now, before), now.at_s - since_s
+    return [_figures(now.address, _Counts(kind, now.samples, grown, elapsed_s), kind) for kind in kinds]
+
+
+def growth(now: Reading, before: Reading | None) -> Samples:
+    """Tell what a server's counters have grown by; one that began anew has counted from nothing."""
+    if before is None or began_s(before) != began_s(now):
+        return now.samples
+    return {
+        key: value - earlier if value >= (earlier := before.samples.get(key, 0.0)) else value
+        for key, value in now.samples.items()
+    }
+
+
+def began_s(reading: Reading) -> float | None:
+    """Tell when a server's process began, where its system says so."""
+    return reading.samples.get(("process_start_time_seconds", frozenset()))
 
 
 def total_of(
-    kind: str, rows: Sequence[Figures], now: Sequence[Reading], before: Sequence[Reading]
+    kind: str, rows: Sequence[Figures], readings: Sequence[tuple[Reading, Reading | None]]
 ) -> Figures:
-    """Tell what all servers of a kind do together; rates add up, the rest is of all counts."""
-    total = _figures("", _Counts(kind, _added(now), _added(before), 0.0), kind)
+    """Tell what all servers of a kind do together; rates add up, the rest is of all that was counted.
+
+    Parameters
+    ----------
+    readings : of each server the last one, and the one before it.
+    """
+    now = _added(each.samples for each, _ in readings)
+    total = _figures("", _Counts(kind, now, _added(growth(*pair) for pair in readings), 0.0), kind)
     return replace(
         total,
         state=f"{len(rows)} servers",
@@ -199,10 +221,10 @@ def _has(samples: Samples, kind: str) -> bool:
     return any(name.startswith(f"specwhisper_{kind}_") for name, _ in samples)
 
 
-def _added(readings: Iterable[Reading]) -> Samples:
+def _added(servers: Iterable[Samples]) -> Samples:
     total: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
-    for reading in readings:
-        for key, value in reading.samples.items():
+    for samples in servers:
+        for key, value in samples.items():
             total[key] = total.get(key, 0.0) + value
     return total
 

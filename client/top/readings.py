@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException
 from time import time
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from client.https import NamedConnection
 from specwhisper.errors import UnsafeBind
 from specwhisper.wire.addresses import is_loopback, split_address
 from specwhisper.wire.channels import Credentials
@@ -75,7 +76,7 @@ def _fetch(address: str, credentials: Credentials) -> str:
     connection = (
         HTTPConnection(host, port, timeout=TIMEOUT_S)
         if credentials.tls is None
-        else HTTPSConnection(host, port, timeout=TIMEOUT_S, context=credentials.tls.context())
+        else NamedConnection(host, port, timeout=TIMEOUT_S, tls=credentials.tls)
     )
     headers = {} if credentials.token is None else {"Authorization": f"Bearer {credentials.token}"}
     try:

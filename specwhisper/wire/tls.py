@@ -39,10 +39,15 @@ class ServerTls:
         )
 
     def context(self) -> ssl.SSLContext:
-        """Give the same for a connection that is not gRPC's."""
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=self.client_roots)
-        context.load_cert_chain(self.certificate, self.key)
+        """Give the same for HTTP, with the files as they are now."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(["http/1.1"])
+        _show(context, self.certificate, self.key)
         if self.client_roots is not None:
+            try:
+                context.load_verify_locations(self.client_roots)
+            except OSError as error:
+                raise _no_roots(self.client_roots, error) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -83,10 +88,13 @@ class ClientTls:
         self.credentials()
 
     def context(self) -> ssl.SSLContext:
-        """Give the same for a connection that is not gRPC's; without roots, the system's are trusted."""
-        context = ssl.create_default_context(cafile=self.roots)
-        if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
+        """Give the same for HTTP; without roots, the system's are trusted."""
+        try:
+            context = ssl.create_default_context(cafile=self.roots)
+        except OSError as error:
+            raise _no_roots(self.roots, error) from error
+        if self.certificate is not None and self.key is not None:
+            _show(context, self.certificate, self.key)
         return context
 
     def credentials(self) -> grpc.ChannelCredentials:
@@ -103,6 +111,17 @@ def read_pem(path: Path) -> bytes:
     if b"-----BEGIN " not in pem:
         raise InvalidRequest(f"{path} is not in PEM format: it holds no '-----BEGIN'.")
     return pem
+
+
+def _show(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: "")  # and asks nobody for one
+    except OSError as error:  # as all of ssl's are
+        raise InvalidRequest(f"{certificate} and {key} cannot be used together: {error.strerror}.") from error
+
+
+def _no_roots(path: Path | None, error: OSError) -> InvalidRequest:
+    return InvalidRequest(f"{path or 'This system'} has no certificates to trust: {error.strerror}.")
 
 
 def _read_if_any(path: Path | None) -> bytes | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from pathlib import Path
 
 import trustme
 from rich.console import Console
@@ -39,17 +41,18 @@ async def test_a_server_serves_until_it_stops_and_is_gone_then():
     assert f"No server answers at {server.address}; is it running?" in err
 
 
+def write(certificate: trustme.LeafCert, folder: Path, name: str) -> ServerTls:
+    certificate.private_key_pem.write_to_path(folder / f"{name}.key")
+    certificate.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+    return ServerTls(folder / f"{name}.pem", folder / f"{name}.key")
+
+
 async def test_no_token_is_needed_but_the_right_authority(tmp_path):
     own, other = trustme.CA(), trustme.CA()
     certificate = own.issue_cert("127.0.0.1")
-    for name, blob in (
-        ("own.pem", own.cert_pem),
-        ("other.pem", other.cert_pem),
-        ("server.key", certificate.private_key_pem),
-        ("server.pem", certificate.cert_chain_pems[0]),
-    ):
-        blob.write_to_path(tmp_path / name)
-    tls = ServerTls(tmp_path / "server.pem", tmp_path / "server.key")
+    own.cert_pem.write_to_path(tmp_path / "own.pem")
+    other.cert_pem.write_to_path(tmp_path / "other.pem")
+    tls = write(certificate, tmp_path, "server")
     server = await start_server({}, ServingOptions(tls=tls, tokens=TOKENS))
     try:
         assert await ask(server.address, Credentials(ClientTls(tmp_path / "own.pem"))) == (
@@ -74,3 +77,40 @@ async def test_a_gateway_is_well_while_its_draft_server_answers():
     assert f"No gateway answers at {url}" in err
     async with running_gateway(draft) as gateway:
         assert await ask(gateway.url) == (False, "not serving\n", "")
+
+
+async def test_a_gateway_may_ask_for_a_certificate_and_have_another_name(tmp_path):
+    own = trustme.CA()
+    own.cert_pem.write_to_path(tmp_path / "own.pem")
+    asking = replace(
+        write(own.issue_cert("gateway.example"), tmp_path, "server"), client_roots=tmp_path / "own.pem"
+    )
+    shown = write(own.issue_cert("probe.example"), tmp_path, "probe")
+    right = ClientTls(tmp_path / "own.pem", shown.certificate, shown.key, "gateway.example")
+    async with serving(ScriptedTranscription()) as draft, running_gateway(draft, tls=asking) as gateway:
+        url = f"https://{gateway.server.address}"
+        assert await ask(url, Credentials(right)) == (True, "serving\n", "")
+        for wrong in (replace(right, server_name=None), replace(right, certificate=None, key=None)):
+            is_well, out, err = await ask(url, Credentials(wrong))
+            assert (is_well, out) == (False, "")
+            assert f"No gateway answers at {url}" in err
+
+
+async def test_what_is_no_gateway_is_told_in_a_line(tmp_path):
+    own = trustme.CA()
+    own.cert_pem.write_to_path(tmp_path / "own.pem")
+    encrypted = ServingOptions(tls=write(own.issue_cert("127.0.0.1"), tmp_path, "server"))
+    trusting = Credentials(ClientTls(tmp_path / "own.pem"))
+    for options in (ServingOptions(), encrypted):
+        server = await start_server({}, options)
+        try:
+            for url in (f"http://{server.address}", f"https://{server.address}"):
+                is_well, out, err = await ask(url, trusting)
+                assert (is_well, out) == (False, "")
+                assert url in err
+        finally:
+            await server.stop(drain_timeout_s=0)
+    for url in ("http://", "http://127.0.0.1:port"):
+        is_well, out, err = await ask(url)
+        assert (is_well, out) == (False, "")
+        assert url in err

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from client.top.figures import DRAFT, DRAINING, LOST, TARGET, figures_of, quantile, total_of
+from client.top.figures import DRAFT, DRAINING, LOST, TARGET, Figures, figures_of, quantile, total_of
 from client.top.readings import Reading, check_addresses, parse
 from client.top.tables import WIDE, cluster_view
 from specwhisper.errors import InvalidRequest, UnsafeBind
@@ -76,11 +76,37 @@ def test_all_of_a_kind_are_told_together():
         reading("a:1", 202.0, committed=1100, passes=420, in_use=8),
         reading("b:1", 202.0, committed=1020, passes=420),
     ]
-    rows = [row for one, earlier in zip(now, before, strict=True) for row in figures_of(one, earlier)]
-    total = total_of(TARGET, rows, now, before)
+    total = total_now(now, before)
     assert (total.sessions, total.capacity, total.state) == (11, 16, "2 servers")
     assert total.tokens_per_s == pytest.approx(60.0)
     assert total.tokens_per_pass == pytest.approx(3.0), "not the mean of 5 and 1"
+
+
+def total_now(now: list[Reading], before: list[Reading]) -> Figures:
+    readings = list(zip(now, before, strict=True))
+    rows = [row for pair in readings for row in figures_of(*pair) if row.kind == TARGET]
+    return total_of(TARGET, rows, readings)
+
+
+def test_a_lost_server_takes_nothing_from_the_others():
+    now = [reading("a:1", 202.0, committed=1100, passes=420), Reading("b:1", 202.0, error="nobody answers")]
+    total = total_now(now, [reading("a:1"), reading("b:1")])
+    assert (total.state, total.sessions, total.capacity) == ("1 servers", 3, 8)
+    assert total.tokens_per_s == pytest.approx(50.0)
+    assert total.tokens_per_pass == pytest.approx(5.0)
+    assert total.failed == 0
+
+
+def test_a_server_that_began_anew_adds_what_it_has_done_since():
+    anew = EXPORTED.replace("_start_time_seconds 100.0", "_start_time_seconds 201.0")
+    now = [
+        reading("a:1", 202.0, committed=1100, passes=420),
+        reading("b:1", 202.0, anew, committed=1020, passes=20),  # more than before, in one second
+    ]
+    total = total_now(now, [reading("a:1"), reading("b:1")])
+    assert total.tokens_per_s == pytest.approx(50.0 + 1020.0)
+    assert total.tokens_per_pass == pytest.approx(1120 / 40)
+    assert total.failed == 3
 
 
 def test_a_target_within_a_draft_server_is_a_server_too():
@@ -121,8 +147,8 @@ def test_tables_fit_and_show_what_matters(width):
         *figures_of(reading("gpu2:9464", draining=1), None),
         *figures_of(Reading("gpu3:9464", 1.0, error="nobody answers"), None),
     ]
-    now = [reading("gpu1:9464", in_use=8), reading("gpu2:9464")]
-    totals = {TARGET: total_of(TARGET, rows[:2], now, [])}
+    readings = [(reading("gpu1:9464", in_use=8), None), (reading("gpu2:9464"), None)]
+    totals = {TARGET: total_of(TARGET, rows[:2], readings)}
     console = Console(width=width, record=True, file=open("/dev/null", "w"))
     console.print(cluster_view(rows, totals, "now", width=width))
     text = console.export_text()
