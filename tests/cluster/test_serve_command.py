@@ -16,7 +16,7 @@ from tests.e2e.processes import run
 SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
     front, draft, gateway = (unused_tcp_port_factory() for _ in range(3))
     config = yaml.safe_load(DEMO.read_text())
