@@ -1,17 +1,22 @@
-"""The runbook knows every error and every line of the servers' logs."""
+"""The runbook knows every error and every line of the servers' logs, and names flags that exist."""
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 
+import typer
+
+import client.cli
 import specwhisper.errors
 from specwhisper.errors import SpecWhisperError
 from specwhisper.wire.status import status_of
-from tests.deploy.manifests import ROOT
+from tests.deploy.manifests import PROGRAMS, ROOT, command_of
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
 SERVERS = ("specwhisper", "draft_server", "target_server", "client/gateway", "deploy")
+OTHERS = ("kubectl", "docker")  # whose flags are not ours
 LEVELS = {"log", "info", "warning", "error", "exception", "critical"}
 
 
@@ -44,3 +49,21 @@ def test_every_error_is_explained_with_its_status():
     for error in errors:
         [row] = [row for row in rows if f"`{error.__name__}`" in row.split("|")[1]]
         assert row.split("|")[2].strip() == status_of(error("")).name, error
+
+
+def flags_of(command):
+    """Give the flags of a command line and of its commands."""
+    yield from (flag for option in command.params for flag in option.opts)
+    for inner in getattr(command, "commands", {}).values():
+        yield from flags_of(inner)
+
+
+def test_every_flag_exists():
+    code = re.findall(r"`([^`\n]+)`|^ {4}(.*)$", RUNBOOK, re.MULTILINE)
+    ours = [text for text in map("".join, code) if not any(other in text for other in OTHERS)]
+    named = {flag for text in ours for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
+    known = set(flags_of(typer.main.get_command(client.cli.app)))
+    for program in PROGRAMS.values():
+        known |= set(flags_of(command_of(program)))
+    assert {"--drain-timeout", "--use-ssl", "--server"} <= named
+    assert named - known == set()
