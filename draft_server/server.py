@@ -111,7 +111,7 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftM
     figures = EngineMetrics(registry)
     engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens, observe=figures.observe)
     figures.watch(engine.verifier)
-    return LocalTranscriber(target, engine)
+    return LocalTranscriber(target, engine, figures.hear)
 
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:

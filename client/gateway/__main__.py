@@ -24,7 +24,7 @@ from client.gateway.config import (
 from specwhisper.wire import flags
 from specwhisper.wire.channels import client_credentials
 from specwhisper.wire.command_lines import run_command
-from specwhisper.wire.flags import SERVING_PANEL, TRUST_PANEL
+from specwhisper.wire.flags import SEEING_PANEL, SERVING_PANEL, TRUST_PANEL
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 
 
@@ -129,18 +129,10 @@ def read_config(
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Connections at once.")
     ] = MAX_CONNECTIONS,
     metrics: Annotated[
-        bool, typer.Option(rich_help_panel=SERVING_PANEL, help="Serve /metrics for Prometheus.")
+        bool, typer.Option(rich_help_panel=SEEING_PANEL, help="Serve /metrics for Prometheus.")
     ] = True,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            rich_help_panel=SERVING_PANEL,
-            metavar="PORT",
-            help="Serve it on 127.0.0.1 only, on this port and without a key; 0 takes a free one.",
-        ),
-    ] = None,
+    metrics_port: flags.MetricsPort = None,
+    metrics_host: flags.MetricsHost = "127.0.0.1",
     drain_timeout: flags.DrainTimeout = 30.0,
     log_format: flags.LogFormatOption = LogFormat.AUTO,
     log_level: flags.LogLevelOption = LogLevel.INFO,
@@ -182,6 +174,7 @@ def read_config(
         max_sessions_per_token=max_sessions_per_token,
         max_connections=max_connections,
         metrics=metrics,
+        metrics_host=metrics_host,
         metrics_port=metrics_port,
         drain_timeout_s=drain_timeout,
     )

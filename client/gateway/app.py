@@ -14,7 +14,7 @@ from client.gateway.access import Access, bearer
 from client.gateway.config import GatewayConfig
 from client.gateway.handlers import add_error_handlers
 from client.gateway.lingering import Lingering
-from client.gateway.metrics import Metrics
+from client.gateway.metrics import GatewayMetrics
 from client.gateway.observing import Observing
 from client.gateway.routers import audio, live, models, page, realtime, service
 from client.gateway.state import Gateway
@@ -31,13 +31,14 @@ is refused with 400, never ignored; a full server answers 429 with `Retry-After`
 """
 
 
-def create_app(config: GatewayConfig, metrics: Metrics) -> FastAPI:
+def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     """Put routes, error handlers and middleware together; the draft server is asked when a request comes."""
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
         async with TranscriptionClient(config.server, config.server_credentials) as client:
             places = Places("This gateway", config.max_sessions, config.max_sessions_per_token)
+            metrics.watch_places(places)
             app.state.gateway = Gateway(config, client, metrics, places)
             yield
 

@@ -38,7 +38,8 @@ class GatewayConfig:
     max_sessions_per_token : most of them by callers of one name; ``None`` lets one have all.
     max_connections : most connections at once, idle ones too.
     metrics : whether figures are served.
-    metrics_port : where they are for this machine only, without a key; ``None`` leaves them beside the rest.
+    metrics_host, metrics_port : where they are served apart, under the same protection; without a port they
+        are beside the rest.
     drain_timeout_s : how long open requests may go on after a stop signal.
     """
 
@@ -55,6 +56,7 @@ class GatewayConfig:
     max_sessions_per_token: int | None = None
     max_connections: int = MAX_CONNECTIONS
     metrics: bool = True
+    metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     drain_timeout_s: float = 30.0
 
@@ -62,7 +64,8 @@ class GatewayConfig:
         for address in self.server.split(","):
             split_address(address.strip())
         asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
-        check_bind(self.host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
+        for host in (self.host, self.metrics_host):
+            check_bind(host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
         if self.max_upload_bytes < 1:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
         if not self.max_audio_s > 0:

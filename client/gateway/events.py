@@ -11,7 +11,7 @@ from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDon
 from starlette.types import Receive, Scope, Send
 
 from client.gateway.errors import ClientGone
-from client.gateway.metrics import Metrics
+from client.gateway.metrics import GatewayMetrics
 from client.gateway.observing import note_error
 from client.gateway.replies import languages
 from client.gateway.status import body_of
@@ -46,7 +46,7 @@ class Deltas:
         return said
 
 
-async def transcript_events(transcription: Transcription, upload: Upload, metrics: Metrics) -> Events:
+async def transcript_events(transcription: Transcription, upload: Upload, metrics: GatewayMetrics) -> Events:
     """Give a delta whenever segments have become final, and the whole text at the end."""
     deltas = Deltas()
     with errors_about(upload):

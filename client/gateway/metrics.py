@@ -2,69 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from client.transcript import Transcript
-from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.wire.addresses import join_address
+from specwhisper.wire.metrics.registry import Registry
+from specwhisper.wire.places import Places
 
-PREFIX = "specwhisper_gateway"
-METRICS_HOST = "127.0.0.1"
 # From a list of models to a long recording.
-SECONDS = (
-    0.01,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    5,
-    10,
-    30,
-    60,
-    300,
-)
+SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
-class Metrics:
-    """Counters of one gateway; it has a registry of its own, so that several fit into one process."""
+class GatewayMetrics(Registry):
+    """Counters of one gateway; all names begin with ``specwhisper_gateway_``."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-
-        def counter(name: str, meaning: str, *labels: str) -> Counter:
-            return Counter(f"{PREFIX}_{name}", meaning, labels, registry=self._registry)
-
-        self._requests = counter("requests", "Requests answered.", "route", "status")
-        self._errors = counter("errors", "Requests that ended with an error.", "kind")
-        self._audio_s = counter("audio_seconds", "Audio of transcriptions that have ended.")
-        self._drafted = counter("drafted_tokens", "Tokens sent to the target as candidates.")
-        self._verified = counter("verified_tokens", "Candidates that the target judged.")
-        self._accepted = counter("accepted_tokens", "Candidates that it kept.")
-        self._committed = counter(
+        super().__init__("specwhisper_gateway")
+        ProcessCollector(registry=self.collected)
+        self.tell_build(model="", dtype="", device="")  # its models run elsewhere
+        self._requests = self.counter("requests", "Requests answered.", "route", "status")
+        self._errors = self.counter("errors", "Requests that ended with an error.", "kind")
+        self._audio_s = self.counter("audio_seconds", "Audio of transcriptions that have ended.")
+        self._drafted = self.counter("drafted_tokens", "Tokens sent to the target as candidates.")
+        self._verified = self.counter("verified_tokens", "Candidates that the target judged.")
+        self._accepted = self.counter("accepted_tokens", "Candidates that it kept.")
+        self._committed = self.counter(
             "committed_tokens", "Tokens that were committed; of live audio, those of every step."
         )
-        self._passes = counter("target_passes", "Forward passes of the target.")
-        self._active = Gauge(
-            f"{PREFIX}_active_requests", "Requests being answered, this one too.", registry=self._registry
+        self._passes = self.counter("target_passes", "Forward passes of the target.")
+        self._active = self.gauge("active_requests", "Requests being answered, this one too.")
+        self._sessions = self.counter("sessions", "WebSocket sessions that have ended.", "route", "code")
+        self._active_sessions = self.gauge("active_sessions", "WebSocket sessions that are open.")
+        self._max_sessions = self.gauge("max_sessions", "Transcriptions that there may be at once.")
+        self._places_taken = self.gauge("places_taken", "Those that there are, from the upload on.")
+        self._draining = self.gauge("draining", "Whether the gateway takes no new requests, since it stops.")
+        self._latency_s = self.histogram(
+            "request_seconds", "From a request's headers to the end of its response.", SECONDS, "route"
         )
-        self._sessions = counter("sessions", "WebSocket sessions that have ended.", "route", "code")
-        self._active_sessions = Gauge(
-            f"{PREFIX}_active_sessions", "WebSocket sessions that are open.", registry=self._registry
-        )
-        self._latency_s = Histogram(
-            f"{PREFIX}_request_seconds",
-            "From a request's headers to the end of its response.",
-            ["route"],
-            registry=self._registry,
-            buckets=SECONDS,
-        )
+
+    def watch_places(self, places: Places) -> None:
+        """Tell from now on how many places there are, and are taken."""
+        self._max_sessions.set(places.max_sessions)
+        self._places_taken.set_function(lambda: places.num_taken)
+
+    def watch_draining(self, read: Callable[[], bool]) -> None:
+        """Tell from now on whether the gateway is stopping."""
+        self._draining.set_function(read)
 
     def begin(self) -> None:
         """Count a request in."""
@@ -102,23 +88,7 @@ class Metrics:
         self._committed.inc(statistics.num_committed)
         self._passes.inc(statistics.num_passes)
 
-    @contextmanager
-    def served(self, port: int) -> Iterator[str]:
-        """Serve all figures to this machine, by threads of their own; give the address."""
-        try:
-            server, thread = start_http_server(port, METRICS_HOST, self._registry)
-        except OSError as error:
-            raise InvalidRequest(
-                f"Cannot serve metrics on {join_address(METRICS_HOST, port)}; is the port taken?"
-            ) from error
-        try:
-            yield join_address(METRICS_HOST, server.server_port)
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
     def write(self, accept: str) -> tuple[bytes, str]:
         """Give all figures and their media type, in the format that a scraper accepts."""
         encode, media_type = choose_encoder(accept)
-        return encode(self._registry), media_type
+        return encode(self.collected), media_type

@@ -12,7 +12,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from client.gateway.metrics import Metrics
+from client.gateway.metrics import GatewayMetrics
 from client.gateway.status import CLIENT_GONE
 from specwhisper.wire.access import ANYBODY
 from specwhisper.wire.request_id import request_id
@@ -44,7 +44,7 @@ def caller_of(connection: HTTPConnection) -> str:
 class Observing:
     """Wraps the application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
         self._app = app
         self._metrics = metrics
 

@@ -16,10 +16,11 @@ from client.gateway.app import create_app
 from client.gateway.config import GatewayConfig
 from client.gateway.connections import MAX_HEADER_BYTES, SocketConnection, at_most
 from client.gateway.encryption import encryption
-from client.gateway.metrics import Metrics
+from client.gateway.metrics import GatewayMetrics
 from client.gateway.sockets import MAX_FRAME_BYTES
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.addresses import join_address
+from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.tracing import configure_tracing
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class GatewayServer(uvicorn.Server):
 
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
-        self._metrics = Metrics()
+        self._metrics = GatewayMetrics()
         listening = uvicorn.Config(
             create_app(config, self._metrics),
             lifespan="on",
@@ -65,6 +66,7 @@ class GatewayServer(uvicorn.Server):
         self.address = join_address(config.host, self._socket.getsockname()[1])
         self.ready = asyncio.Event()
         self.metrics_address: str | None = None
+        self._metrics.watch_draining(lambda: self.should_exit)
 
     def stop(self) -> None:
         """Take no new requests, let open ones end in time, then end."""
@@ -81,10 +83,13 @@ class GatewayServer(uvicorn.Server):
     @contextmanager
     def _metrics_served(self) -> Iterator[None]:
         """Serve figures where they have a port of their own."""
-        if not self._config.metrics or self._config.metrics_port is None:
+        config = self._config
+        if not config.metrics or config.metrics_port is None:
             yield
             return
-        with self._metrics.served(self._config.metrics_port) as self.metrics_address:
+        with serving_metrics(
+            self._metrics.collected, config.metrics_host, config.metrics_port, config.tls, config.tokens
+        ) as self.metrics_address:
             logger.info("metrics", extra={"address": self.metrics_address})
             yield
 

@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 
 from client.api import TranscriptionClient
 from client.gateway.config import GatewayConfig
-from client.gateway.metrics import Metrics
+from client.gateway.metrics import GatewayMetrics
 from client.gateway.observing import caller_of
 from specwhisper.wire.places import Places
 
@@ -28,7 +28,7 @@ class Gateway:
 
     config: GatewayConfig
     client: TranscriptionClient
-    metrics: Metrics
+    metrics: GatewayMetrics
     places: Places
     started_s: int = field(default_factory=lambda: int(time.time()))
 

@@ -186,8 +186,8 @@ def total_of(
 
 
 def _figures(address: str, counts: _Counts, kind: str) -> Figures:
-    active = counts.gauge("active_sessions")
-    sessions = counts.gauge("slots_in_use") if active is None else active
+    gauges = (counts.gauge(name) for name in ("places_taken", "active_sessions", "slots_in_use"))
+    sessions = next((value for value in gauges if value is not None), 0.0)
     capacity = counts.gauge("slots") or counts.gauge("max_sessions")
     live_s = counts.quantile("partial_latency_seconds", 0.95)
     return Figures(
@@ -195,7 +195,7 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
         kind,
         DRAINING if counts.gauge("draining") else SERVING,
         model=counts.label("build_info", "model"),
-        sessions=round(sessions or 0),
+        sessions=round(sessions),
         capacity=None if capacity is None else round(capacity),
         streams=counts.rate("audio_seconds_total"),
         tokens_per_s=counts.rate("committed_tokens_total"),

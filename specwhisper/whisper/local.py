@@ -23,6 +23,7 @@ from specwhisper.types import (
     Limits,
     Mode,
     Resume,
+    ToTarget,
     WindowOpened,
 )
 from specwhisper.whisper.checkpoint import Checkpoint
@@ -94,7 +95,14 @@ class LocalSession:
 
     min_round_trip_ns = 0
 
-    def __init__(self, session_id: str, engine: TargetEngine, events: asyncio.Queue[Any]) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        engine: TargetEngine,
+        events: asyncio.Queue[Any],
+        note: Callable[[ToTarget], None],
+    ) -> None:
+        self._note = note
         self.limits = engine.verifier.limits
         self._id = session_id
         self._engine = engine
@@ -102,10 +110,12 @@ class LocalSession:
 
     def propose(self, block: Candidates) -> None:
         """Hand candidates over."""
+        self._note(block)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Hand audio over and wait until the engine has it."""
+        self._note(chunk)
         await self._engine.thread.call(partial(self._engine.verifier.submit, self._id, chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
@@ -117,13 +127,22 @@ class LocalSession:
 
 
 class LocalTranscriber:
-    """A target in this process; see :class:`Transcriber`."""
+    """A target in this process; see :class:`Transcriber`.
+
+    ``note`` sees what sessions send to it.
+    """
 
     address = "in this process"
 
-    def __init__(self, checkpoint: Checkpoint, engine: TargetEngine) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        engine: TargetEngine,
+        note: Callable[[ToTarget], None] = lambda message: None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._engine = engine
+        self._note = note
 
     async def describe(self) -> TargetDescription:
         """Tell what it is."""
@@ -150,7 +169,7 @@ class LocalTranscriber:
         async with self._engine.session(session_id, mode, options) as events:
             if resume is not None:
                 self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
-            yield LocalSession(session_id, self._engine, events)
+            yield LocalSession(session_id, self._engine, events, self._note)
 
     async def find_room(self) -> None:
         """Ask the engine."""

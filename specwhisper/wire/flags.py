@@ -192,7 +192,7 @@ MetricsPort = Annotated[
         max=65_535,
         rich_help_panel=SEEING_PANEL,
         metavar="PORT",
-        help="Serve Prometheus metrics on this port; 0 takes a free one; default: none.",
+        help="Serve Prometheus metrics on a port of their own; 0 takes a free one.",
     ),
 ]
 MetricsHost = Annotated[

@@ -17,11 +17,15 @@ class Places:
     holder : who is full then, as a sentence begins.
     max_sessions : of all callers.
     max_per_caller : of one; several tokens of one name are one caller. ``None`` for no such limit.
+
+    Attributes
+    ----------
+    max_sessions : the same.
     """
 
     def __init__(self, holder: str, max_sessions: int, max_per_caller: int | None = None) -> None:
         self._holder = holder
-        self._max_sessions = max_sessions
+        self.max_sessions = max_sessions
         self._max_per_caller = max_per_caller
         self._taken: Counter[str] = Counter()
 
@@ -32,9 +36,9 @@ class Places:
 
     def check(self, caller: str) -> None:
         """Raise :class:`ServerFull` unless a caller may have one more session."""
-        if self.num_taken >= self._max_sessions:
+        if self.num_taken >= self.max_sessions:
             raise ServerFull(
-                f"{self._holder} holds its {self._max_sessions} sessions already: try again later."
+                f"{self._holder} holds its {self.max_sessions} sessions already: try again later."
             )
         if self._max_per_caller is not None and self._taken[caller] >= self._max_per_caller:
             raise ServerFull(

@@ -54,7 +54,8 @@ def test_a_trusted_gateway(folder, unused_tcp_port):
         assert (status, json.loads(body)["error"]["code"]) == (503, "unavailable")
         assert server.wait_event("answered", status=503)["caller"] == "anna"
         assert ask(f"{url}/metrics", context, TOKEN)[0] == 404
-        status, body = ask(f"http://{figures}/metrics")
+        assert ask(f"https://{figures}/metrics", context)[0] == 401
+        status, body = ask(f"https://{figures}/metrics", context, TOKEN)
         assert (status, 'errors_total{kind="WrongApiKey"} 1.0' in body) == (200, True)
         with pytest.raises(urllib.error.URLError):
             ask(f"{url}/health", ssl.create_default_context())

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from client.gateway.metrics import Metrics as GatewayMetrics
+from client.gateway.metrics import GatewayMetrics
 from specwhisper.speculation.statistics import SpeculationStatistics
 from tests.rpc.scrapes import exported
 from tests.rpc.services import recording, running_pair, stream
@@ -40,7 +40,7 @@ async def names_exported() -> Names:
         gateway.count(SpeculationStatistics(), 1.0)
         texts = [exported(each.service.metrics.collected) for each in (target, draft)]
         registries = [each.service.metrics.collected for each in (target, draft)]
-        registries.append(gateway._registry)
+        registries.append(gateway.collected)
     names: Names = {}
     for text in [*texts, gateway.write("")[0].decode()]:
         for family in text_string_to_metric_families(text):

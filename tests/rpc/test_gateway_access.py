@@ -189,14 +189,16 @@ async def test_what_describes_the_gateway_is_not_for_strangers(settings, status)
             ).status_code == status
 
 
-async def test_figures_have_a_port_of_this_machine():
+async def test_figures_may_have_a_port_of_their_own_and_want_the_same_key():
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(address, tokens=TOKENS, metrics_port=0) as gateway:
             assert (await gateway.http.get("/metrics")).status_code == 401
             known = {"Authorization": f"Bearer {TOKEN}"}
             assert (await gateway.http.get("/metrics", headers=known)).status_code == 404
-            reply = await gateway.http.get(f"http://{gateway.server.metrics_address}/metrics")
+            url = f"http://{gateway.server.metrics_address}/metrics"
             assert gateway.server.metrics_address.startswith("127.0.0.1:")
+            assert (await gateway.http.get(url)).status_code == 401
+            reply = await gateway.http.get(url, headers=known)
             assert 'specwhisper_gateway_requests_total{route="unknown",status="401"} 1.0' in reply.text
 
 
@@ -207,6 +209,8 @@ async def test_figures_have_a_port_of_this_machine():
 def test_no_unprotected_gateway_is_opened_to_the_network(protection, lacks):
     with pytest.raises(UnsafeBind, match=lacks):
         GatewayConfig(host="0.0.0.0", **protection)
+    with pytest.raises(UnsafeBind, match=lacks):
+        GatewayConfig(metrics_host="0.0.0.0", metrics_port=0, **protection)
     GatewayConfig(host="0.0.0.0", insecure=True, **protection)
 
 

@@ -24,6 +24,7 @@ from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
+from tests.rpc.scrapes import scrape
 
 TOKEN = "0123456789abcdef-Right"
 TOKENS = Tokens({TOKEN: "anna"})
@@ -79,7 +80,9 @@ async def draft() -> AsyncIterator[str]:
 
 
 async def test_every_connection_is_encrypted(draft, folder):
-    async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS) as gateway:
+    async with running_gateway(draft, tls=server_tls(folder), tokens=TOKENS, metrics_port=0) as gateway:
+        known = {"headers": {"Authorization": f"Bearer {TOKEN}"}, "context": trusting(folder / "roots.pem")}
+        assert "specwhisper_gateway_build_info" in (await scrape(gateway.server.metrics_address, **known))[0]
         async with asking(gateway, trusting(folder / "roots.pem")) as api:
             assert (await api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
         async with asking(gateway, trusting(folder / "others.pem")) as api:

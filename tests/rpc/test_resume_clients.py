@@ -18,10 +18,13 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Limits, Mode
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
+from specwhisper.wire.metrics.engine import EngineMetrics
+from specwhisper.wire.metrics.registry import Registry
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.network import cut_clients
+from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
     all_free,
@@ -215,8 +218,8 @@ def opening(**settings) -> pb.StreamingRecognizeRequest:
 
 def changed(state: bytes, **changes) -> bytes:
     message = checkpoint_pb2.CheckpointState.FromString(state)
-    for name, value in changes.items():
-        setattr(message, name, value)
+    for name, new in changes.items():
+        setattr(message, name, new)
     return message.SerializeToString()
 
 
@@ -258,7 +261,10 @@ async def test_what_is_no_checkpoint_is_refused_and_costs_nothing():
 async def test_a_target_in_the_draft_servers_own_process_goes_on_too():
     """As `specwhisper-draft-server --target-model` has it."""
     engine = TargetEngine(speaker(MAX_SESSIONS), limits=Limits(max_sessions=MAX_SESSIONS))
-    transcriber = LocalTranscriber(scripted_checkpoint(vocabulary=MULTILINGUAL), engine)
+    registry = Registry("target")
+    transcriber = LocalTranscriber(
+        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).hear
+    )
     target = await transcriber.describe()
     request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
     told, checkpoint, num_sessions = [], None, 0
@@ -282,4 +288,6 @@ async def test_a_target_in_the_draft_servers_own_process_goes_on_too():
     finally:
         await transcriber.close()
     assert num_sessions > 3
+    received_s = value(collected(registry.collected), "target_audio_seconds_total")
+    assert received_s >= len(PCM) / 32_000, "what is sent again counts again"
     assert written(told) == written(alone(DecodingOptions()).segments)

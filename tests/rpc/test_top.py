@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from client.cli import app
 from draft_server.config import MAX_MESSAGE_BYTES
 from specwhisper.wire.serving import ServingOptions
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -74,3 +76,18 @@ async def test_a_cluster_is_shown_once():
 async def test_what_is_no_address_is_refused():
     status, _ = await run("--metrics", "nowhere", "--once")
     assert status == 1
+
+
+async def test_a_gateway_tells_the_places_that_are_taken():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, max_sessions=3, metrics_port=0) as gateway,
+    ):
+        state = gateway.server.config.app.state.gateway
+        with state.places.taken("anna"), state.places.taken("bert"):
+            status, out = await run("--metrics", gateway.server.metrics_address, "--json")
+        assert status == 0
+        (row,) = json.loads(out)["servers"]
+        assert (row["kind"], row["state"], row["sessions"], row["capacity"]) == ("gateway", "serving", 2, 3)
+        gateway.server.stop()
+        assert value(collected(state.metrics.collected), "specwhisper_gateway_draining") == 1
