@@ -20,9 +20,10 @@ from client.messages import (
     server_from_proto,
     statistics_from_proto,
 )
-from client.servers import AWAY, Servers
+from client.servers import Servers
 from client.transcript import PathLike, ServerInfo, Transcript
 from client.transcription import RESUME_TIMEOUT_S, Transcription
+from specwhisper.errors import GONE_OR_FULL
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.channels import OPEN, Credentials
@@ -152,6 +153,6 @@ class TranscriptionClient:
                 )
             except grpc.aio.AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, address)
-                if is_last or not isinstance(error, AWAY):
+                if is_last or not isinstance(error, GONE_OR_FULL):
                     raise error from rpc_error
                 self.servers.leave(address)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import grpc.aio
 
-from specwhisper.errors import ServerDraining, ServerFull, TargetUnavailable
 from specwhisper.wire.channels import OPEN, Credentials, open_channel
-
-LOST = (TargetUnavailable, ServerDraining)
-AWAY = (*LOST, ServerFull)  # what another server may mend, or another try
 
 
 class Servers:

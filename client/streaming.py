@@ -13,18 +13,18 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from time import monotonic
 from typing import Any, Self
 
 import grpc.aio
 
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
-from client.servers import AWAY, Servers
+from client.servers import Servers
 from client.transcript import ModelInfo, Update
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
+    GONE_OR_FULL,
     IdleClient,
     InvalidRequest,
     PairMismatch,
@@ -35,6 +35,7 @@ from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec, request_id
+from specwhisper.wire.backoff import Backoff
 from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import decoding_pb2
@@ -43,7 +44,6 @@ from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 
 logger = logging.getLogger(__name__)
 
-RETRY_EVERY_S = 0.5
 FIRST_S = 5.0  # for a server that has not answered yet
 # Live audio has more noise in it than recordings that somebody chose.
 LIVE_DECODING = DecodingOptions(**OPENAI_THRESHOLDS)
@@ -173,14 +173,14 @@ class StreamingClient:
         if self._is_iterated:
             raise InvalidRequest("A stream is listened to once: open another one.")
         self._is_iterated = True
-        lost_s = None
+        backoff, num_untried, was_answered = None, 0, False
         try:
             while True:
                 address = self._servers.address
                 try:
                     async with aclosing(self._updates()) as updates:
                         async for update in updates:
-                            lost_s = None
+                            backoff = None
                             yield update
                     if not self._has_changed:
                         return
@@ -189,21 +189,24 @@ class StreamingClient:
                     heard_to = round(self.received_s * SAMPLE_RATE)
                     if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
                         return
-                except AWAY as error:
-                    is_new, lost_s = lost_s is None, lost_s or monotonic()
+                except GONE_OR_FULL as error:
                     # A server that never answered is more likely a wrong address than lost; one that did, and
                     # is full now, may hold the place of the very call that was lost.
                     has_answered = self.model is not None
-                    patience_s = self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s)
                     if isinstance(error, ServerFull) and not has_answered:
                         raise
-                    if monotonic() - lost_s + RETRY_EVERY_S > patience_s:
-                        raise
+                    is_new = backoff is None
+                    if backoff is None or has_answered > was_answered:
+                        backoff = Backoff(
+                            self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s)
+                        )
+                    was_answered = has_answered
+                    num_untried = len(self._servers) - 1 if is_new or not num_untried else num_untried - 1
+                    await backoff.wait(error, is_elsewhere=num_untried > 0)
                     log = {"request": self._request_id}
                     logger.info("connection lost", extra=log | {"server": address, "error": str(error)})
                     self._servers.leave(address)
                     self.num_reconnects += is_new
-                    await asyncio.sleep(RETRY_EVERY_S)
         finally:
             self._audio.finish()  # nobody reads what is sent from here on
 

@@ -13,11 +13,11 @@ import grpc.aio
 
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, seconds, update_from_proto
-from client.servers import AWAY, Servers
+from client.servers import Servers
 from client.transcript import ModelInfo, PathLike, ServerInfo, Transcript, Update
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import GONE_OR_FULL, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
@@ -138,7 +138,7 @@ class Transcription:
                 return
             except grpc.aio.AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, address)
-                if not isinstance(error, AWAY):
+                if not isinstance(error, GONE_OR_FULL):
                     raise error from rpc_error
                 self._servers.leave(address)
                 if num_untried > 0:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 # Read when Ray is imported. Whoever reaches its ports can have it run anything.
@@ -21,15 +22,24 @@ import ray
 import yaml
 from pydantic import ValidationError
 from ray import serve
+from ray.exceptions import AuthenticationError, RayError
 from ray.serve.context import _get_global_client
+from ray.serve.exceptions import RayServeException
 from ray.serve.schema import ApplicationStatus, ServeDeploySchema
 from rich.console import Console
 
-from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
+from deploy import serve_app
+from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable, Unauthenticated
+from specwhisper.wire.addresses import split_address
 
 DEMO = Path(__file__).with_name("serve.yaml")
 START_TIMEOUT_S = 600.0  # large models take minutes to load
 LOOK_S = 0.25
+END_MARGIN_S = 30.0  # behind the grace of an application's replicas, until Serve has killed them
+LOGS = "/tmp/ray/session_latest/logs"
+ASK_S = 10.0
+CONNECT_S = 5.0  # to a cluster's head; Ray itself would try for minutes
+OF_RAY = (RayError, RayServeException, OSError, RuntimeError, ValueError)  # what its calls raise
 
 
 def read_schema(path: Path) -> ServeDeploySchema:
@@ -38,17 +48,41 @@ def read_schema(path: Path) -> ServeDeploySchema:
         return ServeDeploySchema.model_validate(yaml.safe_load(path.read_text()))
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}.") from error
-    except (yaml.YAMLError, ValidationError) as error:
-        raise InvalidRequest(f"{path} is no configuration of Ray Serve: {error}") from error
+    except yaml.YAMLError as error:
+        raise InvalidRequest(f"{path} is no YAML: {in_a_line(str(error))}") from error
+    except ValidationError as error:
+        raise InvalidRequest(f"{path} is no configuration of Ray Serve: {fields_in(error)}") from error
+
+
+def check(schema: ServeDeploySchema) -> None:
+    """Have our applications say what is wrong with their flags, before Ray says it with its tracebacks."""
+    for application in schema.applications:
+        module, _, builder = application.import_path.partition(":")
+        if module == serve_app.__name__:
+            if not callable(build := getattr(serve_app, builder, None)):
+                raise InvalidRequest(
+                    f"Application '{application.name}': there is no {application.import_path}."
+                )
+            try:
+                build(application.args)
+            except ValidationError as error:
+                raise InvalidRequest(f"Arguments of '{application.name}': {fields_in(error)}") from error
 
 
 def deploy(schema: ServeDeploySchema) -> None:
     """Have Serve run what a file says; replicas that it does not change go on.
 
-    That is what ``serve run FILE`` does. Ray's documented calls would start every replica anew.
+    Raises :class:`TargetUnavailable` where Ray does not do it.
     """
-    serve.start(proxy_location=schema.proxy_location, logging_config=schema.logging_config)
-    _get_global_client().deploy_apps(schema, _blocking=False)
+    try:
+        serve.start(proxy_location=schema.proxy_location, logging_config=schema.logging_config)
+        # As `serve run FILE` does it; Ray is pinned below 3. Its public calls take applications, all of whose
+        # replicas they start anew, or go by HTTP to its dashboard, which need not run.
+        _get_global_client().deploy_apps(schema, _blocking=False)
+    except OF_RAY as error:
+        raise TargetUnavailable(
+            f"Ray Serve does not take the configuration: {in_a_line(str(error))}"
+        ) from error
 
 
 def wait_until_running(
@@ -61,18 +95,23 @@ def wait_until_running(
         told = serve.status().applications
         for name in names & told.keys():
             if told[name].status == ApplicationStatus.DEPLOY_FAILED:
-                raise TargetUnavailable(f"Application '{name}' did not start: {told[name].message}")
+                raise TargetUnavailable(
+                    f"Application '{name}' did not start: {last_line(told[name].message)}; "
+                    f"Ray's logs in {LOGS} have more."
+                )
         if all(name in told and told[name].status == ApplicationStatus.RUNNING for name in names):
             return
         if monotonic() > until_s:
             states = {name: str(told[name].status) for name in names & told.keys()}
-            raise TargetUnavailable(f"Not all applications run within {timeout_s:g} s: {states}")
+            raise TargetUnavailable(
+                f"Not all applications run within {timeout_s:g} s: {states}; is there room for them?"
+            )
 
 
 def addresses(schema: ServeDeploySchema) -> dict[str, str]:
     """Ask each application where it is reached."""
     return {
-        application.name: serve.get_app_handle(application.name).where.remote().result(timeout_s=10)
+        application.name: serve.get_app_handle(application.name).where.remote().result(timeout_s=ASK_S)
         for application in schema.applications
     }
 
@@ -80,42 +119,112 @@ def addresses(schema: ServeDeploySchema) -> dict[str, str]:
 @contextmanager
 def cluster(address: str | None) -> Iterator[None]:
     """Connect to Ray; without an address, run it on this machine for as long as this lasts."""
-    settings: dict[str, Any] = {"address": address} if address else {"include_dashboard": False}
-    ray.init(namespace="serve", log_to_driver=not address, logging_level=logging.WARNING, **settings)
+    where = f"the Ray cluster at '{address}'" if address else "Ray on this machine"
+    settings: dict[str, Any] = {"address": address or "local"}
+    if address:
+        check_reachable(address)
+    else:
+        settings["include_dashboard"] = False
+    try:
+        ray.init(namespace="serve", log_to_driver=not address, logging_level=logging.WARNING, **settings)
+    except AuthenticationError as error:
+        raise Unauthenticated(
+            f"There is no token for {where}, or another one: give the cluster's as RAY_AUTH_TOKEN or in "
+            "~/.ray/auth_token."
+        ) from error
+    except OF_RAY as error:
+        raise TargetUnavailable(
+            f"There is no way to {where} ({last_line(str(error))}); `ray status` tells whether it runs."
+        ) from error
     try:
         yield
     finally:
         ray.shutdown()
 
 
+def check_reachable(address: str) -> None:
+    """Raise :class:`TargetUnavailable` where nothing listens at ``HOST:PORT``; else Ray knows best."""
+    if "://" in address or ":" not in address:
+        return
+    try:
+        socket.create_connection(split_address(address), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise TargetUnavailable(
+            f"No Ray cluster answers at '{address}' ({error}): give what `ray start --head` has printed."
+        ) from error
+
+
+def fields_in(error: ValidationError) -> str:
+    """Tell what is wrong with which fields, on a line."""
+    fields = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    return in_a_line("; ".join(fields))
+
+
+def in_a_line(text: str) -> str:
+    """Put a text of several lines on one."""
+    return " ".join(text.split())
+
+
+def last_line(text: str) -> str:
+    """Give what a traceback ends with, or a text's only line."""
+    return in_a_line((text.strip().splitlines() or [""])[-1])
+
+
 def run(config: Path | None, address: str | None) -> None:
-    """Serve what a file says until SIGTERM or SIGINT; then drain, and end it."""
+    """Serve what a file says until SIGTERM or SIGINT; then drain, and end it. Another one hurries."""
     schema = read_schema(config or DEMO)
-    stopped = threading.Event()
+    if address is None:  # else files that flags name may be on other machines
+        check(schema)
+    stopped, hurried = threading.Event(), threading.Event()
     console = Console()
     with cluster(address):
         for number in (signal.SIGTERM, signal.SIGINT):  # Ray has put handlers of its own there
-            signal.signal(number, lambda *_: stopped.set())
+            signal.signal(number, lambda *_: (hurried if stopped.is_set() else stopped).set())
         try:
             deploy(schema)
             wait_until_running(schema, stopped)
             if not stopped.is_set():
                 for name, where in addresses(schema).items():
                     console.print(f"[bold]{name}[/] at {where}", highlight=False)
-                console.print("Ready; Ctrl-C lets open sessions end, and stops.")
+                console.print("Ready; Ctrl-C lets open sessions end, and stops; another one does not wait.")
             stopped.wait()
         finally:
-            end(schema, is_all=address is None)
+            stopped.set()  # also where an error ends it
+            end(schema, hurried, console, is_all=address is None)
 
 
-def end(schema: ServeDeploySchema, *, is_all: bool) -> None:
-    """Drain and end what was started, clients' side first; on a cluster of others, nothing else."""
+def end(schema: ServeDeploySchema, hurried: threading.Event, console: Console, *, is_all: bool) -> None:
+    """Drain and end what was started, clients' side first; on a cluster of others, nothing else.
+
+    An application that Serve does not end in time is told of and left: shutting down ends it, or nobody does.
+    """
     for application in reversed(schema.applications):
-        serve.delete(application.name, _blocking=False)
-        while application.name in serve.status().applications:  # Serve kills what overstays its grace
-            sleep(LOOK_S)
-    if is_all:
-        serve.shutdown()
+        name, within_s = application.name, longest_grace_s(application.name) + END_MARGIN_S
+        serve.delete(name, _blocking=False)
+        if not wait_until_gone(name, within_s, hurried) and not hurried.is_set():
+            console.print(
+                f"Application '{name}' has not ended within {within_s:g} s; {LOGS} may say why.",
+                highlight=False,
+            )
+    if is_all and not hurried.is_set():
+        serve.shutdown()  # else Ray's processes are simply ended
+
+
+def longest_grace_s(name: str) -> float:
+    """Ask how long the replicas of an application may take to end, until Serve kills them."""
+    applications = _get_global_client().get_serve_details()["applications"]  # no public way
+    deployments = applications.get(name, {}).get("deployments", {}).values()
+    graces = (each["deployment_config"]["graceful_shutdown_timeout_s"] for each in deployments)
+    return max(graces, default=0.0)
+
+
+def wait_until_gone(name: str, within_s: float, hurried: threading.Event) -> bool:
+    """Wait until Serve has ended an application, for some time and unless there is a hurry; tell whether."""
+    until_s = monotonic() + within_s
+    while is_there := name in serve.status().applications:
+        if monotonic() > until_s or hurried.wait(LOOK_S):
+            break
+    return not is_there
 
 
 def main(config: Path | None, address: str | None) -> None:
@@ -124,3 +233,8 @@ def main(config: Path | None, address: str | None) -> None:
         run(config, address)
     except SpecWhisperError as error:
         sys.exit(f"specwhisper serve: {error}")
+    except (RayError, RayServeException, ConnectionError, TimeoutError) as error:
+        sys.exit(
+            f"specwhisper serve: Ray was lost, or does not answer ({type(error).__name__}: "
+            f"{last_line(str(error))}); its logs are in {LOGS}."
+        )

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from google.protobuf.message import Message
 from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
-from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable
+from deploy.answers import Reply, read_answer
+from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
 from specwhisper.wire.access import caller
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
-ANSWER_S = 5.0
+ANSWER_S = 2.0  # for all targets that are asked; draft servers wait longer, and so learn what is wrong
 MAX_FULL = 2  # times that another target is asked where one has no room
-
-Reply = TypeVar("Reply", bound=Message)
 
 
 class FrontService(verification_pb2_grpc.VerificationServicer):
@@ -29,38 +29,51 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
     Parameters
     ----------
     targets : the deployment that has a replica answer, the one with the fewest sessions.
+    answer_s : how long they may take.
     """
 
-    def __init__(self, targets: DeploymentHandle) -> None:
+    def __init__(self, targets: DeploymentHandle, answer_s: float = ANSWER_S) -> None:
         self._targets = targets
+        self._answer_s = answer_s
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
         """Name a target that has room, with the right to open a session there."""
-        for _ in range(MAX_FULL):  # what is known of them is a second old: the emptiest may have filled up
-            with suppress(ServerFull):
-                return await self._ask("locate", request, pb.LocateResponse)
-        return await self._ask("locate", request, pb.LocateResponse)
+        return await self._in_time(self._locate(request.SerializeToString()))
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         """Tell what the targets are; all are of one checkpoint."""
-        return await self._ask("describe", request, pb.DescribeResponse)
+        asked = request.SerializeToString()
+        return await self._in_time(self._ask(pb.DescribeResponse, self._targets.describe, asked))
 
     async def Verify(self, requests: Any, context: Any) -> None:
         """Refuse: no session passes through here."""
         raise InvalidRequest("This address leads to targets: ask Locate, and open the session where it says.")
 
-    async def _ask(self, method: str, request: Message, kind: type[Reply]) -> Reply:
-        asked = getattr(self._targets, method).remote(request.SerializeToString(), caller.get())
+    async def _locate(self, request: bytes) -> pb.LocateResponse:
+        ask = partial(self._ask, pb.LocateResponse, self._targets.locate, request, caller.get())
+        for _ in range(MAX_FULL):  # what is known of them is a second old: the emptiest may have filled up
+            with suppress(ServerFull):
+                return await ask()
+        return await ask()
+
+    async def _in_time(self, answer: Awaitable[Reply]) -> Reply:
         try:
-            async with asyncio.timeout(ANSWER_S):
-                return kind.FromString(await asked)
-        except RayTaskError as error:
-            if isinstance(error.cause, SpecWhisperError):
-                raise error.cause from None
-            raise
+            async with asyncio.timeout(self._answer_s):
+                return await answer
         except TimeoutError:
+            raise TargetUnavailable(
+                f"No target has answered the front within {self._answer_s:g} s; try again."
+            ) from None
+
+    async def _ask(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
+        asked = method.remote(*args)
+        try:
+            return read_answer(await asked, kind)
+        except asyncio.CancelledError:  # nobody waits for it any more
             asked.cancel()
-            raise TargetUnavailable(f"No target has answered the front within {ANSWER_S:g} s.") from None
+            raise
+        except RayTaskError:  # a bug, there
+            raise
         except (RayError, RayServeException) as error:  # one died while it was asked, or there is none
             name = type(error).__name__
             raise TargetUnavailable(f"No target answers the front ({name}); try again.") from error

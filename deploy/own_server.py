@@ -10,11 +10,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import ray.util
 
-from specwhisper.errors import InvalidRequest
+from deploy.health import NotServing, check_grpc
+from specwhisper.errors import PortTaken
 from specwhisper.wire.addresses import join_address, split_address
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.serving import AddServicer, OnDrain, RunningServer, ServingOptions, start_server
@@ -34,14 +38,16 @@ class OwnServer:
     Attributes
     ----------
     address : where other machines reach it.
+    metrics : where they reach its metrics; empty where there are none.
     """
 
     def __init__(self) -> None:
         self._running = AsyncExitStack()  # what the server needs, ended behind it
         self._server: RunningServer | None = None
+        self._local_socket = Path()
         self._on_drain: OnDrain | None = None
         self._drain_timeout_s = 0.0
-        self.address = ""
+        self.address = self.metrics = ""
 
     async def _listen(
         self,
@@ -51,28 +57,31 @@ class OwnServer:
         metrics: ServerMetrics | None = None,
     ) -> None:
         self._on_drain, self._drain_timeout_s = on_drain, options.drain_timeout_s
+        folder = self._running.enter_context(TemporaryDirectory(prefix="specwhisper-"))  # nobody else's
+        self._local_socket = Path(folder) / "socket"
+        options = replace(options, local_socket=self._local_socket)
 
         async def start() -> RunningServer:
             return await start_server(services, options, metrics)
 
-        self._server = await once_port_is_free(start, options.drain_timeout_s)
+        self._server = await once_ports_are_free(start, options.drain_timeout_s)
         self.address = reachable(self._server.address)
-        logger.info("ready", extra={"address": self.address})
+        if self._server.metrics_address is not None:
+            self.metrics = reachable(self._server.metrics_address)
+        logger.info("ready", extra={"address": self.address, "metrics": self.metrics})
 
     async def where(self) -> str:
         """Tell where it is reached."""
         return self.address
 
     async def check_health(self) -> None:
-        """Raise unless the port takes connections; Serve replaces the replica then.
+        """Raise unless the server says in time that it serves; Serve replaces the replica then.
 
         It runs in the event loop that answers calls: where that hangs, so does this.
         """
         if self._server is None:
-            raise RuntimeError("The server does not listen yet.")
-        _, writer = await asyncio.open_connection(*split_address(self._server.address))
-        writer.close()
-        await writer.wait_closed()
+            raise NotServing("The server does not listen yet.")
+        await check_grpc(self._server.address, self._local_socket)
 
     async def __del__(self) -> None:
         """Tell sessions to go elsewhere, wait for those that have not, and end; Serve awaits it."""
@@ -81,14 +90,17 @@ class OwnServer:
         await self._running.aclose()
 
 
-async def once_port_is_free(start: Callable[[], Awaitable[Server]], drain_timeout_s: float) -> Server:
-    """Start a server whose port a predecessor may still have, for as long as that drains."""
+async def once_ports_are_free(start: Callable[[], Awaitable[Server]], drain_timeout_s: float) -> Server:
+    """Start a server whose ports a predecessor may still have, for as long as that drains.
+
+    What else it lacks, as a certificate that can be read, is told at once.
+    """
     clock = asyncio.get_running_loop().time
     until_s = clock() + drain_timeout_s + PORT_WAIT_S
     while True:
         try:
             return await start()
-        except InvalidRequest as error:
+        except PortTaken as error:
             if clock() > until_s:
                 raise
             logger.info("waits for its port", extra={"error": str(error)})

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from prometheus_client import make_wsgi_app
 from ray.serve.handle import DeploymentHandle
 
 from client.gateway.__main__ import read_config as read_gateway
+from deploy.answers import TargetAnswers, Told
+from deploy.discovery import finder
 from deploy.front import SERVICE_NAME, FrontService
-from deploy.own_server import OwnServer, once_port_is_free, reachable
+from deploy.health import NotServing, check_http
+from deploy.own_server import OwnServer, once_ports_are_free, reachable
 from deploy.routing import HAS_ROOM, OPEN_SESSIONS
 from draft_server.__main__ import read_config as read_draft
 from specwhisper.wire.command_lines import config_from
 from specwhisper.wire.leases import Leases
-from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.metrics.discovery import targets_page
+from specwhisper.wire.metrics.exposition import serving_page
+from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from target_server.__main__ import read_config as read_target
+
+logger = logging.getLogger(__name__)
 
 Flags = dict[str, str | int | float | bool | None]
 FREE_PORT: Flags = {"port": 0}
@@ -34,17 +44,19 @@ class TargetReplica(OwnServer):
         self._service = await self._running.enter_async_context(loaded_service(config, Leases()))
         service = self._service
         await self._listen(services_of(service), config.serving, service.say_goodbye, service.metrics)
+        self._answers = TargetAnswers(service, self.address)
 
-    async def locate(self, request: bytes, caller: str) -> bytes:
-        """Answer ``Locate`` for a caller whom the front knows."""
-        place = await self._service.locate(pb.LocateRequest.FromString(request), caller)
-        place.address = self.address
-        return place.SerializeToString()
+    async def locate(self, request: bytes, caller: str) -> Told:
+        """Answer the front's ``Locate`` for a caller."""
+        return await self._answers.locate(request, caller)
 
-    async def describe(self, request: bytes, caller: str) -> bytes:
-        """Answer ``Describe``."""
-        description = await self._service.Describe(pb.DescribeRequest.FromString(request), None)
-        return description.SerializeToString()
+    async def describe(self, request: bytes) -> Told:
+        """Answer the front's ``Describe``."""
+        return await self._answers.describe(request)
+
+    async def metrics_address(self) -> str:
+        """Tell where its metrics are, if it serves any."""
+        return self.metrics
 
     async def check_health(self) -> None:
         """Raise, or hang, unless engine and server answer."""
@@ -65,8 +77,19 @@ class FrontReplica(OwnServer):
 
     async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
+        serving = config_from(read_target, flags).serving
         add = partial(add_VerificationServicer_to_server, FrontService(targets))
-        await self._listen({SERVICE_NAME: add}, config_from(read_target, flags).serving)
+        metrics = ServerMetrics("specwhisper_front", model="", dtype="", device="")
+        await self._listen({SERVICE_NAME: add}, replace(serving, metrics_port=None), metrics=metrics)
+        if (port := serving.metrics_port) is not None:  # which has its own metrics, and where targets' are
+            pages = targets_page(finder(targets), make_wsgi_app(metrics.collected))
+            page = partial(serving_page, pages, serving.metrics_host, port)
+
+            async def start() -> str:
+                return await self._running.enter_async_context(page(serving.tls, serving.tokens))
+
+            self.metrics = reachable(await once_ports_are_free(start, serving.drain_timeout_s))
+            logger.info("tells targets", extra={"address": self.metrics})
 
 
 class DraftReplica(OwnServer):
@@ -92,28 +115,30 @@ class GatewayReplica:
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from client.gateway.server import GatewayServer
 
-        config = config_from(read_gateway, flags)
+        self._config = config_from(read_gateway, flags)
 
-        async def start() -> GatewayServer:
-            return GatewayServer(config)
-
-        self._server = await once_port_is_free(start, config.drain_timeout_s)
-        self._serving = asyncio.create_task(self._server.serve())
-        ready = asyncio.create_task(self._server.ready.wait())
-        await asyncio.wait({self._serving, ready}, return_when=asyncio.FIRST_COMPLETED)
-        if self._serving.done():
+        async def start() -> tuple[GatewayServer, asyncio.Task[None]]:
+            server = GatewayServer(self._config)
+            serving = asyncio.create_task(server.serve())
+            ready = asyncio.create_task(server.ready.wait())
+            await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
-            await self._serving
-            raise RuntimeError("The gateway has ended before it was ready.")
+            if serving.done():
+                await serving
+                raise NotServing("The gateway has ended before it was ready.")
+            return server, serving
+
+        self._server, self._serving = await once_ports_are_free(start, self._config.drain_timeout_s)
 
     async def where(self) -> str:
         """Tell where it is reached."""
         return reachable(self._server.address)
 
     async def check_health(self) -> None:
-        """Raise once it no longer serves."""
+        """Raise unless it answers in time; whoever is behind it may be away."""
         if self._serving.done():
-            raise RuntimeError("The gateway has ended.")
+            raise NotServing("The gateway has ended.")
+        await check_http(self._server.address, self._config.tls)
 
     async def __del__(self) -> None:
         """Let open requests end; Serve awaits it."""

@@ -14,7 +14,7 @@ from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 
 from client.gateway.__main__ import read_config as read_gateway
-from deploy.replicas import DraftReplica, Flags, FrontReplica, GatewayReplica, TargetReplica
+from deploy.replicas import FREE_PORT, DraftReplica, Flags, FrontReplica, GatewayReplica, TargetReplica
 from deploy.routing import STATS_PERIOD_S, LeastSessions
 from draft_server.__main__ import read_config as read_draft
 from specwhisper.errors import InvalidRequest
@@ -34,6 +34,7 @@ OWN: dict[str, Any] = {
 # Who shares what with the targets unless it is told otherwise: how it listens and whom it lets in.
 SHARED_WITH_FRONT = (
     "host",
+    "metrics-host",
     "insecure",
     "grpc-use-ssl",
     "grpc-use-ssl-mutual",
@@ -90,29 +91,40 @@ def targets(args: dict[str, Any]) -> Application:
     arguments = TargetsArguments.model_validate(args)
     shared = {flag: value for flag, value in arguments.target.items() if flag in SHARED_WITH_FRONT}
     front = shared | arguments.front
-    if unknown := front.keys() - {"port", *SHARED_WITH_FRONT}:
+    if unknown := front.keys() - {"port", "metrics-port", *SHARED_WITH_FRONT}:
         raise InvalidRequest(
             f"A front has no flag {', '.join(sorted(unknown))}: it may stand with the target."
         )
-    drain_timeout_s = config_from(read_target, arguments.target).serving.drain_timeout_s
-    config_from(read_target, front)
-    return Front.bind(front, Target.options(**_until_drained(drain_timeout_s)).bind(arguments.target))
+    target = config_from(read_target, FREE_PORT | arguments.target).serving
+    replicas = Target.options(
+        **_until_drained(target.drain_timeout_s), **_apart(target.port, target.metrics_port)
+    )
+    of_front = config_from(read_target, front).serving
+    alone = _apart(of_front.port, of_front.metrics_port)
+    return Front.options(**alone).bind(front, replicas.bind(arguments.target))
 
 
 def drafts(args: dict[str, Any]) -> Application:
     """Build draft servers."""
     flags = DraftsArguments.model_validate(args).draft
-    drain_timeout_s = config_from(read_draft, flags).serving.drain_timeout_s
-    return Draft.options(**_until_drained(drain_timeout_s)).bind(flags)
+    draft = config_from(read_draft, flags).serving
+    apart = _apart(draft.port, draft.metrics_port)
+    return Draft.options(**_until_drained(draft.drain_timeout_s), **apart).bind(flags)
 
 
 def gateway(args: dict[str, Any]) -> Application:
     """Build gateways."""
     flags = GatewayArguments.model_validate(args).gateway
-    drain_timeout_s = config_from(read_gateway, flags).drain_timeout_s
-    return Gateway.options(**_until_drained(drain_timeout_s)).bind(flags)
+    config = config_from(read_gateway, flags)
+    apart = _apart(config.port, config.metrics_port)
+    return Gateway.options(**_until_drained(config.drain_timeout_s), **apart).bind(flags)
 
 
 def _until_drained(drain_timeout_s: float) -> dict[str, float]:
     """Have Serve wait for a drain before it kills."""
     return {"graceful_shutdown_timeout_s": drain_timeout_s + STOP_MARGIN_S}
+
+
+def _apart(*ports: int | None) -> dict[str, int]:
+    """Have one replica on a node where a port is fixed: a second one could not listen there."""
+    return {"max_replicas_per_node": 1} if any(ports) else {}

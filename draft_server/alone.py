@@ -78,8 +78,9 @@ class Alone:
         )
         yield AloneSession(believing, target.limits, self.foretold)
 
-    async def find_room(self) -> None:
-        """Do nothing: there is room for everybody."""
+    async def find_room(self) -> Alone:
+        """Give itself: there is room for everybody."""
+        return self
 
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from draft_server.metrics import DraftMetrics
-from draft_server.session import PIECE_BYTES, Session, SessionRequest
+from draft_server.session import Session, SessionRequest
+from draft_server.target_session import PIECE_BYTES
 from specwhisper.errors import ServerFull
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength

@@ -36,6 +36,10 @@ class _FailingTranscriber:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transcriber, name)
 
+    async def find_room(self) -> Transcriber:
+        room = await self._transcriber.find_room()
+        return cast(Transcriber, _FailingTranscriber(room, self._failpoints))
+
     @asynccontextmanager
     async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[TranscriberSession]:
         async with self._transcriber.open(*args, **kwargs) as session:

@@ -1,185 +1,32 @@
-"""The link to targets: what they are, and one bidirectional stream per session."""
+"""The link to targets: what they are, where there is room, and sessions there."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from copy import copy
 from functools import partial
-from time import monotonic_ns
-from typing import Any
 
 import grpc.aio
 
+from draft_server.channels import Channels
 from draft_server.config import DraftConfig
 from draft_server.metrics import DraftMetrics
 from draft_server.resuming import ResumedSession
+from draft_server.target_session import Outbox, TargetSession, errors_translated
 from draft_server.targets import Place, Targets
 from specwhisper import __version__
-from specwhisper.errors import PairMismatch, ServerDraining, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import GONE, PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
-from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
-from specwhisper.wire.channels import OPEN, Credentials, open_channel
-from specwhisper.wire.metrics.tokens import NS_PER_S
-from specwhisper.wire.status import error_from_rpc
+from specwhisper.types import Limits, Mode, Resume
+from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
+from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-
-logger = logging.getLogger(__name__)
-
-SILENCE_S = 15.0  # a target that gives no sign of life for so long is gone, whatever its connection says
-WELCOME_S = 60.0  # a busy target opens a session between two steps
-LOOK_ROUND_S = 0.5  # how often a session on a target that stops looks for another one
-
-
-class Outbox:
-    """What waits to be sent: candidates overtake audio, so that a block never queues behind a recording."""
-
-    def __init__(self) -> None:
-        self._urgent: deque[pb.VerifyRequest] = deque()
-        self._audio: deque[pb.VerifyRequest] = deque()
-        self._is_filled = asyncio.Event()
-        self._is_empty = asyncio.Event()
-        self._is_closed = False
-
-    def put(self, request: pb.VerifyRequest) -> None:
-        """Queue a message."""
-        (self._audio if request.WhichOneof("message") == "audio" else self._urgent).append(request)
-        self._is_filled.set()
-        self._is_empty.clear()
-
-    async def wait_sent(self) -> None:
-        """Wait until everything queued has gone out."""
-        if self._urgent or self._audio:
-            await self._is_empty.wait()
-
-    def close(self) -> None:
-        """End the iteration: when a call is over, grpc does not stop reading what it should send."""
-        self._is_closed = True
-        self._is_filled.set()
-
-    def __aiter__(self) -> Outbox:
-        return self
-
-    async def __anext__(self) -> pb.VerifyRequest:
-        while not (self._urgent or self._audio or self._is_closed):
-            self._is_empty.set()
-            self._is_filled.clear()
-            await self._is_filled.wait()
-        if self._is_closed:
-            raise StopAsyncIteration
-        return (self._urgent or self._audio).popleft()
-
-
-class TargetSession:
-    """One session on a target behind gRPC; see :class:`TranscriberSession`.
-
-    Parameters
-    ----------
-    has_other : whether another target could take the session.
-    """
-
-    def __init__(
-        self,
-        address: str,
-        outbox: Outbox,
-        call: Any,
-        responses: AsyncIterator[pb.VerifyResponse],
-        limits: Limits,
-        *,
-        compress_audio: bool,
-        vocabulary_size: int,
-        has_other: Callable[[], Awaitable[bool]],
-        metrics: DraftMetrics,
-    ) -> None:
-        self.address = address
-        self._metrics = metrics
-        self.limits = limits
-        self.min_round_trip_ns = 0
-        self._outbox = outbox
-        self._call = call
-        self._responses = responses
-        self._compress_audio = compress_audio
-        self._vocabulary_size = vocabulary_size
-        self._has_other = has_other
-        self._leaving: asyncio.Task[None] | None = None
-        self._is_left = False
-
-    def propose(self, block: Candidates) -> None:
-        """Queue a block; it overtakes audio."""
-        self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
-
-    async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio and wait until it has gone out: the brake for whoever reads a recording."""
-        audio = codec.audio_chunk_to_proto(chunk, compress=self._compress_audio)
-        self._outbox.put(pb.VerifyRequest(audio=audio))
-        await self._outbox.wait_sent()
-
-    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what the target says, until the transcript is whole."""
-        while (response := await self._next()) is not None:
-            match response.WhichOneof("message"):
-                case "window_opened":
-                    yield codec.window_opened_from_proto(
-                        response.window_opened, vocabulary_size=self._vocabulary_size
-                    )
-                case "commit":
-                    yield codec.commit_from_proto(response.commit, vocabulary_size=self._vocabulary_size)
-                case "heartbeat":
-                    self._measure(response.heartbeat)
-                case "going_away":
-                    grace_s = response.going_away.grace_s
-                    logger.info("target is stopping", extra={"target": self.address, "grace_s": grace_s})
-                    self._leaving = self._leaving or asyncio.create_task(self._leave())
-
-    async def _next(self) -> pb.VerifyResponse | None:
-        """Give the target's next word; ``None`` behind the last."""
-        try:
-            with _errors_translated(self.address):
-                async with asyncio.timeout(SILENCE_S):
-                    return await anext(self._responses, None)
-        except TimeoutError:
-            self._metrics.lost_heartbeats.inc()
-            raise TargetUnavailable(
-                f"Target {self.address} has answered nothing for {SILENCE_S:g} s."
-            ) from None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if not self._is_left or (task is not None and task.cancelling()):
-                raise
-            raise ServerDraining(f"Target {self.address} is stopping, and another one is there.") from None
-
-    async def _leave(self) -> None:
-        """Leave a target that stops as soon as there is another one; until then it goes on here."""
-        while not await self._has_other():
-            await asyncio.sleep(LOOK_ROUND_S)
-        self._is_left = True
-        self._call.cancel()
-
-    def close(self) -> None:
-        """End the call."""
-        if self._leaving is not None:
-            self._leaving.cancel()
-        self._outbox.close()
-        self._call.cancel()
-
-    async def beat(self) -> None:
-        """Send signs of life, which measure the round trip; until cancelled."""
-        while True:
-            self._outbox.put(pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
-            await asyncio.sleep(HEARTBEAT_S)
-
-    def _measure(self, heartbeat: pb.Heartbeat) -> None:
-        if heartbeat.echo_ns:
-            round_trip_ns = monotonic_ns() - heartbeat.echo_ns
-            self._metrics.round_trip_s.observe(round_trip_ns / NS_PER_S)
-            self.min_round_trip_ns = min(self.min_round_trip_ns or round_trip_ns, round_trip_ns)
 
 
 class TargetLink:
@@ -205,17 +52,16 @@ class TargetLink:
         self._metrics = metrics or DraftMetrics(DraftConfig())
         self.address = ", ".join(addresses)
         self._targets = Targets(addresses, self._locate)
-        self._credentials = credentials
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = Channels(credentials, self._targets.knows)
         self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
         self._resume_timeout_s = resume_timeout_s
         self._vocabulary: Vocabulary | None = None
+        self._place: Place | None = None  # found already
 
     async def close(self) -> None:
-        """Close the connection."""
-        for channel in self._channels.values():
-            await channel.close()
+        """Close the connections."""
+        await self._channels.close()
 
     async def describe(self) -> TargetDescription:
         """Ask a target what it is; the vocabulary crosses the wire only when it has changed."""
@@ -224,11 +70,9 @@ class TargetLink:
     async def _describe(self, address: str) -> TargetDescription:
         held = self._vocabulary
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
-        with _errors_translated(address):
+        async with self._asking(address) as stub:
             try:  # wait_for_ready: a target that is just starting is worth a moment
-                reply = await self._stub(address).Describe(
-                    request, timeout=self._connect_timeout_s, wait_for_ready=True
-                )
+                reply = await stub.Describe(request, timeout=self._connect_timeout_s, wait_for_ready=True)
             except grpc.aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
@@ -253,20 +97,26 @@ class TargetLink:
         )
 
     async def _locate(self, address: str) -> Place:
-        with _errors_translated(address):
-            reply = await self._stub(address).Locate(pb.LocateRequest(), timeout=self._connect_timeout_s)
+        async with self._asking(address) as stub:
+            reply = await stub.Locate(pb.LocateRequest(), timeout=self._connect_timeout_s)
         return Place(reply.address or address, reply.lease, reply.free_slots)
 
-    async def find_room(self) -> None:
-        """Ask where a session could be opened now."""
-        await self._targets.place()
+    async def find_room(self) -> TargetLink:
+        """Ask where a session could be opened now, and lead there: that of live audio asks no more."""
+        there = copy(self)
+        there._place = await self._targets.place()
+        return there
 
-    async def _has_other(self, address: str) -> bool:
-        """Tell whether a session that leaves an address finds room at another one."""
+    @asynccontextmanager
+    async def _asking(self, address: str) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
+        """Give what calls a target; errors of its calls are restored, and noted where it is gone."""
         try:
-            return (await self._targets.place(avoid=address)).address != address
-        except SpecWhisperError:
-            return False
+            async with self._channels.using(address) as channel:
+                with errors_translated(address):
+                    yield verification_pb2_grpc.VerificationStub(channel)
+        except GONE:
+            self._targets.note_gone(address)
+            raise
 
     @asynccontextmanager
     async def open(
@@ -297,7 +147,7 @@ class TargetLink:
         )
         open_once = partial(self._open_once, hello, len(target.vocabulary))
         if options.live is not None:
-            async with open_once() as once:
+            async with open_once(avoid="", place=self._place) as once:
                 yield once
             return
         session = ResumedSession(
@@ -308,16 +158,14 @@ class TargetLink:
 
     @asynccontextmanager
     async def _open_once(
-        self, hello: pb.Hello, vocabulary_size: int, resume: Resume | None = None, avoid: str = ""
+        self, hello: pb.Hello, vocabulary_size: int, avoid: str, place: Place | None = None
     ) -> AsyncIterator[TargetSession]:
-        """Open a session on one target, which begins a transcription or goes on with it."""
-        place = await self._targets.place(avoid)
+        """Open a session on one target, which has taken it then, and waits to hear where it begins."""
+        place = place or await self._targets.place(avoid)
         outbox = Outbox()
         outbox.put(pb.VerifyRequest(hello=_with_lease(hello, place.lease)))
-        if resume is not None:
-            outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
-        with _errors_translated(place.address):
-            call = with_true_status(self._stub(place.address).Verify(outbox))
+        async with self._asking(place.address) as stub:
+            call = with_true_status(stub.Verify(outbox))
             try:
                 responses = aiter(call)
                 session = TargetSession(
@@ -328,7 +176,7 @@ class TargetLink:
                     await self._welcomed(place.address, responses),
                     compress_audio=self._compress_audio,
                     vocabulary_size=vocabulary_size,
-                    has_other=partial(self._has_other, place.address),
+                    note_gone=partial(self._targets.note_gone, place.address),
                     metrics=self._metrics,
                 )
                 beating = asyncio.create_task(session.beat())
@@ -354,21 +202,8 @@ class TargetLink:
             raise TargetUnavailable(f"Target {address} began a session without a welcome.")
         return codec.limits_from_proto(first.welcome.limits)
 
-    def _stub(self, address: str) -> verification_pb2_grpc.VerificationStub:
-        if address not in self._channels:
-            self._channels[address] = open_channel(address, self._credentials)
-        return verification_pb2_grpc.VerificationStub(self._channels[address])
-
 
 def _with_lease(hello: pb.Hello, lease: str) -> pb.Hello:
     leased = pb.Hello(lease=lease)
     leased.MergeFrom(hello)
     return leased
-
-
-@contextmanager
-def _errors_translated(address: str) -> Iterator[None]:
-    try:
-        yield
-    except grpc.aio.AioRpcError as error:
-        raise error_from_rpc(error, f"target {address}") from error

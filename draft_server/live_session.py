@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from math import inf
 from time import monotonic
 
@@ -15,14 +16,14 @@ from draft_server.bridged import BridgedTranscript
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
 from draft_server.foretold import Foretold
+from draft_server.handover import opened_elsewhere
 from draft_server.metrics import DraftMetrics
+from draft_server.resuming import LOST_OR_FULL
 from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
     PairMismatch,
-    ServerDraining,
     ServerFull,
-    SlowReader,
     SpecWhisperError,
     TargetUnavailable,
 )
@@ -36,8 +37,8 @@ from specwhisper.wire.tracing import note_event
 
 logger = logging.getLogger(__name__)
 
+HANDOVER_S = 2.0  # for another target, once it is found, to take a session, whose text stands still meanwhile
 MAX_OUTAGE_S = 900.0  # behind which the session ends, as it does where more audio than that is kept
-LOST = (TargetUnavailable, ServerDraining, ServerFull, SlowReader)
 
 
 class LiveSession:
@@ -87,6 +88,7 @@ class LiveSession:
         self._waits_since_s: float | None = None  # for a target that takes the session
         self._foretold: Foretold | None = None  # by the draft, while it was alone
         self._session_id = ""  # of the last one
+        self._next: Session | None = None  # open at another target than the one that stops
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
         self.builder = BridgedTranscript(LiveTranscript(target.vocabulary, self._live.position))
@@ -98,7 +100,7 @@ class LiveSession:
         self._metrics.held.add(self._audio)
         try:
             while True:
-                if self._lost is not None:
+                if self._lost is not None and self._next is None:
                     async with aclosing(self._wait(self._lost, reading)) as updates:
                         async for segments in updates:
                             yield segments
@@ -112,9 +114,9 @@ class LiveSession:
                                 self._note_going_on = None
                             yield segments
                     return
-                except LOST as error:
+                except LOST_OR_FULL as error:
                     may_begin_alone = self._goes_on_alone and not isinstance(error, ServerFull)
-                    if not (self._has_begun or may_begin_alone):
+                    if not (self._has_begun or may_begin_alone or self._next):
                         raise  # nothing is lost yet
                     self._has_begun, self._lost = True, error
                     self._note_going_on = self._note_going_on or self._metrics.lost(error)
@@ -124,22 +126,64 @@ class LiveSession:
             self._metrics.held.discard(self._audio)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+            if self._next is not None:
+                await self._next.close()
 
     async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
         """Run on the target, from where the last one was lost."""
-        live = replace(self._live, position=self.builder.position)
-        options = replace(self._request.options, live=live)
-        request = replace(self._request, options=options)
-        session = self._session(self._transcriber, request, self._foretold)
-        self.builder.go_on(_transcript(session))
-        async with aclosing(session.run(self._audio.pieces(live.position.start_sample))) as updates:
-            async for segments in updates:
-                if reading.done():
-                    await reading
-                self._audio.forget_before(self.builder.position.start_sample)
-                yield self._take(session, segments)
+        session, self._next = self._next or await self._open(self._transcriber), None
+        self._session_id = session.id
+        part = _transcript(session)
+        self.builder.go_on(part)
+        moving = asyncio.create_task(self._move(session))
+        updates = session.run(self._audio.pieces(part.position.start_sample))
+        try:
+            async with aclosing(updates):
+                async for segments in updates:
+                    if reading.done():
+                        await reading
+                    if not session.is_paused:  # else another one is opened, from where it was paused
+                        self._audio.forget_before(self.builder.position.start_sample)
+                    yield self._take(session, segments)
+        finally:
+            moving.cancel()
+            await asyncio.gather(moving, return_exceptions=True)
+            await session.close()
         if reading.done():
             await reading  # what was wrong with the last message is told as well
+
+    async def _open(self, transcriber: Transcriber) -> Session:
+        """Open a session on a target, from the last verified word."""
+        live = replace(self._live, position=self.builder.position)
+        request = replace(self._request, options=replace(self._request.options, live=live))
+        session = self._session(transcriber, request, self._foretold)
+        await session.open()
+        return session
+
+    async def _move(self, session: Session) -> None:
+        """Leave a target that stops, once another one has taken the session; until then it goes on there."""
+        if session.target_session is None:
+            return
+        await session.target_session.going_away.wait()
+        self._next = await opened_elsewhere(
+            partial(self._open_behind, session),
+            session_id=session.id,
+            target=session.target_session.address,
+        )
+        session.leave()
+
+    async def _open_behind(self, session: Session) -> Session:
+        """Open a session behind what another one has written, which waits and is left then."""
+        room = await self._transcriber.find_room()  # before it waits: who is asked may take long to answer
+        session.pause()
+        try:
+            async with asyncio.timeout(HANDOVER_S):
+                return await self._open(room)
+        except BaseException as error:
+            session.go_on()
+            if isinstance(error, TimeoutError):
+                raise TargetUnavailable(f"No target has taken the session within {HANDOVER_S:g} s.") from None
+            raise
 
     async def _wait(
         self, error: SpecWhisperError, reading: asyncio.Task[None]
@@ -164,7 +208,7 @@ class LiveSession:
         self._metrics.alone.inc()
         alone = Alone()
         session = self._session(alone, request)
-        self._foretold = alone.foretold
+        self._foretold, self._session_id = alone.foretold, session.id
         self.builder.go_on_alone(_transcript(session))
         updates = session.run(self._audio.pieces(live.position.start_sample))
         knocking = asyncio.create_task(self._knock(error))
@@ -204,7 +248,7 @@ class LiveSession:
                     )
                 await self._transcriber.find_room()
                 return
-            except LOST as refusal:
+            except LOST_OR_FULL as refusal:
                 error = refusal
 
     def _take(self, session: Session, segments: list[Segment]) -> list[Segment]:
@@ -232,9 +276,7 @@ class LiveSession:
     def _session(
         self, transcriber: Transcriber, request: SessionRequest, foretold: Foretold | None = None
     ) -> Session:
-        session = Session(request, transcriber, self._target, self._drafting, foretold)
-        self._session_id = session.id
-        return session
+        return Session(request, transcriber, self._target, self._drafting, foretold)
 
 
 def _transcript(session: Session) -> LiveTranscript:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from typing import Protocol, Self
+from functools import partial
+from time import monotonic
+from typing import Any, Protocol, Self
 
+from draft_server.handover import opened_elsewhere
 from draft_server.metrics import DraftMetrics
+from draft_server.target_session import PIECE_BYTES
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
-from specwhisper.errors import (
-    ServerDraining,
-    ServerFull,
-    SlowReader,
-    SpecWhisperError,
-    TargetUnavailable,
-)
+from specwhisper.errors import GONE, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.transcription.resumption import Resumption
 from specwhisper.transcription.transcriber import TranscriberSession
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, WindowOpened
@@ -26,33 +24,51 @@ from specwhisper.wire.tracing import note_event
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait behind audio for long
-LOST = (TargetUnavailable, ServerDraining, SlowReader)  # the last by who stood still for a while
+LOST = (*GONE, SlowReader)  # the last where this server stood still for a while: only open sessions end so
+LOST_OR_FULL = (*LOST, ServerFull)
 
 
 class SessionThere(TranscriberSession, Protocol):
-    """A session on a target that has an address."""
+    """A session on a target, which waits to hear where it begins.
+
+    Attributes
+    ----------
+    address : of the target.
+    going_away : set once the target has said that it stops.
+    """
 
     address: str
+    going_away: asyncio.Event
+
+    def resume(self, resume: Resume) -> None:
+        """Say where to go on; the first that is said, where it does not begin anew."""
+
+    def leave(self) -> None:
+        """End it as if it were lost: another target has taken the session."""
 
 
 class OpenThere(Protocol):
-    """Begins on a target, or goes on there; rather not at an address to ``avoid``."""
+    """Opens a session on a target; rather not at an address to ``avoid``."""
 
-    def __call__(self, resume: Resume | None, avoid: str) -> AbstractAsyncContextManager[SessionThere]:
-        """Open a session."""
+    def __call__(self, *, avoid: str) -> AbstractAsyncContextManager[SessionThere]:
+        """Open a session: a place is certain then."""
+
+
+Opened = tuple[AsyncExitStack, SessionThere]
 
 
 class ResumedSession:
     """One recording on one target after the other; see :class:`TranscriberSession`.
 
     A context manager around it; where no target takes it from the first, its error is raised. One that is
-    lost while it opens the session counts for nothing: if there is another one, that takes it.
+    lost while it opens the session counts for nothing: if there is another one, that takes it. One that stops
+    is left once another one has taken the session.
 
     Parameters
     ----------
     limits : that every target has.
-    patience_s : how long the session looks for another target, until it fails.
+    patience_s : how long the session looks for another target, until it fails. It begins anew only when one
+        has committed something: those that take the session and lose it again, and nothing else, use it up.
     resume : where it goes on; ``None`` begins anew.
     """
 
@@ -64,8 +80,11 @@ class ResumedSession:
         patience_s: float,
         metrics: DraftMetrics,
         resume: Resume | None = None,
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.limits = limits
+        self._clock = clock
         self._metrics = metrics
         self._id = session_id
         self._open_there = open_there
@@ -74,8 +93,11 @@ class ResumedSession:
         self._audio = KeptAudio(self._needed_from)
         self._there = AsyncExitStack()
         self._session: SessionThere | None = None  # the one that runs
-        self._backoff: Backoff | None = None  # since a target has said something
+        self._taken_s = clock()  # when it was
+        self._next: Opened | None = None  # the one that goes on as soon as that has ended
+        self._backoff: Backoff | None = None  # since there was progress
         self._min_round_trip_ns = 0
+        self._failure: Exception | None = None  # of ours, for which no other target could do anything
 
     async def __aenter__(self) -> Self:
         try:
@@ -88,7 +110,11 @@ class ResumedSession:
 
     async def __aexit__(self, *_: object) -> None:
         self._metrics.held.discard(self._audio)
-        await self._leave()
+        try:
+            await self._leave()
+        finally:
+            if self._next is not None:
+                await self._next[0].aclose()
 
     @property
     def min_round_trip_ns(self) -> int:
@@ -114,54 +140,82 @@ class ResumedSession:
         while self._session is not None:
             try:
                 async for event in self._session.events():
-                    if isinstance(event, Commit) and event.tokens:  # else it has not got any further
-                        self._backoff = None
                     for news in self._resumption.observe(event):
+                        if isinstance(news, Commit) and news.tokens:  # else it has not got any further
+                            self._backoff = None
                         yield news
                     if (owed := self._resumption.take_owed()) is not None:
                         self._session.propose(owed)
                     self._audio.forget_before(self._needed_from)
                 return
             except LOST as error:
+                if self._failure is not None:
+                    raise self._failure from None
                 await self._go_on(self._session.address, error)
 
     async def _go_on(self, lost: str, error: SpecWhisperError) -> None:
         """Find another target, or the same once it is back."""
+        lost_s = self._clock()
         note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
         note_going_on = self._metrics.lost(error)
         await self._leave()
-        self._backoff = self._backoff or Backoff(self._patience_s)
+        if self._next is not None:
+            (there, session), self._next = self._next, None
+            await self._run_on(there, session)
+            note_going_on()
+            return
+        if self._backoff is None:
+            self._backoff = Backoff(self._patience_s, clock=self._clock)
+        else:  # nothing was committed since; but nobody was looked for either
+            self._backoff.put_off(lost_s - self._taken_s)
         while self._session is None:
             await self._backoff.wait(error)
             try:
                 await self._connect(avoid=lost)
-            except (*LOST, ServerFull) as refusal:
+            except LOST_OR_FULL as refusal:
                 error = refusal
         note_going_on()
 
     async def _connect(self, avoid: str) -> None:
+        await self._run_on(*await self._open(avoid))
+
+    async def _open(self, avoid: str) -> Opened:
         async with AsyncExitStack() as there:
-            session = await there.enter_async_context(self._open_there(self._resumption.resume(), avoid))
-            self._resumption.move()
-            await there.enter_async_context(self._feeding(session))
-            self._there, self._session = there.pop_all(), session
+            session = await there.enter_async_context(self._open_there(avoid=avoid))
+            return there.pop_all(), session
+
+    async def _run_on(self, there: AsyncExitStack, session: SessionThere) -> None:
+        """Begin on a target that has taken the session, or go on there."""
+        if (resume := self._resumption.resume()) is not None:
+            session.resume(resume)
+        self._resumption.move()
+        self._there, self._session, self._taken_s = there, session, self._clock()
+        await there.enter_async_context(_beside(self._feed(session)))
+        await there.enter_async_context(_beside(self._move(session)))
+
+    async def _move(self, session: SessionThere) -> None:
+        """Leave a target that stops, once another one has taken the session; until then it goes on here."""
+        await session.going_away.wait()
+        self._next = await opened_elsewhere(
+            partial(self._open, session.address), session_id=self._id, target=session.address
+        )
+        session.leave()
 
     async def _leave(self) -> None:
         _, self._session = self.min_round_trip_ns, None
         await self._there.aclose()
 
-    @asynccontextmanager
-    async def _feeding(self, session: SessionThere) -> AsyncIterator[None]:
-        feeding = asyncio.create_task(self._feed(session))
-        try:
-            yield
-        finally:
-            feeding.cancel()
-            await asyncio.gather(feeding, return_exceptions=True)
-
     async def _feed(self, session: SessionThere) -> None:
-        """Give a target the audio that it needs: what is kept, and then what comes."""
+        """Give a target the audio that it needs; where that fails, the session ends with its error."""
+        try:
+            await self._give_audio(session)
+        except Exception as error:  # else it would wait for what nobody sends
+            self._failure = error
+            session.leave()
+
+    async def _give_audio(self, session: SessionThere) -> None:
+        """Give what is kept, and then what comes."""
         sample = self._needed_from
         async with aclosing(self._audio.pieces(sample, PIECE_BYTES)) as pieces:
             async for pcm in pieces:
@@ -177,3 +231,14 @@ class ResumedSession:
 def audio_needed_from(start_sample: int) -> int:
     """Tell where the audio begins that a window needs which begins at a sample."""
     return max(0, start_sample - CONTEXT_SAMPLES)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Have something done meanwhile, for as long as it is wanted."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from functools import partial
@@ -13,6 +13,7 @@ from draft_server.bridged import BridgedTranscript
 from draft_server.checkpoints import Checkpoints, read_checkpoint
 from draft_server.config import DraftConfig
 from draft_server.drafting import Drafting
+from draft_server.heartbeats import with_heartbeats
 from draft_server.idle import unless_idle
 from draft_server.live_session import LiveSession
 from draft_server.metrics import DraftMetrics
@@ -31,6 +32,7 @@ from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import (
+    GONE,
     InvalidRequest,
     MessageTooLarge,
     ServerDraining,
@@ -102,12 +104,23 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
         """Transcribe a whole recording."""
-        wanted = self._session_request(request.config)
+
+        async def audio() -> bytes:
+            return request.audio
+
+        return await self.recognize(request.config, audio)
+
+    async def recognize(
+        self, config: pb.RecognitionConfig, read_audio: Callable[[], Awaitable[bytes]]
+    ) -> pb.RecognizeResponse:
+        """Transcribe what ``read_audio`` gives; a full server refuses before it asks for any."""
+        wanted = self._session_request(config)
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
+            audio = await read_audio()
             target = await self._describe()
-            source = await AudioSource.open(partial(self._decode, request))
+            source = await AudioSource.open(partial(self._decode, config, audio))
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
                 wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
@@ -116,8 +129,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             )
             session = Session(wanted, self._transcriber, target, self._drafting)
             observed = Observed(self.metrics)
-            audio = observed.hear(source.pieces())
-            running = self._auditor.run(session, wanted, target, audio)
+            heard = observed.hear(source.pieces())
+            running = self._auditor.run(session, wanted, target, heard)
             async with aclosing(observed.follow(session, running)) as updates:
                 async for segments in updates:
                     response.results.extend(
@@ -139,8 +152,17 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def transcribe(
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Answer a stream, however long its client takes."""
+        """Answer a stream, however long its client takes; with signs of life where it asks for them."""
         config = await _streaming_config(requests)
+        answers = self._answer(config, requests)
+        async with aclosing(with_heartbeats(answers) if config.with_heartbeats else answers) as responses:
+            async for response in responses:
+                yield response
+
+    async def _answer(
+        self, config: pb.StreamingRecognitionConfig, requests: AsyncIterator[pb.StreamingRecognizeRequest]
+    ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
+        """Answer what follows behind a stream's config."""
         wanted = self._session_request(config.config)
         is_live = wanted.options.live is not None
         if is_live:
@@ -181,7 +203,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     metrics=self.metrics,
                 )
             yield pb.StreamingRecognizeResponse(
-                model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
+                model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy),
+                heartbeat=config.with_heartbeats,
             )
             interim: list[pb.SpeechRecognitionResult] = []
             told_position = 0
@@ -229,7 +252,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Ask the target what it is; where it may be lost, and is, tell what it was, and the error."""
         try:
             return await self._describe(), None
-        except (TargetUnavailable, ServerDraining) as error:
+        except GONE as error:
             if self._last_target is None or not may_be_lost:
                 raise
             return self._last_target, error
@@ -256,17 +279,15 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
         return SessionRequest(options, self._config.length(mode, config.gamma or None))
 
-    def _decode(self, request: pb.RecognizeRequest) -> Iterator[bytes]:
-        if request.config.encoding == pb.AUDIO_ENCODING_LINEAR16:
-            stream = CanonicalStream(
-                request.config.sample_rate_hertz, request.config.audio_channel_count or 1
-            )
-            for start in range(0, len(request.audio), MAX_PIECE_BYTES):
-                yield stream.push(request.audio[start : start + MAX_PIECE_BYTES])
+    def _decode(self, config: pb.RecognitionConfig, audio: bytes) -> Iterator[bytes]:
+        if config.encoding == pb.AUDIO_ENCODING_LINEAR16:
+            stream = CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1)
+            for start in range(0, len(audio), MAX_PIECE_BYTES):
+                yield stream.push(audio[start : start + MAX_PIECE_BYTES])
             yield stream.finish()
         else:
             max_pcm_bytes = int(self._config.max_audio_s * MAX_PCM_BYTES_PER_S)
-            yield from decode_bytes(request.audio, self._config.max_audio_s, max_pcm_bytes)
+            yield from decode_bytes(audio, self._config.max_audio_s, max_pcm_bytes)
 
     def _model_info(
         self, target: TargetDescription, length: DraftLength, *, is_lossy: bool = False

@@ -6,17 +6,19 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, closing, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
+from typing import cast
 
 from draft_server.changes import Changes
 from draft_server.distance import DistantSession
 from draft_server.drafting import Drafting, DraftSession
 from draft_server.foretold import Foretold
-from draft_server.resuming import audio_needed_from
+from draft_server.resuming import SessionThere, audio_needed_from
+from draft_server.target_session import PIECE_BYTES
 from draft_server.voice import Voice
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.errors import InvalidAudio, TargetUnavailable
+from specwhisper.errors import InvalidAudio, ServerDraining, TargetUnavailable
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -42,7 +44,6 @@ from specwhisper.wire.tracing import WindowSpans, note_event
 logger = logging.getLogger(__name__)
 
 TELL_SAMPLES = 5 * SAMPLE_RATE
-PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait behind audio for long
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Session:
     ----------
     builder : the transcript so far, of the audio taken in so far.
     speech_events : that somebody began or ended to speak, in live audio; whoever tells it clears it.
+    target_session : that of live audio, once it is open on a target that may say that it stops.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Session:
             self.builder = LiveTranscript(target.vocabulary, live.position)
             self._voice = Voice(request.endpointing, live.position.start_sample)
         self.speech_events: list[VoiceMark] = []
+        self.target_session: SessionThere | None = None
         self._is_speech = False
         self._foresight = foresight(target.vocabulary, request.options)
         if checkpoint is not None:
@@ -115,26 +118,57 @@ class Session:
         self._fresh: list[Segment] = []
         self._changes = Changes()
         self._has_moved_on = asyncio.Event()
+        self._there = AsyncExitStack()  # what is open at the target
+        self._may_take_in = asyncio.Event()
+        self._may_take_in.set()
+        self._is_left = False
 
-    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
-        mode, options = self._request.length.mode, self._request.options
-        log = {"session": self.id, "mode": mode.value}
-        draft_model = self._drafting.name if self._drafting else ""
-        async with (
-            self._open_draft() as self._draft,
+    async def open(self) -> TranscriberSession:
+        """Open it at a target, which has a place for it then; :meth:`run` does it where nobody has."""
+        remote = await self._there.enter_async_context(
             self._transcriber.open(
                 self.id,
                 self._target,
-                mode,
-                options,
-                draft_model=draft_model,
+                self._request.length.mode,
+                self._request.options,
+                draft_model=self._drafting.name if self._drafting else "",
                 resume=self._checkpoint.resume if self._checkpoint else None,
-            ) as remote,
-        ):
-            if self._request.added_latency_ms:
-                remote = DistantSession(remote, self._request.added_latency_ms)
-            self._remote = remote
+            )
+        )
+        # By what it offers: it may be wrapped.
+        self.target_session = cast(SessionThere, remote) if hasattr(remote, "going_away") else None
+        self._remote = remote
+        if self._request.added_latency_ms:
+            self._remote = DistantSession(remote, self._request.added_latency_ms)
+        return self._remote
+
+    async def close(self) -> None:
+        """Give the place back; needed only where it does not run."""
+        await self._there.aclose()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether what the target says is not taken in."""
+        return not self._may_take_in.is_set()
+
+    def pause(self) -> None:
+        """Take in nothing more, so that nothing becomes final, until it goes on or is left."""
+        self._may_take_in.clear()
+
+    def go_on(self) -> None:
+        """Take in what the target says again."""
+        self._may_take_in.set()
+
+    def leave(self) -> None:
+        """End the run as if its target were lost, behind what was taken in."""
+        self._is_left = True
+        self._changes.note(is_pressing=True)
+
+    async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
+        """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
+        log = {"session": self.id, "mode": self._request.length.mode.value}
+        async with self._open_draft() as self._draft, self._there:
+            remote = self._remote or await self.open()
             logger.info("session opened", extra=log)
             note_event("session opened", **log)
             follow = asyncio.create_task(self._follow(remote))
@@ -142,13 +176,15 @@ class Session:
             for task in (follow, send_audio):
                 task.add_done_callback(lambda _: self._changes.note(is_pressing=True))
             try:
-                while not follow.done():
+                while not (follow.done() or self._is_left):
                     if send_audio.done():
                         await send_audio
                     await self._changes.wait()
                     yield self._take_fresh(remote)
                 if self._has_untold:  # also of a lost target: whoever goes on elsewhere goes on behind it
                     yield self._take_fresh(remote)
+                if self._is_left and not follow.done():
+                    raise ServerDraining("The target is stopping, and another one has taken the session.")
                 await follow
                 if self._draft is not None:
                     self.builder.statistics.observe(await self._draft.last_report())
@@ -206,6 +242,7 @@ class Session:
         """Take in what the target says, until the transcript is whole."""
         with closing(WindowSpans()) as windows:
             async for event in remote.events():
+                await self._may_take_in.wait()
                 windows.observe(event)
                 self._take_in(event)
                 if self._checkpoint is not None and not self._is_retold:

@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, TypeVar
 
-from specwhisper.errors import ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import GONE, ServerFull, SpecWhisperError, TargetUnavailable
 
 MAX_KNOWN = 64  # targets that others have told of
 GRACE_S = 0.25  # for slower ones, once one has answered
+HEDGE_S = 0.5  # for those that are named; behind it those they have told of are asked as well
 
 Answer = TypeVar("Answer")
 
@@ -43,6 +45,7 @@ class Targets:
         self.named = tuple(dict.fromkeys(named))
         self._locate = locate
         self._known: dict[str, None] = {}  # whom others have told of, the newest last
+        self._gone: set[str] = set()  # those of them that did not answer when they were asked last
 
     async def place(self, avoid: str = "") -> Place:
         """Find the emptiest target; one to ``avoid`` only where there is no other.
@@ -54,12 +57,12 @@ class Targets:
         TargetUnavailable
             where none answers.
         """
-        answers = await _answers(map(self._locate, self.named), GRACE_S)
-        if all(isinstance(answer, TargetUnavailable | ServerDraining) for answer in answers):
-            answers += await _answers(map(self._locate, self._told_of), GRACE_S)
-        places = [answer for answer in answers if isinstance(answer, Place)]
+        answers = await self._ask(self._locate, GRACE_S)
+        places = [answer for answer in answers.values() if isinstance(answer, Place)]
         if not places:
-            raise _likeliest(answers)
+            raise _likeliest(answers.values())
+        if any(isinstance(answers.get(address), Place) for address in self.named):
+            self._forget_gone()  # while nobody who is named answers, they may come back before those do
         others = [place for place in places if place.address != avoid] or places
         most = max(place.free_slots for place in others)
         found = random.choice([place for place in others if place.free_slots == most])
@@ -71,13 +74,70 @@ class Targets:
 
         The port of one that was told of may be another one's by now.
         """
-        answers: list[Answer | SpecWhisperError] = []
-        for addresses in (self.named, self._told_of):
-            answers += await _answers(map(ask, addresses), 0.0)
-            for answer in answers:
-                if not isinstance(answer, SpecWhisperError):
-                    return answer
-        raise _likeliest(answers)
+        answers = await self._ask(ask, 0.0)
+        for answer in answers.values():
+            if not isinstance(answer, SpecWhisperError):
+                return answer
+        raise _likeliest(answers.values())
+
+    def knows(self, address: str) -> bool:
+        """Tell whether an address may be asked again."""
+        return address in self.named or address in self._known
+
+    def note_gone(self, address: str) -> None:
+        """Note that a target is away, or has lost a session; it is forgotten unless it is named again."""
+        if address in self._known:
+            self._gone.add(address)
+
+    async def _ask(
+        self, ask: Callable[[str], Coroutine[Any, Any, Answer]], grace_s: float
+    ) -> dict[str, Answer | SpecWhisperError]:
+        """Collect answers and refusals by address.
+
+        Those who are told of are asked where all who are named are away, or say nothing for a while. Nobody
+        is awaited for longer than a grace behind the first answer.
+        """
+        clock = asyncio.get_running_loop().time
+        asked: dict[str, asyncio.Future[Answer]] = {}
+        others, ask_others_s, until_s = self._told_of, clock() + HEDGE_S, inf
+        try:
+            asked |= {address: asyncio.ensure_future(ask(address)) for address in self.named}
+            while True:
+                pending = [task for task in asked.values() if not task.done()]
+                errors = [task.exception() for task in asked.values() if task.done()]
+                if None in errors:
+                    until_s = min(until_s, clock() + grace_s)
+                elif others:
+                    is_late = bool(pending) and clock() >= ask_others_s
+                    if is_late or (not pending and all(isinstance(error, GONE) for error in errors)):
+                        asked |= {address: asyncio.ensure_future(ask(address)) for address in others}
+                        others = []
+                        continue
+                if not pending or clock() >= until_s:
+                    break
+                wait_s = min(until_s, ask_others_s if others else inf) - clock()
+                await asyncio.wait(
+                    pending,
+                    timeout=None if wait_s == inf else max(0.0, wait_s),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        finally:
+            silent = [task for task in asked.values() if not task.done()]
+            for task in silent:
+                task.cancel()
+            await asyncio.gather(*silent, return_exceptions=True)
+        answers: dict[str, Answer | SpecWhisperError] = {}
+        for address, task in asked.items():
+            if task.cancelled():
+                continue
+            error = task.exception()
+            if error is None:
+                answers[address] = task.result()
+            elif isinstance(error, SpecWhisperError):
+                answers[address] = error
+            else:
+                raise error
+        return answers
 
     @property
     def _told_of(self) -> list[str]:
@@ -85,46 +145,21 @@ class Targets:
 
     def _remember(self, address: str) -> None:
         self._known.pop(address, None)
+        self._gone.discard(address)
         self._known[address] = None
         while len(self._known) > MAX_KNOWN:
-            del self._known[next(iter(self._known))]
+            self._forget(next(iter(self._known)))
+
+    def _forget_gone(self) -> None:
+        for address in list(self._gone):
+            self._forget(address)
+
+    def _forget(self, address: str) -> None:
+        self._known.pop(address, None)
+        self._gone.discard(address)
 
 
-async def _answers(
-    asked: Iterable[Coroutine[Any, Any, Answer]], grace_s: float
-) -> list[Answer | SpecWhisperError]:
-    """Collect answers and refusals; nobody is awaited for longer than a grace behind the first answer."""
-    tasks = [asyncio.ensure_future(each) for each in asked]
-    pending: set[asyncio.Future[Answer]] = set(tasks)
-    until_s = None
-    clock = asyncio.get_running_loop().time
-    try:
-        while pending:
-            rest_s = None if until_s is None else max(0.0, until_s - clock())
-            done, pending = await asyncio.wait(pending, timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
-            if until_s is None and any(task.exception() is None for task in done):
-                until_s = clock() + grace_s
-            elif not done:
-                break
-    finally:
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-    answers: list[Answer | SpecWhisperError] = []
-    for task in tasks:
-        if task.cancelled():
-            continue
-        error = task.exception()
-        if error is None:
-            answers.append(task.result())
-        elif isinstance(error, SpecWhisperError):
-            answers.append(error)
-        else:
-            raise error
-    return answers
-
-
-def _likeliest(answers: Sequence[object]) -> SpecWhisperError:
+def _likeliest(answers: Iterable[object]) -> SpecWhisperError:
     """Choose what to say of many refusals: that there is no room, or else what the first one said."""
     errors = [answer for answer in answers if isinstance(answer, SpecWhisperError)]
     full = [error for error in errors if isinstance(error, ServerFull)]

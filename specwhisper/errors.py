@@ -6,6 +6,7 @@
     │   ├── InvalidCandidates     a token id or position outside its range, a block too long
     │   ├── IdleClient            nothing was sent for too long
     │   │   └── SlowReader        no answer was taken for too long, or too many wait
+    │   ├── PortTaken             another one listens where a server is to listen
     │   └── UnsupportedOption     an option this model or this version does not have
     ├── MessageTooLarge           one message exceeds the announced limit
     ├── PairMismatch              this draft cannot work with this target
@@ -58,6 +59,10 @@ class SlowReader(IdleClient):
     """A caller takes no answers: one has waited for too long, or too many wait."""
 
 
+class PortTaken(InvalidRequest):
+    """Somebody listens already where a server is to listen; the port may be free later."""
+
+
 class UnsupportedOption(InvalidRequest):
     """The option is not offered by this model or this version."""
 
@@ -108,6 +113,10 @@ class Unauthenticated(SpecWhisperError):
 
 class UnsafeBind(SpecWhisperError):
     """A listening address would expose an unprotected server to the network."""
+
+
+GONE = (TargetUnavailable, ServerDraining)  # a server that is away, or stops: what another one may mend
+GONE_OR_FULL = (*GONE, ServerFull)  # what another one may mend, or another try
 
 
 def check_between(name: str, value: float, lowest: float, highest: float) -> None:

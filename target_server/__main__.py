@@ -48,9 +48,9 @@ def read_config(
     insecure: flags.Insecure = False,
     grpc_use_ssl: flags.GrpcUseSsl = False,
     grpc_use_ssl_mutual: flags.GrpcUseSslMutual = False,
-    grpc_server_cert: flags.GrpcServerCert = None,
-    grpc_server_key: flags.GrpcServerKey = None,
-    grpc_root_cert: flags.GrpcRootCert = None,
+    grpc_server_cert: flags.ServerCert = None,
+    grpc_server_key: flags.ServerKey = None,
+    grpc_root_cert: flags.RootCert = None,
     tokens_file: flags.TokensFile = None,
     max_sessions: Annotated[
         int,
@@ -152,7 +152,7 @@ def read_config(
             tls=flags.server_tls(
                 grpc_use_ssl, grpc_use_ssl_mutual, grpc_server_cert, grpc_server_key, grpc_root_cert
             ),
-            tokens=read_tokens(tokens_file) if tokens_file else None,
+            tokens=read_tokens(tokens_file),
             max_message_bytes=DEFAULT_LIMITS.max_message_bytes,
             max_concurrent_streams=max_sessions + SHORT_CALLS,
             drain_timeout_s=drain_timeout,

@@ -102,5 +102,9 @@ async def run(config: TargetConfig) -> None:
     """Load the model and serve it until a signal stops the process."""
     async with loaded_service(config) as service:
         await serve(
-            services_of(service), config.serving, on_drain=service.say_goodbye, metrics=service.metrics
+            services_of(service),
+            config.serving,
+            on_drain=service.say_goodbye,
+            metrics=service.metrics,
+            check_health=service.check_health,
         )

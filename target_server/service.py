@@ -18,7 +18,7 @@ from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
-from specwhisper.wire.access import caller
+from specwhisper.wire.access import ANYBODY, caller
 from specwhisper.wire.eviction import Tenure
 from specwhisper.wire.leases import Leases
 from specwhisper.wire.places import Places
@@ -122,12 +122,14 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         hello = await _hello(sent)
         mode, options = self._agree(hello)
         session_id = secrets.token_hex(8)
-        log = {"session": session_id, "caller": hello.session[:64]}
+        log = {"session": session_id, "draft_session": hello.session[:64]}
+        if (name := caller.get()) != ANYBODY:
+            log["caller"] = name
         events = Answers(overflow=Tenure(context, count_error=self.metrics.count_error).end)
         windows = WindowSpans()
         async with AsyncExitStack() as held:
             held.enter_context(self.metrics.session(mode))
-            held.enter_context(self._places.taken(caller.get()))
+            held.enter_context(self._places.taken(name))
             await held.enter_async_context(self._engine.session(session_id, mode, options, events))
             note_event("session opened", **log, mode=mode.value)
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})

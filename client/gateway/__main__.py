@@ -89,9 +89,9 @@ def read_config(
             "--http-use-ssl-mutual", rich_help_panel=TRUST_PANEL, help="Ask clients for certificates as well."
         ),
     ] = False,
-    http_server_cert: flags.GrpcServerCert = None,
-    http_server_key: flags.GrpcServerKey = None,
-    http_root_cert: flags.GrpcRootCert = None,
+    http_server_cert: flags.ServerCert = None,
+    http_server_key: flags.ServerKey = None,
+    http_root_cert: flags.RootCert = None,
     tokens_file: flags.TokensFile = None,
     max_upload_bytes: Annotated[
         int,

@@ -16,7 +16,7 @@ from specwhisper.errors import Unauthenticated
 from specwhisper.wire.tokens import SCHEME, Tokens
 
 # Health, as whoever balances loads knows no keys; and the page, which asks its reader for one.
-OPEN_TO_ALL = re.compile(r"/health|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
+OPEN_TO_ALL = re.compile(r"/health|/health/live|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
 KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
 
 # For the page of the API only: the door has looked before any route does.

@@ -63,9 +63,8 @@ class GatewayConfig:
     def __post_init__(self) -> None:
         for address in self.server.split(","):
             split_address(address.strip())
-        asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
         for host in (self.host, self.metrics_host):
-            check_bind(host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
+            check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
         if self.max_upload_bytes < 1:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
         if not self.max_audio_s > 0:
@@ -85,11 +84,12 @@ class GatewayConfig:
 
 
 def keys(tokens_file: Path | None, api_key: str | None) -> Tokens | None:
-    """Read who may ask: a file of several, or a single key."""
+    """Read who may ask: several, of a file or the environment, or a single key."""
+    tokens = read_tokens(tokens_file)
     if api_key is None:
-        return read_tokens(tokens_file) if tokens_file else None
-    if tokens_file is not None:
-        raise InvalidRequest("--api-key and --tokens-file are given: write the key into the file.")
+        return tokens
+    if tokens is not None:
+        raise InvalidRequest("There is a key and there are tokens: write the key into --tokens-file as well.")
     if not TOKEN.fullmatch(api_key):
         raise InvalidRequest(
             "--api-key must have 16 to 512 visible ASCII characters: `openssl rand -hex 32` makes one."

@@ -56,9 +56,12 @@ class GatewayMetrics(Registry):
         """Count a request in."""
         self._active.inc()
 
-    def end(self, route: str, status: int, elapsed_s: float) -> None:
+    def end(self) -> None:
         """Count it out."""
         self._active.dec()
+
+    def count_request(self, route: str, status: int, elapsed_s: float) -> None:
+        """Count how a request was answered."""
         self._requests.labels(route, str(status)).inc()
         self._latency_s.labels(route).observe(elapsed_s)
 

@@ -13,14 +13,16 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from client.gateway.metrics import GatewayMetrics
-from client.gateway.status import CLIENT_GONE
+from client.gateway.status import CLIENT_GONE, answer_to
 from specwhisper.wire.access import ANYBODY
 from specwhisper.wire.request_id import request_id
+from specwhisper.wire.tracing import HttpAnswer
 
 logger = logging.getLogger(__name__)
 
 UNKNOWN_ROUTE = "unknown"  # one label for all that does not exist: a caller cannot fill the registry
-QUIET_ROUTES = ("/health", "/metrics")  # asked every few seconds: only for those who debug
+LIVE_ROUTE = "/health/live"  # asked every few seconds, and no work: not even counted
+QUIET_ROUTES = ("/health", LIVE_ROUTE, "/metrics")  # as often: only for those who debug
 ERROR, CALLER = "error", "caller"
 NORMAL, GONE = 1000, 1006  # close codes: as it should be, and without a word
 PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose freely
@@ -67,6 +69,7 @@ class Observing:
             await send(message)
 
         request_id.set(name)  # which the draft server and its target are told, and log
+        span = HttpAnswer(scope["method"], scope["headers"])
         self._metrics.begin()
         try:
             await self._app(scope, receive, send_named)
@@ -76,6 +79,7 @@ class Observing:
             raise
         finally:
             self._end(scope, name, status, time.perf_counter() - started_s)
+            span.end(_route_of(scope), {"http.response.status_code": status}, _failure_of(scope))
 
     async def _observe_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Follow a WebSocket to its end; whoever says first how it ends is believed."""
@@ -98,6 +102,7 @@ class Observing:
             await send(message)
 
         request_id.set(name)
+        span = HttpAnswer("GET", scope["headers"])  # as every WebSocket begins
         self._metrics.begin_session()
         try:
             await self._app(scope, receive_watched, send_watched)
@@ -108,10 +113,15 @@ class Observing:
             self._log(
                 "session ended", scope, {"request": name, "route": route, "code": code or GONE}, elapsed_s
             )
+            is_refused = 0 < code < NORMAL  # by the status of a response, before it was a WebSocket
+            kind = "http.response.status_code" if is_refused else "specwhisper.close_code"
+            span.end(route, {kind: code or GONE}, _failure_of(scope))
 
     def _end(self, scope: Scope, name: str, status: int, elapsed_s: float) -> None:
         route = _route_of(scope)
-        self._metrics.end(route, status, elapsed_s)
+        self._metrics.end()
+        if route != LIVE_ROUTE:
+            self._metrics.count_request(route, status, elapsed_s)
         self._log("answered", scope, {"request": name, "route": route, "status": status}, elapsed_s)
 
     def _log(self, message: str, scope: Scope, facts: dict[str, Any], elapsed_s: float) -> None:
@@ -122,6 +132,13 @@ class Observing:
             self._metrics.count_error(error)
             facts["error"] = type(error).__name__
         logger.log(logging.DEBUG if facts["route"] in QUIET_ROUTES else logging.INFO, message, extra=facts)
+
+
+def _failure_of(scope: Scope) -> BaseException | None:
+    """Give the error that a request ended with, if it is not its client's to mend."""
+    error: BaseException | None = scope["state"].get(ERROR)
+    is_ours = error is not None and answer_to(error).status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return error if is_ours else None
 
 
 def _route_of(scope: Scope) -> str:

@@ -7,8 +7,8 @@ import logging
 import math
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 
@@ -18,8 +18,7 @@ from client.gateway.connections import MAX_HEADER_BYTES, SocketConnection, at_mo
 from client.gateway.encryption import encryption
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.sockets import MAX_FRAME_BYTES
-from specwhisper.errors import InvalidRequest
-from specwhisper.wire.addresses import join_address
+from specwhisper.wire.addresses import cannot_listen, join_address
 from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.tracing import configure_tracing
 
@@ -75,19 +74,19 @@ class GatewayServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until it is stopped."""
         try:
-            with self._metrics_served():
+            async with self._metrics_served():
                 await super().serve(sockets or [self._socket])
         finally:
             self._socket.close()
 
-    @contextmanager
-    def _metrics_served(self) -> Iterator[None]:
+    @asynccontextmanager
+    async def _metrics_served(self) -> AsyncIterator[None]:
         """Serve figures where they have a port of their own."""
         config = self._config
         if not config.metrics or config.metrics_port is None:
             yield
             return
-        with serving_metrics(
+        async with serving_metrics(
             self._metrics.collected, config.metrics_host, config.metrics_port, config.tls, config.tokens
         ) as self.metrics_address:
             logger.info("metrics", extra={"address": self.metrics_address})
@@ -117,7 +116,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise InvalidRequest(f"Cannot listen on {join_address(host, port)}; is the port taken?") from error
+        raise cannot_listen(host, port, error) from error
     # Inherited by each connection: a machine that has vanished is noticed without a word of ours to it.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else what is small waits for 40 ms

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from client.top.figures import KINDS, LOST, Figures, figures_of, total_of
-from client.top.readings import Reading, check_addresses, read_all
+from client.top.readings import Reading, check_addresses, find_targets, read_all
 from client.top.tables import cluster_view
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.channels import Credentials
@@ -31,9 +31,10 @@ class Cluster:
     rows, totals : what they do, since the last reading but one; first, since they began.
     """
 
-    def __init__(self, addresses: Sequence[str], credentials: Credentials) -> None:
-        check_addresses(addresses, credentials)
+    def __init__(self, addresses: Sequence[str], fronts: Sequence[str], credentials: Credentials) -> None:
+        check_addresses([*addresses, *fronts], credentials)
         self._addresses = addresses
+        self._fronts = fronts
         self._credentials = credentials
         self._last: dict[str, Reading] = {}  # of each server that has answered
         self.rows: list[Figures] = []
@@ -41,7 +42,11 @@ class Cluster:
 
     async def read(self) -> None:
         """Read all of them."""
-        now = await read_all(self._addresses, self._credentials)
+        found = await asyncio.gather(*(find_targets(front, self._credentials) for front in self._fronts))
+        targets = [address for addresses, _ in found for address in addresses]
+        lost = [error for _, error in found if error is not None]
+        known = list(dict.fromkeys([*targets, *self._addresses]))
+        now = [*lost, *await read_all(known, self._credentials)]
         readings = [(each, self._last.get(each.address)) for each in now]
         self.rows = [row for pair in readings for row in figures_of(*pair)]
         self.totals = {}
@@ -72,7 +77,14 @@ def top(
             metavar="HOST:PORT,...",
             help="Where servers serve their metrics (--metrics-port), and gateways' addresses.",
         ),
-    ],
+    ] = "",
+    front: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Where fronts do: they tell which targets there are, as they come and go.",
+        ),
+    ] = "",
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two readings.")] = 2.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print one table, of all since the servers began, and end.")
@@ -80,10 +92,12 @@ def top(
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Watch the servers of a cluster: sessions, slots, acceptance, round trips, queues."""
-    addresses = [address.strip() for address in metrics.split(",") if address.strip()]
-    if not addresses:
-        raise InvalidRequest("--metrics names no address: write HOST:PORT,...")
-    cluster = Cluster(list(dict.fromkeys(addresses)), context.obj)
+    addresses, fronts = (
+        [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, front)
+    )
+    if not addresses and not fronts:
+        raise InvalidRequest("No server is named: write --metrics HOST:PORT,... or --front HOST:PORT,...")
+    cluster = Cluster(addresses, fronts, context.obj)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)  # nothing is cut off in a file

@@ -9,6 +9,7 @@ from math import inf
 from client.top.readings import Reading, Samples
 
 TARGET, DRAFT, GATEWAY = KINDS = ("target", "draft", "gateway")
+FRONT = "front"  # has neither sessions nor tokens: it tells of targets
 SERVING, DRAINING, LOST = "serving", "draining", "lost"
 
 
@@ -142,6 +143,8 @@ def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
     if before is not None and began_s(before) == began_s(now):
         since_s = before.at_s
     kinds = [kind for kind in KINDS if _has(now.samples, kind)]
+    if not kinds and _has(now.samples, FRONT):
+        return []
     if not kinds:
         return [Figures(now.address, "", LOST, "exports no metrics of specwhisper")]
     grown, elapsed_s = growth(now, before), now.at_s - since_s

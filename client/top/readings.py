@@ -1,8 +1,9 @@
-"""Read servers' metrics as Prometheus does."""
+"""Read servers' metrics as Prometheus does, and find those behind a front as it does."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -12,9 +13,10 @@ from time import time
 from prometheus_client.parser import text_string_to_metric_families
 
 from client.https import NamedConnection
-from specwhisper.errors import UnsafeBind
+from specwhisper.errors import SpecWhisperError, UnsafeBind
 from specwhisper.wire.addresses import is_loopback, split_address
 from specwhisper.wire.channels import Credentials
+from specwhisper.wire.metrics.discovery import TARGETS_PATH
 
 TIMEOUT_S = 2.0
 MAX_BYTES = 4 * 1024 * 1024  # a server of ours exports a hundredth of it
@@ -43,6 +45,17 @@ async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[R
     return list(await asyncio.gather(*(asyncio.to_thread(_read, each, credentials) for each in addresses)))
 
 
+async def find_targets(front: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+    """Ask a front where its targets serve their metrics.
+
+    Returns
+    -------
+    addresses : none where the front does not answer.
+    error : why, if it does not.
+    """
+    return await asyncio.to_thread(_find_targets, front, credentials)
+
+
 def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
     """Refuse what is no address, and a token that others could read on its way."""
     for address in addresses:
@@ -57,9 +70,20 @@ def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
 def _read(address: str, credentials: Credentials) -> Reading:
     at_s = time()
     try:
-        return Reading(address, at_s, parse(_fetch(address, credentials)))
+        return Reading(address, at_s, parse(_fetch(address, "/metrics", credentials)))
     except (OSError, HTTPException, ValueError) as error:
         return Reading(address, at_s, error=_reason(error))
+
+
+def _find_targets(front: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+    at_s = time()
+    try:
+        groups = json.loads(_fetch(front, TARGETS_PATH, credentials))
+        found = [str(address) for group in groups for address in group["targets"]]
+        check_addresses(found, credentials)
+        return found, None
+    except (OSError, HTTPException, ValueError, LookupError, TypeError, SpecWhisperError) as error:
+        return [], Reading(front, at_s, error=_reason(error))
 
 
 def parse(text: str) -> Samples:
@@ -71,7 +95,7 @@ def parse(text: str) -> Samples:
     }
 
 
-def _fetch(address: str, credentials: Credentials) -> str:
+def _fetch(address: str, path: str, credentials: Credentials) -> str:
     host, port = split_address(address)
     connection = (
         HTTPConnection(host, port, timeout=TIMEOUT_S)
@@ -80,7 +104,7 @@ def _fetch(address: str, credentials: Credentials) -> str:
     )
     headers = {} if credentials.token is None else {"Authorization": f"Bearer {credentials.token}"}
     try:
-        connection.request("GET", "/metrics", headers=headers)
+        connection.request("GET", path, headers=headers)
         reply = connection.getresponse()
         if reply.status != HTTPStatus.OK:
             raise HTTPException(f"answers {reply.status} {reply.reason}")
@@ -94,6 +118,6 @@ def _reason(error: Exception) -> str:
         return f"no answer in {TIMEOUT_S:g} s"
     if isinstance(error, ConnectionRefusedError):
         return "nobody answers"
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError | LookupError | TypeError):
         return "answers with something else than metrics"
     return str(error) or type(error).__name__

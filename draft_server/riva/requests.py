@@ -56,18 +56,26 @@ def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
     message.audio_channel_count = samples.num_channels
 
 
-def recognize_request(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognizeRequest:
-    """Write the request for a whole recording; what bare samples need is computed here."""
+def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig:
+    """Write what is asked of a whole recording; its audio is that of :func:`whole_audio`."""
     config = request.config
-    message = pb.RecognizeRequest(config=recognition_config(config))
-    if config.encoding in CONTAINERS or is_wav(request.audio):
-        message.audio = request.audio  # it says itself what it is
-    elif config.encoding == LINEAR_PCM or config.encoding in G711:
-        set_samples(message.config, Samples.of(config))
-        message.audio = linear_16(request.audio, config.encoding)
-    else:
+    ours = recognition_config(config)
+    if _says_what_it_is(request):
+        return ours
+    if config.encoding != LINEAR_PCM and config.encoding not in G711:
         raise InvalidRequest(f"Audio encoding {encoding_name(config.encoding)} is unknown.")
-    return message
+    set_samples(ours, Samples.of(config))
+    return ours
+
+
+def whole_audio(request: riva_asr_pb2.RecognizeRequest) -> bytes:
+    """Give a whole recording's audio; bare samples are decoded, which takes time."""
+    audio: bytes = request.audio
+    return audio if _says_what_it_is(request) else linear_16(audio, request.config.encoding)
+
+
+def _says_what_it_is(request: riva_asr_pb2.RecognizeRequest) -> bool:
+    return request.config.encoding in CONTAINERS or is_wav(request.audio)
 
 
 def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:

@@ -13,7 +13,13 @@ from riva.client.proto import riva_asr_pb2
 from draft_server.idle import unless_idle
 from draft_server.riva.audio import StreamedAudio
 from draft_server.riva.replies import LiveReplies, config_response, recognize_response
-from draft_server.riva.requests import endpointing, recognition_config, recognize_request, set_samples
+from draft_server.riva.requests import (
+    endpointing,
+    recognition_config,
+    set_samples,
+    whole_audio,
+    whole_config,
+)
 from draft_server.service import MAX_PIECE_BYTES, TranscriptionService
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
@@ -37,9 +43,12 @@ class RivaService:
         self, request: riva_asr_pb2.RecognizeRequest, context: Any
     ) -> riva_asr_pb2.RecognizeResponse:
         """Transcribe a whole recording."""
-        await self._check_model(request.config.model, context)
-        ours = await asyncio.to_thread(recognize_request, request)
-        response = recognize_response(await self._service.Recognize(ours, context))
+
+        async def audio() -> bytes:
+            await self._check_model(request.config.model, context)
+            return await asyncio.to_thread(whole_audio, request)
+
+        response = recognize_response(await self._service.recognize(whole_config(request), audio))
         if request.HasField("id"):
             response.id.CopyFrom(request.id)
         return response

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from experiments.chaos import demo
+from experiments.chaos.controls import Control, run_controls
 from experiments.chaos.runs import Outcome, run
 from experiments.chaos.scenarios import EVERY, QUICK, Kind, Scenario, scenarios
 from experiments.chaos.summary import bars, facts, pauses_of, print_kinds
-from experiments.chaos.tripping import Control, controls
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
 
@@ -66,7 +66,7 @@ def chaos(
     print_kinds(outcomes, console)
     held_bars = [*bars(outcomes), control_bar(tripped)]
     broken = [f"{outcome.scenario}: {line}" for outcome in outcomes for line in outcome.all_violations]
-    broken += [f"control did not trip: {control.name}" for control in tripped if not control.has_tripped]
+    broken += [f"control: {control}" for control in tripped if not control.has_tripped]
     if json is not None:
         figures: dict[str, Any] = {
             "seeds": [scenario.seed for scenario in drawn],
@@ -76,7 +76,7 @@ def chaos(
                 for kind in Kind
                 if (pauses := pauses_of(o for o in outcomes if o.scenario.kind is kind)) is not None
             },
-            "controls": [asdict(control) for control in tripped],
+            "controls": [asdict(control) | {"has_tripped": control.has_tripped} for control in tripped],
             "runs": [facts(outcome) for outcome in outcomes],
         }
         write_json(json, models=DEMO_MODELS if is_demo else SCRIPTED_MODELS, figures=figures)
@@ -103,7 +103,7 @@ async def measure(
                 )
             progress.advance(task)
         progress.update(task, description="negative controls")
-        return outcomes, await controls(folder)
+        return outcomes, await run_controls(folder)
 
 
 def control_bar(tripped: Sequence[Control]) -> Bar:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from experiments.common.clients import MODES
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.types import Mode
 
+PLAIN = "plain"
 OPTIONS = {
+    PLAIN: DecodingOptions(language="en"),
     "detected language": DecodingOptions(),
     "translated": DecodingOptions(language="de", task=Task.TRANSLATE),
     "word times": DecodingOptions(language="en", word_timestamps=True),
@@ -19,7 +22,6 @@ OPTIONS = {
     ),
     "no timestamps": DecodingOptions(language="de", timestamps=False, max_new_tokens=9),
 }
-MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 DEMO = "demo"
 LENGTHS_S = (120.0, 200.0)
 NUM_RECORDINGS = 2  # different ones of each length

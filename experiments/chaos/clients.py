@@ -10,35 +10,21 @@ from functools import cache
 from pathlib import Path
 from time import monotonic
 
-import numpy as np
-import soundfile
-
 from client.api import TranscriptionClient
 from client.streaming import StreamingClient
 from client.transcript import Update
 from experiments.chaos import demo
 from experiments.chaos.asked import DEMO, OPTIONS, Asked, Recorded, Spoken
-from experiments.chaos.oracle import Log, Told, live_violations, recording_violations
-from experiments.common.scripted import END, recording
-from experiments.common.speaking import (
-    LENGTH_S,
-    SPOKEN_MULTILINGUAL,
-    HearingModel,
-    samples_of,
-    speech,
-    spoken_utterances,
-    talk,
-    words_of,
-)
+from experiments.common.clients import LOG_MEL_MAX, recording_file, say, undisturbed, write_wav
+from experiments.common.oracle import Log, Told, Violation, live_violations, recording_violations
+from experiments.common.scripted import END
+from experiments.common.speaking import LENGTH_S, samples_of, speech, spoken_utterances, talk, words_of
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE, Segment
-from specwhisper.whisper.one_process import OneProcess
+from specwhisper.types import Segment
 
 STEP_MS = 300
-PIECE_SAMPLES = SAMPLE_RATE // 10
-LOG_MEL_MAX = {HearingModel.num_mel_bins: 1.0}  # a scripted model does not look; so nobody computes it
 
 
 class Client:
@@ -47,11 +33,18 @@ class Client:
     Parameters
     ----------
     folder : where recordings lie.
+    begins_again : where nobody is there, as long as nothing was told; as people do.
+
+    Attributes
+    ----------
+    num_restarts : how often it began again.
     """
 
-    def __init__(self, asked: Asked, folder: Path) -> None:
+    def __init__(self, asked: Asked, folder: Path, *, begins_again: bool = False) -> None:
         self.asked = asked
         self.log = Log(str(asked))
+        self.num_restarts = 0
+        self._begins_again = begins_again
         self._folder = folder
 
     @property
@@ -59,7 +52,7 @@ class Client:
         """Whether the target has committed something, or nothing can come any more."""
         return bool(self.log.progress_s) or self.log.ended_s is not None
 
-    def violations(self) -> list[str]:
+    def violations(self) -> list[Violation]:
         """Hold the log against an undisturbed run."""
         return violations(self.asked, self.log)
 
@@ -75,16 +68,17 @@ class Client:
                         await self._speak(self.asked, address)
                     break
                 except TargetUnavailable:
-                    if self.log.told:
+                    if self.log.told or not self._begins_again:
                         raise
-                    await asyncio.sleep(0.1)  # nobody was there when it began: it begins again, as people do
+                    self.num_restarts += 1
+                    await asyncio.sleep(0.1)
         except SpecWhisperError as error:
             self.log.error = f"{type(error).__name__}: {error}"
         finally:
             self.log.ended_s = monotonic()
 
     async def _transcribe(self, asked: Recorded, address: str) -> None:
-        path = recording_file(asked, self._folder)
+        path = file_of(asked, self._folder)
         async with TranscriptionClient(address) as client:
             updates = client.stream_file(path, options_of(asked), mode=asked.mode, gamma=asked.gamma)
             async for update in updates:
@@ -116,15 +110,6 @@ class Client:
         self.log.told.append(Told(monotonic(), update.segments, num_committed, update.received_s))
 
 
-async def say(stream: StreamingClient, pcm: bytes, speed: float) -> None:
-    """Speak at a pace, by the clock, and then no more."""
-    began_s = monotonic()
-    for start in range(0, len(pcm) // 2, PIECE_SAMPLES):
-        await asyncio.sleep(max(0.0, began_s + start / SAMPLE_RATE / speed - monotonic()))
-        await stream.send(pcm[start * 2 : (start + PIECE_SAMPLES) * 2])
-    await stream.finish()
-
-
 def options_of(asked: Recorded) -> DecodingOptions:
     """Give what is asked of the target."""
     if asked.option == DEMO:
@@ -132,26 +117,26 @@ def options_of(asked: Recorded) -> DecodingOptions:
     return replace(OPTIONS[asked.option], log_mel_max=LOG_MEL_MAX)
 
 
-def recording_file(asked: Recorded, folder: Path) -> Path:
+def file_of(asked: Recorded, folder: Path) -> Path:
     """Give the file that a recording lies in."""
-    return _written(asked.option == DEMO, asked.length_s, asked.audio_seed, folder)
+    if asked.option == DEMO:
+        return _speech_file(asked.audio_seed, folder)
+    return recording_file(asked.length_s, asked.audio_seed, folder)
 
 
 @cache
-def _written(is_demo: bool, length_s: float, seed: int, folder: Path) -> Path:
-    """Write a recording, once: others may read it already."""
-    pcm = demo.speech_of(seed) if is_demo else recording(length_s, seed)
-    path = folder / f"{'speech' if is_demo else 'noise'}-{length_s:g}-{seed}.wav"
-    soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
+def _speech_file(seed: int, folder: Path) -> Path:
+    path = folder / f"speech-{seed}.wav"
+    write_wav(path, demo.speech_of(seed))
     return path
 
 
 @cache
-def undisturbed(option: str, length_s: float, audio_seed: int) -> Sequence[Segment]:
-    """Give what the target writes of a recording by itself, in one process."""
-    alone = OneProcess(HearingModel(vocabulary=SPOKEN_MULTILINGUAL))
-    options = replace(OPTIONS[option], log_mel_max=LOG_MEL_MAX)
-    return alone.transcribe([recording(length_s, audio_seed)], options)[0].segments
+def segments_due(option: str, length_s: float, audio_seed: int) -> Sequence[Segment]:
+    """Give what the target writes of a recording by itself."""
+    if option == DEMO:
+        return demo.undisturbed(audio_seed)
+    return undisturbed(OPTIONS[option], length_s, audio_seed)
 
 
 def sound_of(asked: Spoken) -> bytes:
@@ -166,10 +151,8 @@ def undisturbed_words(asked: Spoken) -> dict[int, list[int]]:
     return {1: [token for token in words_of(samples_of(sound_of(asked))) if token < END]}
 
 
-def violations(asked: Asked, log: Log) -> list[str]:
+def violations(asked: Asked, log: Log) -> list[Violation]:
     """Say what is wrong with a log."""
-    if isinstance(asked, Recorded) and asked.option == DEMO:
-        return recording_violations(log, demo.undisturbed(asked.audio_seed))
     if isinstance(asked, Recorded):
-        return recording_violations(log, undisturbed(asked.option, asked.length_s, asked.audio_seed))
+        return recording_violations(log, segments_due(asked.option, asked.length_s, asked.audio_seed))
     return live_violations(log, undisturbed_words(asked))

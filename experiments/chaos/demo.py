@@ -22,7 +22,7 @@ from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import TargetConfig
+from target_server.config import DEFAULT_IDLE_S, TargetConfig
 from target_server.server import SERVICE_NAME as VERIFICATION
 from target_server.server import running_service as running_target
 
@@ -59,6 +59,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
             max_message_bytes=limits.max_message_bytes,
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
             drain_timeout_s=settings.drain_timeout_s,
+            idle_timeout_s=DEFAULT_IDLE_S,
             failpoints=read_failpoints({VARIABLE: settings.failpoints}, TARGET_POINTS),
         ),
     )

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from experiments.chaos.scenarios import Kind
-from experiments.chaos.world import World
+from experiments.chaos.world import FREE_WITHIN_S, World
 from experiments.common.bad_network import EditBlock
+from experiments.common.forked import Forked
+from experiments.common.proxy import Proxy
 from specwhisper.types import Candidates
 
 Fault = Callable[[World], Awaitable[None]]
 
+AGAIN_S = 0.1
 SLOW_MS, SLOW_JITTER_MS, SLOW_BYTES_PER_S = 75.0, 50.0, 4_000_000.0
 LOST, LATE, REPEATED = 0.02, 0.05, 0.3  # of candidate blocks; what a target waits for in vain costs 5 s
 
@@ -40,10 +44,19 @@ async def kill_twice(world: World) -> None:
 
 async def stop(world: World) -> None:
     """Stop the target for a while."""
+    await _stop_for_a_while(world, world.target)
+
+
+async def stop_draft(world: World) -> None:
+    """Stop the draft server for a while."""
+    await _stop_for_a_while(world, world.draft)
+
+
+async def _stop_for_a_while(world: World, server: Forked) -> None:
     world.strike()
-    world.target.signal(signal.SIGSTOP)
+    server.signal(signal.SIGSTOP)
     await asyncio.sleep(world.scenario.lasts_s)
-    world.target.signal(signal.SIGCONT)
+    server.signal(signal.SIGCONT)
 
 
 async def stop_long(world: World) -> None:
@@ -55,10 +68,26 @@ async def stop_long(world: World) -> None:
     world.target.signal(signal.SIGCONT)
 
 
+async def stop_draft_long(world: World) -> None:
+    """Stop the draft server until its clients are done, and then let it say what it was about to."""
+    world.strike()
+    world.draft.signal(signal.SIGSTOP)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        world.draft.signal(signal.SIGCONT)
+
+
 async def half_open(world: World) -> None:
     """Let nothing through to the target or from it, for ever."""
     world.strike()
     world.victim.hold()
+
+
+async def half_open_draft(world: World) -> None:
+    """Let nothing through to the draft server or from it, for ever."""
+    world.strike()
+    world.front.hold()
 
 
 async def held(world: World) -> None:
@@ -69,11 +98,40 @@ async def held(world: World) -> None:
     world.victim.release()
 
 
+async def cut(world: World) -> None:
+    """Reset all connections to targets and refuse new ones, for a while."""
+    await _cut(world, world.places)
+
+
+async def cut_draft(world: World) -> None:
+    """Reset all connections to the draft server and refuse new ones, for a while."""
+    await _cut(world, world.fronts)
+
+
+async def _cut(world: World, ways: Sequence[Proxy]) -> None:
+    world.strike()
+    led_to = [way.leads_to for way in ways]
+    for way in ways:
+        way.leads_to = None
+        way.reset()
+    await asyncio.sleep(world.scenario.lasts_s)
+    for way, address in zip(ways, led_to, strict=True):
+        way.leads_to = address
+
+
 async def reset(world: World) -> None:
     """Reset the connection to the target, time and again."""
     world.strike()
     for place in (world.victim, world.spare, world.victim):
         place.reset()
+        await asyncio.sleep(0.3)
+
+
+async def reset_draft(world: World) -> None:
+    """Reset the connections to the draft servers, time and again."""
+    world.strike()
+    for front in (*world.fronts, world.front):
+        front.reset()
         await asyncio.sleep(0.3)
 
 
@@ -123,10 +181,43 @@ def edits(random: Random) -> EditBlock:
 
 async def drain(world: World) -> None:
     """Have the target stop in order; its sessions leave it."""
+    await _drain(world, world.target)
+
+
+async def drain_draft(world: World) -> None:
+    """Have the draft server stop in order."""
+    await _drain(world, world.draft)
+
+
+async def _drain(world: World, server: Forked) -> None:
     world.strike()
-    world.target.signal(signal.SIGTERM)
-    await world.target.ended()
+    server.signal(signal.SIGTERM)
+    try:
+        await server.ended()
+    finally:  # also where its clients are done a moment before it is
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FREE_WITHIN_S):
+                await server.ended()
+        world.exit_statuses.append(server.exit_status)
+
+
+async def drain_again(world: World) -> None:
+    """Have the target stop in order, and say so again while it does."""
+    world.strike()
+    ending = asyncio.create_task(world.target.ended())
+    while not ending.done():
+        world.target.signal(signal.SIGTERM)
+        world.target.signal(signal.SIGINT)
+        await asyncio.wait((ending,), timeout=AGAIN_S)
     world.exit_statuses.append(world.target.exit_status)
+
+
+async def drain_expired(world: World) -> None:
+    """Have the target stop in order while there is no other, so that it cuts its sessions off."""
+    spare, world.spare.leads_to = world.spare.leads_to, None
+    world.spare.reset()
+    await drain(world)
+    world.spare.leads_to = spare
 
 
 async def redeploy(world: World) -> None:
@@ -146,14 +237,14 @@ async def kill_draft(world: World) -> None:
     """Kill the draft server and start another one."""
     world.strike()
     await world.draft.kill()
-    await world.start_draft()
+    await world.start_draft(world.front)
 
 
 async def kill_draft_at(world: World) -> None:
     """Start another draft server when the first has killed itself."""
     await world.draft.ended()
     world.struck_s = world.draft.ended_s
-    await world.start_draft()
+    await world.start_draft(world.front)
 
 
 FAULTS: dict[Kind, Fault] = {
@@ -164,12 +255,23 @@ FAULTS: dict[Kind, Fault] = {
     Kind.STOP_LONG: stop_long,
     Kind.HALF_OPEN: half_open,
     Kind.HELD: held,
+    Kind.CUT: cut,
+    Kind.CUT_LONG: cut,
     Kind.RESET: reset,
     Kind.LIMIT: limit,
     Kind.SLOW: slow,
     Kind.MESSAGES: messages,
     Kind.DRAIN: drain,
+    Kind.DRAIN_AGAIN: drain_again,
+    Kind.DRAIN_EXPIRED: drain_expired,
+    Kind.DRAIN_SMALL_SPARE: drain,
     Kind.REDEPLOY: redeploy,
     Kind.KILL_DRAFT: kill_draft,
     Kind.KILL_DRAFT_AT: kill_draft_at,
+    Kind.STOP_DRAFT: stop_draft,
+    Kind.STOP_DRAFT_LONG: stop_draft_long,
+    Kind.HALF_OPEN_DRAFT: half_open_draft,
+    Kind.CUT_DRAFT: cut_draft,
+    Kind.RESET_DRAFT: reset_draft,
+    Kind.DRAIN_DRAFT: drain_draft,
 }

@@ -7,12 +7,14 @@ from pathlib import Path
 from time import monotonic
 
 from experiments.chaos.faults import FAULTS
-from experiments.chaos.oracle import Log, pause_s
 from experiments.chaos.scenarios import Kind, Scenario
-from experiments.chaos.world import SPARE, World
+from experiments.chaos.world import FREE_WITHIN_S, World
+from experiments.common.oracle import Log, Violation, Wrong, pause_s
 from experiments.common.serve_scripted import TargetSettings
+from target_server.config import DEFAULT_IDLE_S
 
-KEEPS_SLOTS = {Kind.HALF_OPEN}  # until the target's own keepalive finds out
+# Pings that nobody answers take as long, on either side.
+UNNOTICED_S = {Kind.HALF_OPEN: DEFAULT_IDLE_S, Kind.HALF_OPEN_DRAFT: DEFAULT_IDLE_S}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,14 @@ class Heard:
     Attributes
     ----------
     pause_s : the longest time without a commit, from the fault on; ``None`` where it met nothing.
+    num_restarts : how often it found nobody before it was told anything, and began again.
     """
 
     asked: str
     log: Log
-    violations: tuple[str, ...]
+    violations: tuple[Violation, ...]
     pause_s: float | None
+    num_restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,15 @@ class Outcome:
 
     scenario: Scenario
     heard: tuple[Heard, ...]
-    violations: tuple[str, ...]
+    violations: tuple[Violation, ...]
     has_struck: bool
     took_s: float
 
     @property
     def all_violations(self) -> list[str]:
         """Everything that is wrong, and with whom."""
-        return [*self.violations, *(f"{one.asked}: {line}" for one in self.heard for line in one.violations)]
+        of_clients = (f"{one.asked}: {wrong}" for one in self.heard for wrong in one.violations)
+        return [*map(str, self.violations), *of_clients]
 
     @property
     def pauses_s(self) -> list[float]:
@@ -60,23 +65,34 @@ async def run(
     scenario: Scenario,
     folder: Path,
     *,
-    spare: TargetSettings = SPARE,
+    spare: TargetSettings | None = None,
     resume_timeout_s: float = 60.0,
 ) -> Outcome:
     """Run a scenario with processes of its own."""
     began_s = monotonic()
     async with World(scenario, folder, spare=spare, resume_timeout_s=resume_timeout_s) as world:
         await world.run(FAULTS[scenario.kind])
-        wrong = [f"a target that was told to stop exited with {s}" for s in world.exit_statuses if s != 0]
-        if scenario.kind not in KEEPS_SLOTS and (num_taken := await world.num_taken()):
-            wrong.append(f"{num_taken} slots were not given back")
+        wrong = await broken_servers(world, FREE_WITHIN_S + UNNOTICED_S.get(scenario.kind, 0.0))
         heard = tuple(
             Heard(
                 str(client.asked),
                 client.log,
                 tuple(client.violations()),
                 None if world.struck_s is None else pause_s(client.log, world.struck_s),
+                client.num_restarts,
             )
             for client in world.clients
         )
         return Outcome(scenario, heard, tuple(wrong), world.struck_s is not None, monotonic() - began_s)
+
+
+async def broken_servers(world: World, within_s: float = FREE_WITHIN_S) -> list[Violation]:
+    """Say what is wrong with servers whose clients have gone."""
+    wrong = [
+        Violation(Wrong.BAD_EXIT, f"a server that was told to stop exited with {status}")
+        for status in world.exit_statuses
+        if status != 0
+    ]
+    if num_taken := await world.num_taken(within_s):
+        wrong.append(Violation(Wrong.KEPT_SLOTS, f"{num_taken} slots were not given back"))
+    return wrong

@@ -12,7 +12,7 @@ from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS
 
 
 class Kind(StrEnum):
-    """What is done to a session's target, its network or its draft server."""
+    """What is done to a session's target, to its draft server, or to the network before either."""
 
     KILL_AT = "SIGKILL at a failpoint"
     KILL = "SIGKILL"
@@ -21,14 +21,25 @@ class Kind(StrEnum):
     STOP_LONG = "SIGSTOP, SIGCONT when all is over"
     HALF_OPEN = "half-open network"
     HELD = "network that is silent for a while"
+    CUT = "network to all targets cut off for a while"
+    CUT_LONG = "network to all targets cut off for half a minute"
     RESET = "connections reset"
     LIMIT = "connections reset after some bytes"
     SLOW = "latency, jitter, little bandwidth"
     MESSAGES = "candidates lost, repeated, reordered"
     DRAIN = "SIGTERM"
+    DRAIN_AGAIN = "SIGTERM, again and again"
+    DRAIN_EXPIRED = "SIGTERM, and nowhere to go in time"
+    DRAIN_SMALL_SPARE = "SIGTERM, a spare with room for some"
     REDEPLOY = "every target replaced"
     KILL_DRAFT = "SIGKILL of the draft server"
     KILL_DRAFT_AT = "SIGKILL of the draft server at a failpoint"
+    STOP_DRAFT = "SIGSTOP, SIGCONT of the draft server"
+    STOP_DRAFT_LONG = "SIGSTOP, SIGCONT of the draft server when all is over"
+    HALF_OPEN_DRAFT = "half-open network to the draft server"
+    CUT_DRAFT = "network to the draft server cut off for a while"
+    RESET_DRAFT = "connections to the draft server reset"
+    DRAIN_DRAFT = "SIGTERM of the draft server"
 
 
 # A session goes on elsewhere at once.
@@ -39,13 +50,30 @@ WITH_SPARE = {
     Kind.RESET,
     Kind.LIMIT,
     Kind.DRAIN,
+    Kind.DRAIN_AGAIN,
     Kind.REDEPLOY,
 }
 # It has to be noticed first, by silence.
-SILENT = {Kind.STOP_LONG, Kind.HALF_OPEN}
+SILENT = {Kind.STOP_LONG, Kind.HALF_OPEN, Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT}
 AT_POINTS = {Kind.KILL_AT, Kind.KILL_DRAFT_AT}
+# Another draft server goes on.
+WITHOUT_DRAFT = {Kind.KILL_DRAFT, Kind.KILL_DRAFT_AT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
+# It is there from the beginning, and clients know it.
+SPARE_DRAFT = {Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
+# The only one may be gone before everybody has begun.
+NOBODY_THERE = {Kind.KILL_DRAFT_AT}
 # It has an end, behind which all goes on.
-PASSING = {Kind.STOP, Kind.HELD}
+PASSING = {Kind.STOP, Kind.HELD, Kind.CUT, Kind.CUT_LONG, Kind.STOP_DRAFT, Kind.CUT_DRAFT}
+LASTS_S = {
+    Kind.STOP: (10.0,),
+    Kind.HELD: (1.0, 5.0),
+    Kind.CUT: (1.0, 5.0),
+    Kind.CUT_LONG: (30.0,),
+    Kind.STOP_DRAFT: (10.0,),
+    Kind.CUT_DRAFT: (1.0, 5.0),
+}
+SMALL_SPARE_SLOTS = 2
+SHORT_DRAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +86,8 @@ class Scenario:
     delay_s : between the moment at which every session has begun and the fault.
     lasts_s : of a fault that passes.
     num_bytes : that a network lets through.
+    spare_slots : of the spare; 0 for as many as all clients need.
+    drain_timeout_s : of the first target.
     is_demo : whether the bundled pair writes, in place of the scripted one.
     """
 
@@ -69,6 +99,8 @@ class Scenario:
     delay_s: float = 0.0
     lasts_s: float = 0.0
     num_bytes: int = 0
+    spare_slots: int = 0
+    drain_timeout_s: float = 30.0
     is_demo: bool = False
 
     def __str__(self) -> str:
@@ -82,7 +114,11 @@ EVERY: tuple[Plan, ...] = (
     *((Kind.KILL_DRAFT_AT, point) for point in DRAFT_POINTS),
     *((kind, "") for kind in Kind if kind not in AT_POINTS),
 )
-QUICK: tuple[Plan, ...] = tuple(plan for plan in EVERY if plan[0] not in {Kind.STOP, *SILENT})
+# Two minutes: what takes long is left out, and what other plans have in them.
+NOT_QUICK = {Kind.STOP, Kind.STOP_DRAFT, Kind.CUT_LONG, Kind.MESSAGES, Kind.DRAIN, Kind.DRAIN_DRAFT, *SILENT}
+QUICK: tuple[Plan, ...] = tuple(
+    (kind, point) for kind, point in EVERY if kind not in NOT_QUICK and not point.endswith(".after")
+)
 
 
 def scenarios(
@@ -107,7 +143,9 @@ def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Sc
         point,
         hit=random.randint(1, 40) if point else 0,
         delay_s=random.uniform(0, 0.8),
-        lasts_s={Kind.STOP: 10.0, Kind.HELD: random.choice((1.0, 5.0))}.get(kind, 0.0),
+        lasts_s=random.choice(LASTS_S.get(kind, (0.0,))),
         num_bytes=random.randint(1_000, 400_000) if kind is Kind.LIMIT else 0,
+        spare_slots=SMALL_SPARE_SLOTS if kind is Kind.DRAIN_SMALL_SPARE else 0,
+        drain_timeout_s=SHORT_DRAIN_S if kind is Kind.DRAIN_EXPIRED else 30.0,
         is_demo=is_demo,
     )

@@ -10,12 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from draft_server.link import SILENCE_S
+from draft_server.target_session import SILENCE_S
 from experiments.chaos.runs import Outcome
-from experiments.chaos.scenarios import PASSING, SILENT, WITH_SPARE, Kind
+from experiments.chaos.scenarios import NOBODY_THERE, PASSING, SILENT, WITH_SPARE, WITHOUT_DRAFT, Kind
 from experiments.common.report import Bar
 
-MAX_RESUME_S = 3.0  # with a spare
+MAX_RESUME_S = 3.0  # with a spare, target or draft server
 MAX_HEAL_S = 2.0  # once a network is back
 MAX_UNMET = 0.1  # of runs, whose sessions were over before the fault
 COLUMNS = ("runs", "sessions met", "wrong", "pause p50, s", "p99", "longest", "run, s")
@@ -79,8 +79,14 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
             f"{num_unmet} of {len(outcomes)}",
         ),
     ]
+    # Where the only draft server kills itself, those who come just then find nobody.
+    others = (outcome for outcome in outcomes if outcome.scenario.kind not in NOBODY_THERE)
+    there = [one for outcome in others for one in outcome.heard]
+    num_again = sum(one.num_restarts > 0 for one in there)
+    found.append(Bar("sessions that had to begin anew", num_again, 1, f"{num_again} of {len(there)}"))
     for name, kinds, bound, unit in (
         ("resume with a spare, p99", WITH_SPARE, MAX_RESUME_S, "s"),
+        ("resume at another draft server, p99", WITHOUT_DRAFT, MAX_RESUME_S, "s"),
         (
             "silence noticed and resumed, p99",
             SILENT,
@@ -109,12 +115,13 @@ def facts(outcome: Outcome) -> dict[str, Any]:
         "scenario": asdict(outcome.scenario),
         "has_struck": outcome.has_struck,
         "took_s": round(outcome.took_s, 3),
-        "violations": outcome.violations,
+        "violations": list(map(str, outcome.violations)),
         "sessions": [
             {
                 "asked": one.asked,
                 "pause_s": one.pause_s,
-                "violations": one.violations,
+                "num_restarts": one.num_restarts,
+                "violations": list(map(str, one.violations)),
                 "num_told": len(one.log.told),
                 "num_committed": one.log.told[-1].num_committed if one.log.told else 0,
             }

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from experiments.chaos import demo
 from experiments.chaos.clients import Client
-from experiments.chaos.scenarios import Kind, Scenario
+from experiments.chaos.scenarios import SPARE_DRAFT, Kind, Scenario
 from experiments.common.bad_network import EditBlock, bad_network
 from experiments.common.forked import Forked, Serve
 from experiments.common.proxy import Proxy
@@ -28,15 +28,16 @@ FREE_WITHIN_S = 10.0
 
 
 class World:
-    """Targets behind proxies, a draft server that knows these, and clients; a context manager around it.
+    """Targets behind proxies, draft servers that know these, and clients; a context manager around it.
 
     The first target has more slots than all others together need, so every session begins there; the second
-    one is its spare.
+    one is its spare. So it is with draft servers, where there is a second one: clients ask the first.
 
     Attributes
     ----------
     struck_s : when the fault began, by the monotonic clock; ``None`` where it never did.
-    exit_statuses : of the targets that were to stop in order.
+    places, fronts : the ways to targets, and to draft servers.
+    exit_statuses : of the servers that were to stop in order.
     """
 
     def __init__(
@@ -44,32 +45,37 @@ class World:
         scenario: Scenario,
         folder: Path,
         *,
-        spare: TargetSettings = SPARE,
+        spare: TargetSettings | None = None,
         resume_timeout_s: float = 60.0,
+        client_timeout_s: float = CLIENT_TIMEOUT_S,
     ) -> None:
         self.scenario = scenario
-        self.clients = [Client(asked, folder) for asked in scenario.clients]
+        self.clients = [Client(asked, folder, begins_again=True) for asked in scenario.clients]
         self.places: list[Proxy] = []
+        self.fronts: list[Proxy] = []
+        self.drafts: dict[Proxy, Forked] = {}
         self.targets: dict[Proxy, Forked] = {}
         self.struck_s: float | None = None
         self.exit_statuses: list[int | None] = []
         self._folder = folder
-        self._spare = spare
+        self._spare = spare or replace(SPARE, max_sessions=scenario.spare_slots or SPARE.max_sessions)
+        self._client_timeout_s = client_timeout_s
         self._resume_timeout_s = resume_timeout_s
         self._stack = AsyncExitStack()
         self._processes: list[Forked] = []
-        self._front: Proxy | None = None
-        self._draft: Forked | None = None
 
     async def __aenter__(self) -> Self:
         self.places = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(NUM_PLACES)]
-        self._front = await self._stack.enter_async_context(Proxy.listening())
         scenario = self.scenario
+        num_fronts = 1 + (scenario.kind in SPARE_DRAFT)
+        self.fronts = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(num_fronts)]
         failpoints = f"{scenario.point}=kill@{scenario.hit}" if scenario.point else ""
         in_draft = scenario.kind is Kind.KILL_DRAFT_AT
-        await self.start_target(self.victim, replace(TARGET, failpoints="" if in_draft else failpoints))
+        target = replace(TARGET, drain_timeout_s=scenario.drain_timeout_s)
+        await self.start_target(self.victim, replace(target, failpoints="" if in_draft else failpoints))
         await self.start_target(self.spare, self._spare)
-        await self.start_draft(failpoints if in_draft else "")
+        for front in self.fronts:
+            await self.start_draft(front, failpoints if in_draft else "")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -98,10 +104,8 @@ class World:
         place.leads_to, self.targets[place] = await process.ready(), process
         return process
 
-    async def start_draft(self, failpoints: str = "") -> Forked:
-        """Start a draft server, where clients look for one."""
-        if self._front is None:
-            raise RuntimeError("A world is entered first.")
+    async def start_draft(self, front: Proxy, failpoints: str = "") -> Forked:
+        """Start a draft server behind a front, where clients look for one."""
         addresses = ",".join(place.address for place in self.places)
         settings = DraftSettings(
             addresses,
@@ -111,16 +115,19 @@ class World:
             failpoints=failpoints,
         )
         serve = demo.serve_draft if self.scenario.is_demo else serve_draft
-        self._draft = self._start(serve, settings, "draft")
-        self._front.leads_to = await self._draft.ready()
-        return self._draft
+        process = self._start(serve, settings, "draft")
+        front.leads_to, self.drafts[front] = await process.ready(), process
+        return process
+
+    @property
+    def front(self) -> Proxy:
+        """The way to the draft server that all sessions begin at."""
+        return self.fronts[0]
 
     @property
     def draft(self) -> Forked:
-        """The draft server's process."""
-        if self._draft is None:
-            raise RuntimeError("A world is entered first.")
-        return self._draft
+        """The process of that draft server."""
+        return self.drafts[self.front]
 
     async def edit_candidates(self, edit: Callable[[], EditBlock]) -> None:
         """Put somebody before the victim who passes candidates on as edited."""
@@ -129,17 +136,16 @@ class World:
 
     async def run(self, fault: Callable[[World], Awaitable[None]]) -> None:
         """Let the clients run, and a fault meet them."""
-        if self._front is None:
-            raise RuntimeError("A world is entered first.")
-        running = [asyncio.create_task(client.run(self._front.address)) for client in self.clients]
+        addresses = ",".join(front.address for front in self.fronts)
+        running = [asyncio.create_task(client.run(addresses)) for client in self.clients]
         failing = asyncio.create_task(self._fail(fault))
-        _, late = await asyncio.wait(running, timeout=CLIENT_TIMEOUT_S)
+        _, late = await asyncio.wait(running, timeout=self._client_timeout_s)
         for task in (*late, failing):
             task.cancel()
         await asyncio.gather(*running, failing, return_exceptions=True)
         for client, task in zip(self.clients, running, strict=True):
             if task in late:
-                client.log.error = f"hung for {CLIENT_TIMEOUT_S:g} s"
+                client.log.hung_s = self._client_timeout_s
         if failing.done() and not failing.cancelled() and (error := failing.exception()) is not None:
             raise error
 
@@ -147,7 +153,7 @@ class World:
         """Count the slots that no session gives back in time, at all servers that run."""
         until_s = monotonic() + within_s
         while True:
-            probed = [await process.probe() for process in (self.draft, *self._running_targets)]
+            probed = [await process.probe("taken_slots", "sessions") for process in self._running]
             num_taken = sum(facts["taken_slots"] + facts.get("sessions", 0) for facts in probed)
             if not num_taken or monotonic() > until_s:
                 return num_taken
@@ -163,8 +169,9 @@ class World:
         self.struck_s = monotonic()
 
     @property
-    def _running_targets(self) -> list[Forked]:
-        return [process for process in self.targets.values() if process.ended_s is None]
+    def _running(self) -> list[Forked]:
+        servers = (*self.targets.values(), *self.drafts.values())
+        return [process for process in servers if process.ended_s is None]
 
     def _start(self, serve: Serve, settings: Any, kind: str) -> Forked:
         number = len(self._processes)

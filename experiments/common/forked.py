@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import logging
 import os
 import signal
@@ -17,12 +15,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from experiments.common.heap import settled_heap_bytes
 from specwhisper.errors import TargetUnavailable
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 
 START_TIMEOUT_S = 60.0
 CONTEXT = get_context("forkserver")
 
+# What can be asked of a server from outside: its name, and how it is found out.
 Probes = dict[str, Callable[[], int]]
 # Serves what its settings say until a signal; tells by its probes what can be asked of it.
 Serve = Callable[[Any, Probes], Coroutine[Any, Any, None]]
@@ -69,9 +69,9 @@ class Forked:
         self.address = str(await self._hear())
         return self.address
 
-    async def probe(self) -> dict[str, int]:
-        """Ask what it has open."""
-        self._connection.send(None)
+    async def probe(self, *names: str) -> dict[str, int]:
+        """Ask what it has open, of what it knows among these names; without any, all of it."""
+        self._connection.send(names)
         facts = await self._hear()
         if not isinstance(facts, dict):
             raise TypeError(f"{self.name} answered {facts!r}.")
@@ -109,6 +109,7 @@ class Forked:
 
 def _run(connection: Connection, serve: Serve, settings: Any, log: Path) -> None:
     """Serve; in the process."""
+    os.setsid()  # whatever it starts belongs to it, and a terminal's Ctrl-C is for who started it
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     configure_logging(LogFormat.JSON, LogLevel.INFO)
@@ -120,36 +121,18 @@ async def _serve(connection: Connection, serve: Serve, settings: Any) -> None:
     probes: Probes = {
         "tasks": lambda: len(asyncio.all_tasks()),
         "threads": threading.active_count,
-        "heap_bytes": _heap_bytes,
+        "heap_bytes": settled_heap_bytes,
     }
 
     def answer() -> None:
         try:
-            connection.recv()
+            names = connection.recv()
         except EOFError:
             os._exit(1)  # whoever started it is gone
-        gc.collect()
-        connection.send({name: ask() for name, ask in probes.items()})
+        connection.send({name: ask() for name, ask in probes.items() if not names or name in names})
 
     asyncio.get_running_loop().add_reader(connection.fileno(), answer)
     await serve(settings, probes)
-
-
-class _Mallinfo(ctypes.Structure):
-    """What glibc tells of its heap; see mallinfo2(3)."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-    )
-
-
-def _heap_bytes() -> int:
-    """Count the bytes that are allocated, in all arenas; Python's own are among them if it uses malloc."""
-    mallinfo = ctypes.CDLL(None).mallinfo2
-    mallinfo.restype = _Mallinfo
-    told = mallinfo()
-    return int(told.uordblks + told.hblkhd)
 
 
 class _Ready(logging.Handler):

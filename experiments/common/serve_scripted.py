@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +18,7 @@ from draft_server import voice
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
 from draft_server.server import running_service as running_draft
 from draft_server.server import services_of
+from experiments.common.forked import Probes
 from experiments.common.scripted import VOCABULARY, ScriptedModel
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, Ear, HearingModel
 from specwhisper.types import Limits
@@ -29,15 +30,12 @@ from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import TargetConfig
+from target_server.config import DEFAULT_IDLE_S, TargetConfig
 from target_server.server import SERVICE_NAME as VERIFICATION
 from target_server.server import running_service as running_target
 from target_server.service import VerificationService
 
 ERROR_RATE = 0.2  # of the draft
-
-# What can be asked of a server from outside: its name, and how it is found out.
-Probes = dict[str, Callable[[], int]]
 
 
 def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
@@ -95,11 +93,13 @@ class DraftSettings:
     max_sessions: int = 16
     pass_ms: float = 0.0
     resume_timeout_s: float = 60.0
+    idle_timeout_s: float = 60.0
+    max_audio_s: float = 4 * 3600.0
     failpoints: str = ""
 
 
-async def serve_target(settings: TargetSettings, probes: Probes) -> None:
-    """Serve until a signal."""
+async def serve_target(settings: TargetSettings, probes: Probes, model: PacedModel | None = None) -> None:
+    """Serve until a signal; a model of one's own has as many slots as there are sessions."""
     limits = Limits(max_sessions=settings.max_sessions)
     config = TargetConfig(
         limits=limits,
@@ -108,12 +108,13 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
             max_message_bytes=limits.max_message_bytes,
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
             drain_timeout_s=settings.drain_timeout_s,
+            idle_timeout_s=DEFAULT_IDLE_S,
             failpoints=read_failpoints({VARIABLE: settings.failpoints}, TARGET_POINTS),
         ),
     )
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint(vocabulary=SPOKEN_MULTILINGUAL)
-    model = PacedModel(settings.max_sessions, pass_ms=settings.pass_ms, seed=settings.seed)
+    model = model or PacedModel(settings.max_sessions, pass_ms=settings.pass_ms, seed=settings.seed)
     async with running_target(config, checkpoint, model) as service:
         probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
         servicer = _Leaking(service, settings.leak_bytes) if settings.leak_bytes else service
@@ -121,25 +122,27 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
         await serve({VERIFICATION: add}, config.serving, on_drain=service.say_goodbye)
 
 
-async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
+async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel | None = None) -> None:
     """Serve until a signal; what is not silent is speech."""
     voice._model = Ear
     config = DraftConfig(
         target=settings.target,
         max_sessions=settings.max_sessions,
         resume_timeout_s=settings.resume_timeout_s,
+        max_audio_s=settings.max_audio_s,
         riva=False,
         serving=ServingOptions(
             port=settings.port,
             max_message_bytes=MAX_MESSAGE_BYTES,
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            idle_timeout_s=settings.idle_timeout_s,
             failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
         ),
     )
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN_MULTILINGUAL)
-    model = PacedModel(config.num_slots, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
-    async with running_draft(config, checkpoint, lambda _: model) as service:
+    placed = model or PacedModel(config.num_slots, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
+    async with running_draft(config, checkpoint, lambda _: placed) as service:
         probes["sessions"] = lambda: service.num_sessions
         probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
         await serve(services_of(service, config), config.serving)

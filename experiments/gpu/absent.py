@@ -33,6 +33,10 @@ class Absent:
     def __getattr__(self, name: str) -> Absent:
         return Absent(f"{self._name}.{name}")
 
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        """Let classes be derived from it: who makes one calls what is not there."""
+        return ()
+
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Say what would be needed."""
         package = self._name.partition(".")[0]

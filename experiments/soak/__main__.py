@@ -16,11 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
+from experiments.common.heap import check_heap_is_counted
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.soak.census import Sample, growth_kib, left_behind, take
 from experiments.soak.servers import Servers, running_servers
 from experiments.soak.sessions import Tally, run_sessions
 from experiments.soak.streams import Stream, run_streams
+from specwhisper.errors import SpecWhisperError
 
 SESSIONS, QUICK_SESSIONS = 2_000, 400
 PROCESSES = {"OMP_NUM_THREADS": "1", "PYTHONMALLOC": "malloc"}  # settings of those to come
@@ -63,6 +65,10 @@ def soak(
     open files, threads, tasks and slots are counted. At last a target that leaks 8 KiB a session is looked at
     in the same way, which must be noticed. Exits with 1 if a session fails.
     """
+    try:
+        check_heap_is_counted()
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.soak: {error}")
     os.environ |= PROCESSES
     console = open_console()
     num = sessions or (QUICK_SESSIONS if quick else SESSIONS)
@@ -143,7 +149,7 @@ def bars(soaked: Soaked, leaky: Soaked, streamed: Sequence[Stream]) -> list[Bar]
     for name, samples in soaked.censuses.items():
         growth = growth_kib(samples)
         found.append(Bar(f"growth of the {name}, KiB per session", growth, MAX_GROWTH_KIB, f"{growth:.2f}"))
-        left = left_behind(samples[len(samples) // 2], samples[-1])  # by then every pool of threads is full
+        left = left_behind(samples[len(samples) // 2], samples[-1])
         found.append(Bar(f"left in the {name}", sum(left.values()), 1, str(left or "nothing")))
     growth = growth_kib(leaky.censuses["target"])
     shown = f"{growth:.2f} KiB per session"

@@ -21,8 +21,7 @@ import soundfile
 from client.api import TranscriptionClient
 from client.messages import config_to_proto
 from client.streaming import StreamingClient
-from experiments.chaos.asked import MODES
-from experiments.chaos.clients import LOG_MEL_MAX
+from experiments.common.clients import LOG_MEL_MAX, MODES
 from experiments.common.forked import Forked, Probes
 from experiments.common.scripted import END, recording
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel, spoken_utterances, talk

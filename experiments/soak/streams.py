@@ -8,8 +8,8 @@ from itertools import pairwise
 from time import monotonic
 
 from client.streaming import StreamingClient
-from experiments.chaos.clients import say
-from experiments.chaos.oracle import Log, Told, live_violations
+from experiments.common.clients import say
+from experiments.common.oracle import Log, Told, live_violations
 from experiments.common.speaking import spoken_utterances, talk
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
@@ -67,7 +67,7 @@ async def stream(address: str, pcm: bytes, begins_s: float) -> Stream:
             await asyncio.gather(speaking, return_exceptions=True)
     waits_s = [b - a for a, b in pairwise(log.progress_s)]
     return Stream(
-        tuple(live_violations(log, spoken_utterances(pcm))),
+        tuple(map(str, live_violations(log, spoken_utterances(pcm)))),
         client.num_reconnects,
         monotonic() - began_s - len(pcm) / 2 / SAMPLE_RATE,
         max(waits_s, default=0.0),

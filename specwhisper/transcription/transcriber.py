@@ -68,8 +68,8 @@ class Transcriber(Protocol):
     ) -> AbstractAsyncContextManager[TranscriberSession]:
         """Open a session on a target that is what ``target`` says; of a recording, anew or in a window."""
 
-    async def find_room(self) -> None:
-        """Do nothing where a session could be opened now; else raise what opening one would."""
+    async def find_room(self) -> Transcriber:
+        """Give what opens one session where there is room for it now; else raise what opening one would."""
 
     async def close(self) -> None:
         """End it; open sessions fail."""

@@ -136,7 +136,8 @@ class CachedDecoder(nn.Module):
             self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
             self._cache_dtype = torch.bfloat16
         if not is_draft and is_even(self, leave=UNPACKED):
-            self._padding = Padding(min_width=3, max_width=32, multiple=16)
+            full = Padding(multiple=16).positions(self.config.max_target_positions)
+            self._padding = Padding(min_width=4, max_width=32, multiple=16, undivided=192, full=full)
 
     def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
         """Allocate the slots, each layer's where its weights run; once, after the weights are placed.

@@ -1,9 +1,10 @@
 """Keys and values of a decoder layer, slot by slot, and the attention of a pass's tokens over them.
 
 What a token gets shall not depend on how many others are fed beside it. PyTorch's attention on a CPU sums in
-another order for one or two queries than for more, for one or two behind the last full 32, for very many, and
-for numbers of positions that do not fill its vectors; :class:`Padding` tells how queries are divided and
-padded so that the order is always the same.
+another order for one or two queries than for more (up to three on AMD's processors), for as many behind the
+last full 32, for very many, and for numbers of positions that do not fill its vectors. On AMD's it also
+divides more than 192 positions, and where depends on their number. :class:`Padding` tells how queries are
+divided and padded so that the order is always the same.
 """
 
 from __future__ import annotations
@@ -34,15 +35,19 @@ class Padding:
     ----------
     min_width, max_width : fewest and most queries of a row; it is padded, or divided.
     multiple : what the number of positions is a multiple of.
+    undivided : up to so many positions are summed in one go; of more, always ``full`` are read.
     """
 
     min_width: int = 1
     max_width: int = sys.maxsize
     multiple: int = 1
+    undivided: int = sys.maxsize
+    full: int = 0
 
     def positions(self, num_positions: int) -> int:
         """Round a number of positions up."""
-        return -(-num_positions // self.multiple) * self.multiple
+        rounded = -(-num_positions // self.multiple) * self.multiple
+        return rounded if rounded <= self.undivided else max(rounded, self.full)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import socket
+from typing import TYPE_CHECKING
 
-from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.errors import InvalidRequest, PortTaken, UnsafeBind
+
+if TYPE_CHECKING:
+    from specwhisper.wire.tls import ServerTls
+    from specwhisper.wire.tokens import Tokens
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -25,6 +32,32 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def cannot_listen(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
+    """Tell why nobody can listen there: :class:`PortTaken`, or what no waiting mends.
+
+    Parameters
+    ----------
+    error : what the system said; without it, it is asked once more, and where it sees no hindrance now, the
+        port was taken a moment ago.
+    """
+    error = error or _bind_error(host, port)
+    where = join_address(host, port)
+    if error is None or error.errno == errno.EADDRINUSE:
+        return PortTaken(f"Cannot listen on {where}: the port is taken.")
+    return InvalidRequest(f"Cannot listen on {where}: {error.strerror}.")
+
+
+def _bind_error(host: str, port: int) -> OSError | None:
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+    except OSError as error:
+        return error
+    return None
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the host; names other than ``localhost`` count as reachable."""
     if host == "localhost":
@@ -35,11 +68,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_bind(host: str, *, insecure: bool, is_encrypted: bool = False, asks_who: bool = False) -> None:
+def check_bind(
+    host: str, *, insecure: bool, tls: ServerTls | None = None, tokens: Tokens | None = None
+) -> None:
     """Refuse to expose a server that is not encrypted, or lets everybody in, unless the operator insists."""
-    if insecure or is_loopback(host) or (is_encrypted and asks_who):
+    asks_who = tokens is not None or (tls is not None and tls.client_roots is not None)
+    if insecure or is_loopback(host) or (tls is not None and asks_who):
         return
-    wanted = (("encryption", is_encrypted), ("a check of who calls", asks_who))
+    wanted = (("encryption", tls is not None), ("a check of who calls", asks_who))
     lacks = " and without ".join(name for name, is_there in wanted if not is_there)
     raise UnsafeBind(
         f"Listening on '{host}' would open a server without {lacks} to the network: give it what it "

@@ -22,14 +22,15 @@ from specwhisper.wire.status import errors_to_status, refusal
 from specwhisper.wire.tracing import answering
 
 GRPCS_OWN_SERVICES = "/grpc."  # health and reflection
+REQUEST_S = 20.0  # for the few bytes of who asks for health, which anybody may
+OWN_REQUEST_S = 300.0  # for a recording, the largest message: 32 MiB at a megabit a second take 270 s
 
 Entered = Callable[[Any], AbstractAsyncContextManager[Tenure]]
 
+# By whether there are several responses; a single request is read by us.
 HANDLER_FACTORIES = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
+    False: grpc.stream_unary_rpc_method_handler,
+    True: grpc.stream_stream_rpc_method_handler,
 }
 
 
@@ -77,17 +78,17 @@ class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no ty
         if handler is None:
             return None
         method: str = handler_call_details.method
-        shape = (handler.request_streaming, handler.response_streaming)
         behaviors = (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream)
         behavior = next(filter(None, behaviors))
         parse = _checked(handler.request_deserializer)
-        if handler.request_streaming:
-            read = parse
-        else:  # what fails before the handler begins, grpc calls a failure of the server
-            behavior, read = _parsing(behavior, parse), None
         is_grpcs_own = method.startswith(GRPCS_OWN_SERVICES)
         entered = _visited if is_grpcs_own else partial(self._entered, method=method)
-        return HANDLER_FACTORIES[shape](_within(behavior, entered), read, handler.response_serializer)
+        if not handler.request_streaming:
+            # Read within the call: grpc waits for ever for a request that does not come, and what fails
+            # before the handler begins, it calls a failure of the server.
+            behavior = _reading(behavior, REQUEST_S if is_grpcs_own else min(OWN_REQUEST_S, self._max_s))
+        make = HANDLER_FACTORIES[handler.response_streaming]
+        return make(_within(behavior, entered), parse, handler.response_serializer)
 
     @asynccontextmanager
     async def _entered(self, context: Any, *, method: str) -> AsyncIterator[Tenure]:
@@ -122,21 +123,33 @@ def _checked(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return checked
 
 
-def _parsing(behavior: Callable[..., Any], parse: Callable[[bytes], Any]) -> Callable[..., Any]:
-    """Have a handler's one request read within it."""
+def _reading(behavior: Callable[..., Any], within_s: float) -> Callable[..., Any]:
+    """Have a handler's one request read within it, in some time."""
     if inspect.isasyncgenfunction(behavior):
 
-        async def read_then_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
-            async with aclosing(behavior(parse(data), context)) as responses:
+        async def read_then_stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+            request = await _only(requests, within_s)
+            async with aclosing(behavior(request, context)) as responses:
                 async for response in responses:
                     yield response
 
         return read_then_stream
 
-    async def read_then_answer(data: bytes, context: Any) -> Any:
-        return await behavior(parse(data), context)
+    async def read_then_answer(requests: AsyncIterator[Any], context: Any) -> Any:
+        return await behavior(await _only(requests, within_s), context)
 
     return read_then_answer
+
+
+async def _only(requests: AsyncIterator[Any], within_s: float) -> Any:
+    """Give the one request of a call."""
+    try:
+        async with asyncio.timeout(within_s):
+            async for request in requests:
+                return request
+    except TimeoutError:
+        raise InvalidRequest(f"The call has sent no request for {within_s:g} s.") from None
+    raise InvalidRequest("The call has sent no request.")
 
 
 def _within(behavior: Callable[..., Any], entered: Entered) -> Callable[..., Any]:

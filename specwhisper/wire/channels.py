@@ -13,6 +13,7 @@ import grpc.aio
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.wire import request_id, tracing
 from specwhisper.wire.addresses import is_loopback, split_address
+from specwhisper.wire.keepalive import keepalive
 from specwhisper.wire.tls import ClientTls
 from specwhisper.wire.tokens import read_token
 
@@ -63,14 +64,12 @@ def open_channel(
     """
     host, _ = split_address(address)
     options: list[tuple[str, int | str]] = [
+        *keepalive(),
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
-        ("grpc.keepalive_time_ms", 20_000),
-        ("grpc.keepalive_timeout_ms", 10_000),
-        ("grpc.http2.max_pings_without_data", 0),  # a silent stream is kept alive as well
         ("grpc.enable_retries", 0),
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.max_reconnect_backoff_ms", 3_000),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.use_local_subchannel_pool", 1),  # no shared backoff with another channel to the same address
     ]
     if is_loopback(host):

@@ -129,15 +129,16 @@ GrpcUseSslMutual = Annotated[
         "--grpc-use-ssl-mutual", rich_help_panel=TRUST_PANEL, help="Ask clients for certificates as well."
     ),
 ]
-GrpcServerCert = Annotated[
+# Of gRPC and of HTTP: the parameter's name is the flag's.
+ServerCert = Annotated[
     Path | None,
     typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="The server's certificate, PEM."),
 ]
-GrpcServerKey = Annotated[
+ServerKey = Annotated[
     Path | None,
     typer.Option(rich_help_panel=TRUST_PANEL, metavar="FILE", help="Its key, PEM."),
 ]
-GrpcRootCert = Annotated[
+RootCert = Annotated[
     Path | None,
     typer.Option(
         rich_help_panel=TRUST_PANEL,
@@ -152,7 +153,7 @@ TokensFile = Annotated[
         show_envvar=True,
         rich_help_panel=TRUST_PANEL,
         metavar="FILE",
-        help="Who may call: lines of NAME TOKEN; others are turned away.",
+        help="Who may call: lines of NAME TOKEN, or $SPECWHISPER_TOKENS has them; others are turned away.",
     ),
 ]
 IdleTimeout = Annotated[

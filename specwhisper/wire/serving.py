@@ -6,8 +6,9 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -17,9 +18,11 @@ from grpc_reflection.v1alpha import reflection
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.types import Limits
 from specwhisper.wire.access import Access
-from specwhisper.wire.addresses import check_bind, is_loopback, join_address
+from specwhisper.wire.addresses import cannot_listen, check_bind, is_loopback, join_address
 from specwhisper.wire.calls import Calls
 from specwhisper.wire.failpoints import VARIABLE, Failpoints
+from specwhisper.wire.health import CheckHealth, Health
+from specwhisper.wire.keepalive import keepalive
 from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.tls import ServerTls
@@ -28,9 +31,12 @@ from specwhisper.wire.tokens import Tokens
 logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-SHORT_CALLS = 100  # unary calls and health watchers that one connection may have open beside its sessions
+SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
 HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
-GOODBYE_S = 0.5  # for health watchers and the last bytes, once no call of ours is open
+# For a connection without a call; clients open another one by themselves. How old one may become is not
+# bounded: behind its grace, gRPC cuts off the calls that are open, and a session may last for hours.
+IDLE_CONNECTION_S = 300.0
+GOODBYE_S = 0.5  # for the last bytes, once no call of ours is open
 
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
 AddServicer = Callable[[grpc.aio.Server], Any]
@@ -56,6 +62,8 @@ class ServingOptions:
     max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
     metrics_host, metrics_port : where metrics are served, under the same protection; ``None`` serves none.
     failpoints : where the server is to fail, in tests.
+    local_socket : a path where it listens as well, unencrypted: for questions of its own process, which has
+        neither a certificate to show nor one to trust. Nobody else may enter the folder.
     """
 
     host: str = "127.0.0.1"
@@ -72,15 +80,15 @@ class ServingOptions:
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     failpoints: Failpoints | None = None
+    local_socket: Path | None = None
 
     def __post_init__(self) -> None:
         if self.failpoints is not None and not is_loopback(self.host):
             raise UnsafeBind(
                 f"{VARIABLE} is set, which makes this server fail: unset it, or listen on 127.0.0.1 only."
             )
-        asks_who = self.tokens is not None or (self.tls is not None and self.tls.client_roots is not None)
         for host in (self.host, self.metrics_host):
-            check_bind(host, insecure=self.insecure, is_encrypted=self.tls is not None, asks_who=asks_who)
+            check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
         for flag, seconds in (
             ("--idle-timeout", self.idle_timeout_s),
             ("--session-timeout", self.max_session_s),
@@ -89,7 +97,9 @@ class ServingOptions:
                 raise InvalidRequest(f"{flag} is {seconds}: it must be more than 0.")
         if self.max_sessions_per_token is not None:
             if self.tokens is None:
-                raise InvalidRequest("--max-sessions-per-token needs --tokens-file: it tells callers apart.")
+                raise InvalidRequest(
+                    "--max-sessions-per-token needs --tokens-file or $SPECWHISPER_TOKENS: callers have names."
+                )
             if self.max_sessions_per_token < 1:
                 raise InvalidRequest(
                     f"--max-sessions-per-token is {self.max_sessions_per_token}: it must be at least 1."
@@ -102,15 +112,28 @@ class ServingOptions:
 
 
 class RunningServer:
-    """A started server: its address, that of its metrics if it serves any, and the way to stop it."""
+    """A started server: its address, that of its metrics if it serves any, and the way to stop it.
 
-    def __init__(self, server: grpc.aio.Server, address: str, health_servicer: Any, calls: Calls) -> None:
+    Parameters
+    ----------
+    beside : what ends with the server.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        address: str,
+        health_servicer: Health,
+        calls: Calls,
+        metrics_address: str | None,
+        beside: AsyncExitStack,
+    ) -> None:
         self.address = address
-        self.metrics_address: str | None = None
+        self.metrics_address = metrics_address
         self.calls = calls
-        self.beside = ExitStack()  # what ends with it
         self._server = server
         self._health = health_servicer
+        self._beside = beside
 
     async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
         """Say "not serving", refuse new calls, let open ones end in time, then stop."""
@@ -125,15 +148,22 @@ class RunningServer:
         except TimeoutError:
             logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
         finally:
-            await self._server.stop(GOODBYE_S)
-            self.beside.close()
+            async with self._beside:
+                await self._server.stop(GOODBYE_S)
         logger.info("stopped", extra={"address": self.address})
 
 
 async def start_server(
-    services: Mapping[str, AddServicer], options: ServingOptions, metrics: ServerMetrics | None = None
+    services: Mapping[str, AddServicer],
+    options: ServingOptions,
+    metrics: ServerMetrics | None = None,
+    check_health: CheckHealth | None = None,
 ) -> RunningServer:
-    """Start a server of the named services (full protobuf names), healthy from the first moment."""
+    """Start a server of the named services (full protobuf names), healthy from the first moment.
+
+    All of it starts, or nothing: where a port is taken, no other one stays bound. With ``check_health``, it
+    is healthy for as long as that returns in time.
+    """
     calls = Calls(options.max_session_s, options.idle_timeout_s, metrics)
     access = [Access(options.tokens, metrics)] if options.tokens is not None else []
     server = grpc.aio.server(
@@ -144,13 +174,13 @@ async def start_server(
             ("grpc.max_concurrent_streams", options.max_concurrent_streams),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-            ("grpc.keepalive_time_ms", 20_000),  # finds clients that vanished without a word
-            ("grpc.keepalive_timeout_ms", 10_000),
+            *keepalive(),
             ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_S * 1000)),
+            ("grpc.max_connection_idle_ms", round(IDLE_CONNECTION_S * 1000)),
             ("grpc.so_reuseport", 0),  # a taken port is an error, not a lottery
         ],
     )
-    health_servicer = health.aio.HealthServicer()
+    health_servicer = Health()
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     for name, add_servicer in services.items():
         add_servicer(server)
@@ -158,6 +188,27 @@ async def start_server(
     if options.may_reflect:
         names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
+    metrics_address = None
+    async with AsyncExitStack() as beside:
+        # Before calls: grpc never lets a port go that was bound and not served.
+        if metrics is not None and options.metrics_port is not None:
+            metrics_address = await beside.enter_async_context(
+                serving_metrics(
+                    metrics.collected, options.metrics_host, options.metrics_port, options.tls, options.tokens
+                )
+            )
+        address = _listen(server, options)
+        beside.push_async_callback(server.stop, None)
+        await server.start()
+        if metrics_address is not None:
+            logger.info("metrics", extra={"address": metrics_address})
+        if check_health is not None:
+            beside.callback(asyncio.create_task(health_servicer.follow(check_health)).cancel)
+        return RunningServer(server, address, health_servicer, calls, metrics_address, beside.pop_all())
+
+
+def _listen(server: grpc.aio.Server, options: ServingOptions) -> str:
+    """Bind where a server is reached, and give the address."""
     wanted = join_address(options.host, options.port)
     try:
         if options.tls is None:
@@ -165,17 +216,12 @@ async def start_server(
         else:
             port = server.add_secure_port(wanted, options.tls.credentials())
     except RuntimeError as error:
-        raise InvalidRequest(f"Cannot listen on {wanted}; is the port taken?") from error
-    running = RunningServer(server, join_address(options.host, port), health_servicer, calls)
-    if metrics is not None and options.metrics_port is not None:
-        running.metrics_address = running.beside.enter_context(
-            serving_metrics(
-                metrics.collected, options.metrics_host, options.metrics_port, options.tls, options.tokens
-            )
-        )
-        logger.info("metrics", extra={"address": running.metrics_address})
-    await server.start()
-    return running
+        if options.tls is not None:
+            options.tls.context()  # raises where certificate and key are what is wrong
+        raise cannot_listen(options.host, options.port) from error
+    if options.local_socket is not None:
+        server.add_insecure_port(f"unix:{options.local_socket}")
+    return join_address(options.host, port)
 
 
 async def serve(
@@ -184,18 +230,20 @@ async def serve(
     *,
     on_drain: OnDrain | None = None,
     metrics: ServerMetrics | None = None,
+    check_health: CheckHealth | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order; further signals change nothing.
 
     ``on_drain`` runs after health has changed and before open calls are waited for: the moment to tell their
-    peers to go elsewhere. The log line "ready" carries the address.
+    peers to go elsewhere. ``check_health`` is asked every few seconds, as in :func:`start_server`. The log
+    line "ready" carries the address.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
     try:
-        server = await start_server(services, options, metrics)
+        server = await start_server(services, options, metrics, check_health)
         logger.info("ready", extra={"address": server.address})
         await stop.wait()
         await server.stop(options.drain_timeout_s, on_drain)

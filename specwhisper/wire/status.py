@@ -22,6 +22,7 @@ from specwhisper.errors import (
     MessageTooLarge,
     OutOfMemory,
     PairMismatch,
+    PortTaken,
     ServerDraining,
     ServerFull,
     SessionExpired,
@@ -42,6 +43,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     InvalidCandidates: grpc.StatusCode.INVALID_ARGUMENT,
     IdleClient: grpc.StatusCode.DEADLINE_EXCEEDED,
     SlowReader: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    PortTaken: grpc.StatusCode.INVALID_ARGUMENT,
     UnsupportedOption: grpc.StatusCode.INVALID_ARGUMENT,
     MessageTooLarge: grpc.StatusCode.RESOURCE_EXHAUSTED,
     PairMismatch: grpc.StatusCode.FAILED_PRECONDITION,
@@ -62,6 +64,8 @@ ERROR_BY_NAME = {error.__name__: error for error in STATUS_OF_ERROR}
 ERROR_KEY = "specwhisper-error"  # trailing metadata: the error's class, more precise than a status
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
 PUSHBACK_MS = 1_000  # when to knock again at a full server
+PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; whatever else a peer says there is not believed
+MAX_PUSHBACK_S = 30.0  # nobody is waited for longer, whatever he says
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire, where 8 KiB of metadata break the call
@@ -118,8 +122,8 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
     trailing = dict(rpc_error.trailing_metadata() or ())
     error = _restored(rpc_error.code(), details, str(trailing.get(ERROR_KEY)), peer)
     pushback_ms = str(trailing.get(PUSHBACK_KEY, ""))
-    if pushback_ms.isascii() and pushback_ms.isdecimal():
-        error.retry_after_s = int(pushback_ms) / 1000
+    if PUSHBACK.fullmatch(pushback_ms):
+        error.retry_after_s = min(int(pushback_ms) / 1000, MAX_PUSHBACK_S)
     return error
 
 

@@ -1,8 +1,9 @@
-"""Who may call a server: bearer tokens, one a line in a file."""
+"""Who may call a server: bearer tokens, one a line, in a file or in the environment."""
 
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -11,9 +12,12 @@ from pathlib import Path
 
 from specwhisper.errors import InvalidRequest, Unauthenticated
 
+logger = logging.getLogger(__name__)
+
 TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SCHEME = "bearer "
+TOKENS = "SPECWHISPER_TOKENS"  # the variable that holds the lines themselves
 
 
 class Tokens:
@@ -24,7 +28,7 @@ class Tokens:
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         """Take tokens and the names of who holds them."""
-        self._names = {sha256(token.encode()).digest(): name for token, name in tokens.items()}
+        self._names = _digests(tokens)
 
     def name_of(self, authorization: str | bytes | None) -> str:
         """Tell who calls, by the header of that name; :class:`Unauthenticated` where nobody is known by it.
@@ -44,26 +48,80 @@ class Tokens:
         return found
 
 
-def read_tokens(path: Path) -> Tokens:
-    """Read a file of tokens, each behind the name of who holds it; lines with # are remarks."""
+class TokensFile(Tokens):
+    """Those of a file as it is when somebody calls: who is taken out of it gets in no more.
+
+    A file that is gone, or has a malformed line, changes nothing: half of it may be written yet. One that
+    holds no token admits nobody: whoever was there has been taken out. Open calls go on to their ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read a file, which has to be right the first time."""
+        self._path = path
+        self._stamp = self._now()
+        super().__init__(_some(_read(_lines(path), str(path)), str(path)))
+
+    def name_of(self, authorization: str | bytes | None) -> str:
+        """Tell who calls, by the newest tokens."""
+        if (now := self._now()) != self._stamp:
+            self._stamp = now  # before it is read: what is written meanwhile is another change
+            try:
+                self._names = _digests(_read(_lines(self._path), str(self._path)))
+                logger.info("tokens read", extra={"path": str(self._path), "tokens": len(self._names)})
+            except InvalidRequest as error:
+                logger.warning("tokens kept", extra={"error": str(error)})
+        return super().name_of(authorization)
+
+    def _now(self) -> tuple[int, int, int] | None:
+        """Tell one state of the file from another, also where it is a link that leads elsewhere now."""
+        try:
+            file = self._path.stat()
+        except OSError:
+            return None
+        return file.st_mtime_ns, file.st_size, file.st_ino
+
+
+def read_tokens(path: Path | None) -> Tokens | None:
+    """Read tokens, each behind the name of who holds it; lines with # are remarks.
+
+    Parameters
+    ----------
+    path : their file; without one they are those of ``$SPECWHISPER_TOKENS``, or there are none.
+    """
+    if path is not None:
+        return TokensFile(path)
+    if (lines := os.environ.get(TOKENS)) is not None:  # an empty one is a mistake, and no open door
+        return Tokens(_some(_read(lines.splitlines(), f"${TOKENS}"), f"${TOKENS}"))
+    return None
+
+
+def _digests(tokens: Mapping[str, str]) -> dict[bytes, str]:
+    return {sha256(token.encode()).digest(): name for token, name in tokens.items()}
+
+
+def _some(tokens: dict[str, str], where: str) -> dict[str, str]:
+    if not tokens:
+        raise InvalidRequest(f"{where} holds no token: nobody could call the server.")
+    return tokens
+
+
+def _read(lines: Iterable[str], where: str) -> dict[str, str]:
     tokens: dict[str, str] = {}
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2 or not NAME.fullmatch(words[0]):
             raise InvalidRequest(
-                f"{path}, line {number}: write NAME TOKEN, with a name of letters and digits."
+                f"{where}, line {number}: write NAME TOKEN, with a name of letters and digits."
             )
         if not TOKEN.fullmatch(words[1]):
             raise InvalidRequest(
-                f"{path}, line {number}: a token has 16 to 512 visible ASCII characters; "
+                f"{where}, line {number}: a token has 16 to 512 visible ASCII characters; "
                 "`openssl rand -hex 32` makes one."
             )
         tokens[words[1]] = words[0]
-    if not tokens:
-        raise InvalidRequest(f"{path} holds no token: nobody could call the server.")
-    return Tokens(tokens)
+    return tokens
 
 
 def read_token(path: Path | None, variable: str) -> str | None:

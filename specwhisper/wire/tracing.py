@@ -1,15 +1,16 @@
 """OpenTelemetry traces from client to draft to target; nothing of it is imported before it is asked for.
 
-Spans are those of calls, on both their ends, and of windows. The context travels in the calls' metadata as
-W3C's ``traceparent``. OpenTelemetry's own instrumentation of gRPC wraps calls, which this project reads and
-writes in two tasks at once and whose status it mends (:mod:`specwhisper.wire.streams`); so this is done here.
+Spans are those of calls, on both their ends, of requests to the gateway, and of windows. The context travels
+in metadata and headers as W3C's ``traceparent``. OpenTelemetry's own instrumentation of gRPC wraps calls,
+which this project reads and writes in two tasks at once and whose status it mends
+(:mod:`specwhisper.wire.streams`); so this is done here.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -83,28 +84,68 @@ def answering(method: str, metadata: Iterable[tuple[str, str | bytes]]) -> Itera
     if _tracer is None:
         yield
         return
-    from opentelemetry import context, propagate
-    from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
-
     told = {key: value for key, value in metadata if isinstance(value, str)}
-    of_caller = propagate.extract(told)
-    span = _tracer.start_span(
-        method.lstrip("/"), of_caller, kind=SpanKind.SERVER, attributes=_call_attributes(method)
-    )
-    context.attach(
-        set_span_in_context(span, of_caller)
-    )  # each call has a context of its own, which ends with it
+    span = _begin_answer(_tracer, method.lstrip("/"), told, _call_attributes(method))
     try:
         yield
     except BaseException as error:
         outcome = outcome_of(error)
         span.set_attribute("specwhisper.outcome", outcome)
         if outcome == FAILED:
-            span.set_attribute("error.type", type(error).__name__)
-            span.set_status(StatusCode.ERROR)
+            _mark_failed(span, error)
         raise
     finally:
         span.end()
+
+
+class HttpAnswer:
+    """The span of a request over HTTP, or of a WebSocket, from its headers on; nothing where nobody traces.
+
+    Calls that its task makes, and the tasks that this one starts, are its children.
+    """
+
+    def __init__(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Begin it, as part of what the client traces."""
+        self._method = method
+        self._span: Span | None = None
+        if _tracer is not None:
+            told = {key.decode("latin-1"): value.decode("latin-1") for key, value in headers}
+            self._span = _begin_answer(_tracer, method, told, {"http.request.method": method})
+
+    def end(self, route: str, facts: Mapping[str, str | int], failure: BaseException | None) -> None:
+        """End it: only now is known which route it was, and how it went.
+
+        Parameters
+        ----------
+        facts : attributes of the span.
+        failure : an error that is not the client's.
+        """
+        if self._span is None:
+            return
+        self._span.update_name(f"{self._method} {route}")
+        self._span.set_attributes({"http.route": route, **facts})
+        if failure is not None:
+            _mark_failed(self._span, failure)
+        self._span.end()
+
+
+def _begin_answer(tracer: Tracer, name: str, told: dict[str, str], attributes: dict[str, str]) -> Span:
+    """Begin the span of what this task answers to whoever has told of his own."""
+    from opentelemetry import context, propagate
+    from opentelemetry.trace import SpanKind, set_span_in_context
+
+    of_caller = propagate.extract(told)
+    span = tracer.start_span(name, of_caller, kind=SpanKind.SERVER, attributes=attributes)
+    # The task is the answer's own, and so is its context, which ends with it.
+    context.attach(set_span_in_context(span, of_caller))
+    return span
+
+
+def _mark_failed(span: Span, error: BaseException) -> None:
+    from opentelemetry.trace import StatusCode
+
+    span.set_attribute("error.type", type(error).__name__)
+    span.set_status(StatusCode.ERROR)
 
 
 def note_event(name: str, **facts: str | float | bool) -> None:

@@ -1,4 +1,4 @@
-"""One Ray cluster for all tests of this folder, with targets of random weights."""
+"""A Ray cluster for the tests of each file, with targets of random weights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "0.5"
 
+import gc
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from experiments.common.checkpoints import Shape, save_checkpoint
 MAX_SESSIONS = 8
 NUM_CPUS = 8  # that Ray counts with; there may be fewer
 APPLICATION = "targets"
+CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 
 
 class Cluster:
@@ -36,7 +39,12 @@ class Cluster:
 
     def __init__(self, target: Path, port: int) -> None:
         self.front = f"127.0.0.1:{port}"
-        self.flags: dict[str, Any] = {"model": str(target), "threads": 1, "max-sessions": MAX_SESSIONS}
+        self.flags: dict[str, Any] = {
+            "model": str(target),
+            "threads": 1,
+            "max-sessions": MAX_SESSIONS,
+            "metrics-port": 0,  # several on a node, and two versions at once
+        }
         self._port = port
 
     def deploy(self, **flags: Any) -> None:
@@ -87,6 +95,19 @@ class Cluster:
         deploy(ServeDeploySchema.model_validate(config))
 
     @property
+    def controller(self) -> Any:
+        """Ray's actor that starts, counts and ends replicas."""
+        return ray.get_actor(CONTROLLER, namespace="serve")
+
+    def controller_process(self) -> psutil.Process:
+        """Give the process that it runs in."""
+        return psutil.Process(ray.get(self.controller.get_pid.remote()))
+
+    def kill_controller(self) -> None:
+        """Kill it; Ray starts it anew."""
+        ray.kill(self.controller, no_restart=False)
+
+    @property
     def num_running(self) -> int:
         """Targets that run."""
         application = serve.status().applications[APPLICATION]
@@ -111,9 +132,24 @@ def checkpoints(tmp_path_factory) -> tuple[Path, Path]:
     )
 
 
-@pytest.fixture(scope="session")
+def start_ray() -> None:
+    """Start a cluster; once more where the machine is so busy that Ray gives up waiting for itself."""
+    for has_failed in (False, True):
+        try:
+            ray.init(namespace="serve", num_cpus=NUM_CPUS, include_dashboard=False, log_to_driver=False)
+            return
+        except RuntimeError:
+            ray.shutdown()
+            with warnings.catch_warnings():  # of the process that it has left behind
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
+            if has_failed:
+                raise
+
+
+@pytest.fixture(scope="module")
 def cluster(checkpoints, unused_tcp_port_factory) -> Iterator[Cluster]:
-    ray.init(namespace="serve", num_cpus=NUM_CPUS, include_dashboard=False, log_to_driver=False)
+    start_ray()
     try:
         yield Cluster(checkpoints[0], unused_tcp_port_factory())
     finally:

@@ -15,6 +15,7 @@ import yaml
 
 import client.cli
 from client.gateway.config import DEFAULT_PORT as GATEWAY_PORT
+from client.gateway.observing import LIVE_ROUTE
 from draft_server.config import DEFAULT_PORT as DRAFT_PORT
 from scripts.rayservice import changed, serve_config
 from specwhisper import __version__
@@ -109,6 +110,13 @@ def test_health_is_asked_with_flags_that_exist_and_at_the_right_port():
         assert "health" in group.commands
         assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known
         assert split_address(address.removeprefix("https://")) == ("127.0.0.1", PORTS[role])
+
+
+def test_a_gateway_is_not_restarted_for_who_is_away_behind_it():
+    for overlay in OVERLAYS:
+        _, container = pod_of(workloads(overlay)["gateway"])
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["httpGet"]["path"] == LIVE_ROUTE, (overlay, probe)
 
 
 def seconds(text: str) -> int:

@@ -12,10 +12,10 @@ from packaging.utils import canonicalize_name
 from tests.deploy.manifests import DEPLOY, ROOT
 
 EXTRAS = {
-    "target": ["server"],
-    "draft": ["server", "riva"],
-    "gateway": ["gateway"],
-    "ray": ["server", "gateway", "riva", "serve"],
+    "target": ["server", "tracing"],
+    "draft": ["server", "riva", "tracing"],
+    "gateway": ["gateway", "tracing"],
+    "ray": ["server", "gateway", "riva", "serve", "tracing"],
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LINUX = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import stat
 import subprocess
@@ -24,7 +25,7 @@ from tests.rpc.scrapes import scrape
 def test_secrets_stay_and_a_new_token_is_valid_beside_the_old_one(secrets, tmp_path):
     first = tmp_path / "secrets"
     first.mkdir(mode=0o755)
-    run = [DEPLOY / "make-secrets", first, "more.example"]
+    run = [DEPLOY / "make-secrets", first, "target=more.example"]
     subprocess.run(run, check=True, capture_output=True, timeout=60)
     before = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
     subprocess.run(run, check=True, capture_output=True, timeout=60)
@@ -37,6 +38,39 @@ def test_secrets_stay_and_a_new_token_is_valid_beside_the_old_one(secrets, tmp_p
     assert stat.S_IMODE(os.stat(first).st_mode) == 0o700  # although it was there before
     assert stat.S_IMODE(os.stat(first / "authority" / "roots.key").st_mode) == 0o600
     assert not list(first.glob("[!a]*/roots.key"))
+
+
+def names_in(certificate: Path) -> set[str]:
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", certificate, "-noout", "-ext", "subjectAltName"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    return {name.strip().partition(":")[2] for name in shown.splitlines()[1].split(",")}
+
+
+def test_a_certificate_is_good_for_its_own_role_only(tmp_path):
+    folder = tmp_path / "secrets"
+    given = ("target=target-0.target", "target=10.0.0.1", "gateway=asr.example", "gateway=2001:db8::1")
+    subprocess.run([DEPLOY / "make-secrets", folder, *given], check=True, capture_output=True, timeout=60)
+    here = {"localhost", "127.0.0.1", "0:0:0:0:0:0:0:1"}
+    assert {role: names_in(folder / role / "server.pem") - here for role in PROGRAMS} == {
+        "target": {"target", "target-0.target", "10.0.0.1"},
+        "draft": {"draft"},
+        "gateway": {"gateway", "asr.example", "2001:DB8:0:0:0:0:0:1"},
+    }
+    assert all(here < names_in(folder / role / "server.pem") for role in PROGRAMS)
+
+
+@pytest.mark.parametrize("name", ["asr.example", "client=asr.example", "target=", "target=a,DNS:draft"])
+def test_a_name_without_its_role_is_refused_before_anything_is_made(tmp_path, name):
+    folder = tmp_path / "secrets"
+    told = subprocess.run([DEPLOY / "make-secrets", folder, name], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 1
+    assert f"'{name}'" in told.stderr
+    assert not folder.exists()
 
 
 def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
@@ -72,6 +106,22 @@ def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
     assert is_trusted(new)
 
 
+def test_all_that_prometheus_may_ask_is_encrypted_and_shown_a_token_that_it_has(secrets):
+    text = (DEPLOY / "observability" / "prometheus.yml").read_text()
+    example = yaml.safe_load(re.sub(r"^  # (?=- job_name|  )", "  ", text, flags=re.MULTILINE))
+    jobs = example["scrape_configs"]
+    assert sum("http_sd_configs" in job for job in jobs) == 1
+    found = [
+        at | {"scheme": at["url"].partition(":")[0]} for job in jobs for at in job.get("http_sd_configs", ())
+    ]
+    for asked in [*jobs, *found]:
+        assert asked["scheme"] == "https"
+        for file in (asked["tls_config"]["ca_file"], asked["authorization"]["credentials_file"]):
+            assert (secrets / "prometheus" / Path(file).name).is_file()
+        name = asked["tls_config"].get("server_name", "target")
+        assert name in names_in(secrets / "target" / "server.pem")
+
+
 async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_it(secrets):
     example = yaml.safe_load((DEPLOY / "observability" / "prometheus.yml").read_text())
     jobs = {job["job_name"].removeprefix("specwhisper-"): job for job in example["scrape_configs"]}
@@ -89,7 +139,7 @@ async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_
         tls = ServerTls(own / "server.pem", own / "server.key")
         token = (prometheus / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
         trusted = ssl.create_default_context(cafile=prometheus / Path(job["tls_config"]["ca_file"]).name)
-        with serving_metrics(
+        async with serving_metrics(
             CollectorRegistry(), "127.0.0.1", 0, tls, read_tokens(own / "tokens")
         ) as address:
             known = {"Authorization": f"Bearer {token}"}

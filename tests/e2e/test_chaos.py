@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.chaos.controls import KILLED
 from experiments.chaos.runs import Outcome, run
 from experiments.chaos.scenarios import Kind, Scenario, draw
-from experiments.chaos.tripping import KILLED
 from experiments.chaos.world import SPARE
+from experiments.common.oracle import Wrong
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -22,7 +23,12 @@ async def run_short(scenario: Scenario, tmp_path, **kwargs) -> Outcome:
 
 @pytest.mark.parametrize(
     ("kind", "point"),
-    [(Kind.KILL_AT, "verify.after"), (Kind.KILL_AT, "send.before"), (Kind.DRAIN, ""), (Kind.KILL_DRAFT, "")],
+    [
+        (Kind.KILL_AT, "verify.after"),
+        (Kind.KILL_AT, "send.before"),
+        (Kind.DRAIN_AGAIN, ""),
+        (Kind.KILL_DRAFT, ""),
+    ],
 )
 async def test_whatever_happens_the_text_is_the_same(kind, point, tmp_path):
     scenario = replace(draw(1, kind, point), hit=8) if point else draw(1, kind)
@@ -33,4 +39,4 @@ async def test_whatever_happens_the_text_is_the_same(kind, point, tmp_path):
 
 async def test_a_spare_of_other_weights_is_noticed(tmp_path):
     outcome = await run_short(KILLED, tmp_path, spare=replace(SPARE, seed=1))
-    assert any("different" in line for line in outcome.all_violations)
+    assert Wrong.DIFFERENT in {wrong.kind for one in outcome.heard for wrong in one.violations}

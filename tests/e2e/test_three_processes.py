@@ -34,7 +34,7 @@ def test_a_file_is_transcribed_as_the_target_alone_would(pair, noise):
 def test_logs_are_json_lines_with_the_sessions_names(pair, noise):
     assert transcribe(pair, noise(3))[0] == 0
     session = pair.draft.session_ids()[-1]
-    for server, key in ((pair.draft, "session"), (pair.target, "caller")):
+    for server, key in ((pair.draft, "session"), (pair.target, "draft_session")):
         opened = server.wait_event("session opened", **{key: session})
         closed = server.wait_event("session closed", **{key: session})
         assert opened["session"] == closed["session"]
@@ -60,7 +60,7 @@ def test_a_client_that_is_killed_frees_its_session_everywhere(pair, noise):
         client.send_signal(signal.SIGKILL)
         assert client.wait()[0] == -signal.SIGKILL
         pair.draft.wait_event("session closed", within_s=10, session=session)
-        pair.target.wait_event("session closed", within_s=10, caller=session)
+        pair.target.wait_event("session closed", within_s=10, draft_session=session)
     finally:
         client.end()
     assert transcribe(pair, noise(3))[0] == 0
@@ -71,7 +71,7 @@ def new_session(pair, num_before: int) -> str:
     while True:
         opened = [event for event in pair.target.events if event["message"] == "session opened"]
         if len(opened) > num_before:
-            return opened[num_before]["caller"]
+            return opened[num_before]["draft_session"]
         time.sleep(0.01)
 
 
@@ -89,7 +89,7 @@ def test_a_session_whose_target_is_killed_goes_on_at_its_successor(
             "target_server", "--model", checkpoints.target, "--port", free_port
         )
         assert pair.target.address.endswith(f":{free_port}")
-        pair.target.wait_event("session opened", within_s=10, caller=session)
+        pair.target.wait_event("session opened", within_s=10, draft_session=session)
     finally:
         client.end()
     pair.draft.wait_event("session closed", within_s=10, session=session)

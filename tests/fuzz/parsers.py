@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from riva.client.proto import riva_asr_pb2
 
 from draft_server.riva.audio import StreamedAudio
-from draft_server.riva.requests import endpointing, recognition_config, recognize_request
+from draft_server.riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from experiments.common.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
@@ -81,7 +81,9 @@ def riva_stream(data: bytes) -> None:
 
 def riva_recording(data: bytes) -> None:
     """Read a whole recording of a client of Riva."""
-    recognize_request(riva_asr_pb2.RecognizeRequest.FromString(data))
+    request = riva_asr_pb2.RecognizeRequest.FromString(data)
+    whole_config(request)
+    whole_audio(request)
 
 
 def riva_audio(data: bytes) -> None:

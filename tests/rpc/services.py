@@ -91,6 +91,7 @@ async def target_server(
     limits: Limits | None = None,
     leases: Leases | None = None,
     port: int = 0,
+    tells_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Target]:
     """A target; scripted unless there is a checkpoint."""
@@ -105,7 +106,8 @@ async def target_server(
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
     async with running_target(config, checkpoint, model, leases) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        server = await start_server({VERIFICATION: add}, serving, service.metrics)
+        check = service.check_health if tells_engine_health else None
+        server = await start_server({VERIFICATION: add}, serving, service.metrics, check)
         try:
             async with open_channel(server.address) as channel:
                 yield Target(service, server, verification_pb2_grpc.VerificationStub(channel))

@@ -13,7 +13,7 @@ from experiments.common.scripted import END
 from experiments.common.speaking import SPOKEN, SpeakingModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.types import SAMPLE_RATE
+from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import decoding_pb2
@@ -33,9 +33,14 @@ STEP_MS = 300
 
 
 @asynccontextmanager
-async def speaking_target(*, digest: str = "digest of scripted", **kwargs) -> AsyncIterator[Target]:
+async def speaking_target(
+    *, digest: str = "digest of scripted", limits: Limits | None = None, **kwargs
+) -> AsyncIterator[Target]:
     checkpoint = scripted_checkpoint(vocabulary=SPOKEN, weights_digest=digest)
-    async with target_server(SpeakingModel(MAX_SESSIONS), checkpoint, **kwargs) as target:
+    limits = limits or Limits(max_sessions=MAX_SESSIONS)
+    async with target_server(
+        SpeakingModel(limits.max_sessions), checkpoint, limits=limits, **kwargs
+    ) as target:
         yield target
 
 
@@ -132,8 +137,8 @@ class Listener:
     def decoded_to(self) -> int:
         return max((step.end_sample for update in self.updates for step in update.steps), default=0)
 
-    async def whole(self) -> None:
-        async with asyncio.timeout(20):
+    async def whole(self, within_s: float = 20) -> None:
+        async with asyncio.timeout(within_s):
             await self._task
 
     def check(self, expected: dict[int, list[int]]) -> None:

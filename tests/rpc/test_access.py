@@ -26,6 +26,7 @@ from specwhisper.wire.v1 import transcription_pb2, verification_pb2, verificatio
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 TOKEN = "0123456789abcdef-Right"
+FORMER, NEWCOMER = "a-token-of-one-who-left", "a-token-of-one-who-came"
 TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
 SERVICE = "specwhisper.wire.v1.Verification"
 METHODS = [
@@ -33,6 +34,10 @@ METHODS = [
     for file in (transcription_pb2, verification_pb2, riva_asr_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
+]
+OPEN = [
+    f"/grpc.health.v1.Health/{method.name}"
+    for method in health_pb2.DESCRIPTOR.services_by_name["Health"].methods
 ]
 OTHERS = [
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -50,6 +55,20 @@ HEADERS = {
     "other case": f"Bearer {TOKEN.upper()}",
     "other scheme": f"Basic {TOKEN}",
 }
+
+
+class Everything(grpc.GenericRpcHandler):
+    """Has a method of every name, and notes which were entered."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        async def enter(requests, context):
+            self.entered.append(details.method)
+            yield b""
+
+        return grpc.stream_stream_rpc_method_handler(enter)
 
 
 class Anybody(verification_pb2_grpc.VerificationServicer):
@@ -75,9 +94,26 @@ async def serving(**options) -> AsyncIterator[tuple[str, Anybody]]:
     def add(server: grpc.aio.Server) -> None:
         verification_pb2_grpc.add_VerificationServicer_to_server(servicer, server)
 
+    async with serving_with(add, **options) as address:
+        yield address, servicer
+
+
+@asynccontextmanager
+async def serving_everything(**options) -> AsyncIterator[tuple[str, Everything]]:
+    everything = Everything()
+
+    def add(server: grpc.aio.Server) -> None:
+        server.add_generic_rpc_handlers((everything,))
+
+    async with serving_with(add, **options) as address:
+        yield address, everything
+
+
+@asynccontextmanager
+async def serving_with(add: Callable[[grpc.aio.Server], None], **options) -> AsyncIterator[str]:
     server = await start_server({SERVICE: add}, ServingOptions(**options))
     try:
-        yield server.address, servicer
+        yield server.address
     finally:
         await server.stop(drain_timeout_s=0)
 
@@ -120,6 +156,53 @@ async def test_nobody_gets_in_without_a_token(shown):
         assert (await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))).status == 1
 
 
+async def enter_all(channel: grpc.aio.Channel, token: str) -> None:
+    """Call every method with a token, which has to work."""
+    metadata = (("authorization", f"Bearer {token}"),)
+    for method in [*METHODS, *OTHERS[1:]]:
+        call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
+        assert [answer async for answer in call] == [b""], method
+
+
+async def test_who_is_taken_out_of_the_file_gets_in_no_more(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"anna {TOKEN}\nben {FORMER}\n")
+    async with (
+        serving_everything(tokens=read_tokens(file)) as (address, everything),
+        open_channel(address) as channel,
+    ):
+        await enter_all(channel, FORMER)
+        assert everything.entered == [*METHODS, *OTHERS[1:]]
+        everything.entered.clear()
+        (tmp_path / "new").write_text(f"anna {TOKEN}\nclara {NEWCOMER}\n")
+        (tmp_path / "new").rename(file)
+        metadata = (("authorization", f"Bearer {FORMER}"),)
+        for method in [*METHODS, *OTHERS]:
+            error = await refusal(
+                lambda: channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)  # noqa: B023
+            )
+            assert error.code() is grpc.StatusCode.UNAUTHENTICATED, method
+        assert not everything.entered
+        for token in (TOKEN, NEWCOMER):
+            await enter_all(channel, token)
+
+
+async def test_a_session_outlives_the_token_that_it_was_opened_with(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text(f"ben {FORMER}\n")
+    async with serving(tokens=read_tokens(file)) as (address, _):
+        async with open_channel(address, Credentials(token=FORMER)) as channel:
+            call = verification_pb2_grpc.VerificationStub(channel).Verify()
+            await call.write(pb.VerifyRequest())
+            assert (await call.read()).going_away.reason == "ben"
+            file.write_text(f"# ben has left\nanna {TOKEN}\n")
+            with pytest.raises(Unauthenticated):
+                await located(address, Credentials(token=FORMER))
+            await call.write(pb.VerifyRequest())
+            assert (await call.read()).going_away.reason == "ben"
+            call.cancel()
+
+
 async def test_whoever_has_a_token_is_known_by_name():
     async with serving(tokens=TOKENS) as (address, servicer):
         for token in (TOKEN, "another-token-of-hers"):
@@ -145,9 +228,10 @@ def authority(tmp_path_factory) -> tuple[trustme.CA, Path]:
     folder = tmp_path_factory.mktemp("certificates")
     own = trustme.CA()
     own.cert_pem.write_to_path(folder / "roots.pem")
-    trustme.CA().cert_pem.write_to_path(folder / "others.pem")
-    for name in ("localhost", "client"):
-        issued = own.issue_cert("127.0.0.1", name)
+    other = trustme.CA()
+    other.cert_pem.write_to_path(folder / "others.pem")
+    for name, issuer in (("localhost", own), ("client", own), ("stranger", other)):
+        issued = issuer.issue_cert("127.0.0.1", name)
         issued.private_key_pem.write_to_path(folder / f"{name}.key")
         issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
     return own, folder
@@ -174,6 +258,40 @@ async def test_a_connection_is_encrypted_and_both_ends_are_known(authority):
         assert await located(address, Credentials(shown)) == ""
         with pytest.raises(TargetUnavailable):
             await located(address, Credentials(trusting))
+
+
+STRANGERS = {
+    "plaintext": (False, None, None),
+    "plaintext where certificates are asked for": (True, None, None),
+    "untrusted authority": (False, "others", None),
+    "no certificate": (True, "roots", None),
+    "a certificate of another authority": (True, "roots", "stranger"),
+}
+
+
+@pytest.mark.parametrize("case", STRANGERS)
+async def test_no_method_is_reached_over_a_connection_that_is_not_trusted(case, authority):
+    """Whoever comes so, even with a token that is right: the connection does not come about."""
+    _, folder = authority
+    is_mutual, roots, shown = STRANGERS[case]
+    own = [folder / f"{shown}.pem", folder / f"{shown}.key"] if shown else []
+    tls = ClientTls(folder / f"{roots}.pem", *own) if roots else None
+    right = ClientTls(folder / "roots.pem", folder / "client.pem", folder / "client.key")
+    metadata = (("authorization", f"Bearer {TOKEN}"),)
+    async with serving_everything(tls=server_tls(folder, is_mutual=is_mutual), tokens=TOKENS) as (
+        address,
+        everything,
+    ):
+        async with open_channel(address, Credentials(tls)) as channel:
+            for method in [*METHODS, *OTHERS, *OPEN]:
+                call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=10)
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await call.read()
+                assert refused.value.code() is grpc.StatusCode.UNAVAILABLE, method
+        assert not everything.entered
+        async with open_channel(address, Credentials(right)) as channel:
+            await enter_all(channel, TOKEN)
+        assert everything.entered == [*METHODS, *OTHERS[1:]]
 
 
 async def test_a_certificate_may_name_the_server_otherwise_than_its_address(tmp_path):
@@ -259,10 +377,48 @@ def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
         (f"än {TOKEN}\n", "not ASCII"),
     ],
 )
-def test_a_bad_file_of_tokens_is_refused(tmp_path, text, complaint):
+def test_a_bad_file_of_tokens_is_refused_and_only_an_empty_one_changes_anything(
+    tmp_path, text, complaint, caplog
+):
+    running = tmp_path / "of a server that runs"
+    running.write_text(f"ben {FORMER}\n")
+    tokens = read_tokens(running)
+    if complaint == "holds no token":
+        running.write_text(text)
+        for _ in range(2):  # the last one is revoked, and a missing file does not bring him back
+            with pytest.raises(Unauthenticated):
+                tokens.name_of(f"bearer {FORMER}")
+            running.unlink(missing_ok=True)
+        assert caplog.messages == ["tokens kept"]
+    else:
+        running.write_text(text)
+        assert tokens.name_of(f"bearer {FORMER}") == "ben"
+        running.unlink()
+        assert tokens.name_of(f"bearer {FORMER}") == "ben"
+        assert caplog.messages == ["tokens kept"] * 2
+    running.write_text(f"anna {TOKEN}\n")
+    assert tokens.name_of(f"bearer {TOKEN}") == "anna"
+    with pytest.raises(Unauthenticated):
+        tokens.name_of(f"bearer {FORMER}")
     file = tmp_path / "tokens"
     file.write_text(text)
     with pytest.raises(InvalidRequest, match=complaint):
         read_tokens(file)
     with pytest.raises(InvalidRequest, match="cannot be read"):
         read_tokens(tmp_path / "nothing")
+
+
+def test_tokens_may_stand_in_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv("SPECWHISPER_TOKENS", raising=False)
+    assert read_tokens(None) is None
+    monkeypatch.setenv("SPECWHISPER_TOKENS", f"anna {TOKEN}\nben 0123456789abcdef0")
+    tokens = read_tokens(None)
+    assert (tokens.name_of(f"Bearer {TOKEN}"), tokens.name_of("Bearer 0123456789abcdef0")) == ("anna", "ben")
+    file = tmp_path / "tokens"
+    file.write_text(f"anna {FORMER}\n")
+    with pytest.raises(Unauthenticated):  # a file is all there is
+        read_tokens(file).name_of(f"Bearer {TOKEN}")
+    for text in ("anna short", "# nobody", "", "\n", TOKEN):
+        monkeypatch.setenv("SPECWHISPER_TOKENS", text)
+        with pytest.raises(InvalidRequest, match="SPECWHISPER_TOKENS"):
+            read_tokens(None)

@@ -102,7 +102,7 @@ async def test_a_target_that_writes_something_else_alone_is_found_out(caplog):
         await eventually(lambda: counted(draft) == (1, 1))
     (record,) = [record for record in caplog.records if record.message == "transcript differs"]
     (client, *_) = [record for record in caplog.records if record.message == "session opened"]
-    assert (record.levelname, record.session) == ("ERROR", getattr(client, "caller", client.session))
+    assert (record.levelname, record.session) == ("ERROR", getattr(client, "draft_session", client.session))
     assert record.written == alone.window_tokens[record.window][record.position]
     assert record.target_only == record.written + 1
 

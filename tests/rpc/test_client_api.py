@@ -100,6 +100,7 @@ async def test_the_request_says_what_was_asked(noise):
     assert server.config == pb.StreamingRecognitionConfig(
         interim_results=True,
         with_checkpoints=True,
+        with_heartbeats=True,
         config=pb.RecognitionConfig(
             encoding=pb.AUDIO_ENCODING_LINEAR16,
             sample_rate_hertz=16_000,

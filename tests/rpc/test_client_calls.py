@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from client import streaming
 from client.streaming import StreamingClient
 from specwhisper.errors import TargetUnavailable
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.types import Mode
+from specwhisper.wire import backoff
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, serving
@@ -18,7 +18,7 @@ from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, ser
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 class Calls(ScriptedTranscription):

@@ -14,7 +14,7 @@ import soundfile
 from rich.console import Console
 from typer.testing import CliRunner
 
-from client import blocking, listening, sources, streaming
+from client import blocking, listening, sources
 from client.blocking import listen
 from client.cli import app
 from client.jobs import Job, transcribe_files
@@ -26,6 +26,7 @@ from experiments.common.speaking import SPOKEN, Ear, samples_of, spoken_utteranc
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.types import SAMPLE_RATE
+from specwhisper.wire import backoff
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import speaking_pair, texts_of
 
@@ -35,7 +36,7 @@ PIECE_BYTES = 3_200
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
     monkeypatch.setattr("draft_server.voice._model", Ear)
-    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 def pieces_of(pcm: bytes) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from functools import partial
 import grpc.aio
 import pytest
 
-from draft_server import link
+from draft_server import link, target_session
 from experiments.common.bad_network import bad_network
 from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import TargetUnavailable
@@ -277,7 +277,7 @@ class Silent(EndsEarly):
 )
 async def test_a_target_that_falls_silent_is_given_up(welcomes, sentence, monkeypatch):
     monkeypatch.setattr(link, "WELCOME_S", 0.2)
-    monkeypatch.setattr(link, "SILENCE_S", 0.2)
+    monkeypatch.setattr(target_session, "SILENCE_S", 0.2)
     async with target_server() as target, open_channel(target.address) as channel:
         silent = Silent(channel, welcomes=welcomes)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, silent)

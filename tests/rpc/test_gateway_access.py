@@ -20,13 +20,14 @@ from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
 
 TOKEN, OTHER, FORMER = "0123456789abcdef-Right", "another-token-of-hers", "what-ben-once-had-before"
 TOKENS = Tokens({TOKEN: "anna", OTHER: "anna"})
-OPEN = ["/", "/health", "/page/{name}", "/samples", "/samples/{name}.wav"]
+OPEN = ["/", "/health", "/health/live", "/page/{name}", "/samples", "/samples/{name}.wav"]
 SOCKETS = ["/live", "/v1/realtime"]
 OTHERS = [
     "/nowhere",
     "/v1/nowhere",
     "/.//health",
     "/health/",
+    "/health/live/",
     "/page/",
     "/page/a/b",
     "/metrics/",

@@ -210,6 +210,15 @@ async def test_health_says_which_models_answer():
     }
 
 
+async def test_it_lives_while_nobody_answers_behind_it():
+    async with running_gateway("127.0.0.1:1") as gateway:
+        reply = await gateway.http.get("/health/live")
+        figures = await gateway.all_answered()
+    assert (reply.status_code, reply.json()) == (200, {"status": "ok"})
+    assert not [name for name in figures if "/health/live" in name]
+    assert figures["active_requests"] == 1
+
+
 async def test_metrics_count_requests_audio_and_tokens():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)

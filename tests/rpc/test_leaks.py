@@ -7,8 +7,8 @@ import gc
 import threading
 
 from draft_server.drafting import DraftSession
-from draft_server.link import Outbox
 from draft_server.session import Session
+from draft_server.target_session import Outbox
 from specwhisper.whisper.verifier_session import VerifierSession
 from tests.rpc.services import (
     Draft,

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from experiments.common.scripted import ScriptedModel
-from specwhisper.errors import InvalidAudio, ServerFull, SessionExpired, SlowReader
+from specwhisper.errors import ServerFull, SessionExpired, SlowReader
 from specwhisper.types import Limits
 from specwhisper.wire import serving
 from specwhisper.wire.channels import Credentials, open_channel
@@ -23,6 +23,7 @@ from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc, verif
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated
 from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
+from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
     MAX_SESSIONS,
     PROMPTLY_S,
@@ -47,6 +48,7 @@ TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 ANNAS, ANNAS_NEW, BENS = "anna-has-this-token", "anna-has-that-token", "ben-has-another-one"
 TOKENS = Tokens({ANNAS: "anna", ANNAS_NEW: "anna", BENS: "ben"})
 SECOND = recording(1.0)
+PATIENCE_S = 25.0  # with a machine that is busy
 GRPC_BUFFERS = 16 * 1024 * 1024  # it reads ahead as far as the connection is fast
 
 
@@ -163,12 +165,12 @@ async def reading(call):
 
 
 async def test_who_connects_and_says_nothing_is_hung_up_on(monkeypatch):
-    monkeypatch.setattr(serving, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(serving, "HANDSHAKE_S", 2.0)
     async with target_server() as target:
         host, port = target.address.split(":")
         ends = [await asyncio.open_connection(host, int(port)) for _ in range(32)]
-        assert await target.stub.Locate(pb.LocateRequest(), timeout=5)
-        async with asyncio.timeout(10):
+        assert await target.stub.Locate(pb.LocateRequest(), timeout=PATIENCE_S, wait_for_ready=True)
+        async with asyncio.timeout(PATIENCE_S):  # less than gRPC's pings take to find nobody there
             for reader, writer in ends:
                 while await reader.read(1024):
                     pass  # its settings
@@ -188,8 +190,10 @@ async def test_a_draft_server_that_falls_silent(requests):
 
 
 async def test_signs_of_life_are_enough():
-    async with target_server(idle_timeout_s=0.5) as target, session(target, hello()) as quiet:
-        end_s = asyncio.get_running_loop().time() + 1.0
+    """Heartbeats for twice as long as a session may be silent; one of them may take nearly as long."""
+    idle_s = 2.0
+    async with target_server(idle_timeout_s=idle_s) as target, session(target, hello()) as quiet:
+        end_s = asyncio.get_running_loop().time() + 2 * idle_s
         while asyncio.get_running_loop().time() < end_s:
             await quiet.send(heartbeat())
             await quiet.read_until("heartbeat")
@@ -201,30 +205,32 @@ class Slow(ScriptedModel):
     """Takes its time over every pass."""
 
     def score(self, rows):
-        threading.Event().wait(0.01)
+        threading.Event().wait(0.03)
         return super().score(rows)
 
 
 async def test_sessions_that_last_too_long_for_a_target_go_on_in_others():
     alone = target_alone(65.0)
     async with (
-        target_server(Slow(MAX_SESSIONS), max_session_s=0.3) as target,
+        target_server(Slow(MAX_SESSIONS), max_session_s=1.0) as target,  # half of what its passes take
         draft_server(target.address) as draft,
     ):
         responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
         assert finals(responses) == expected_finals(alone)
+        figures = collected(draft.service.metrics.collected)
+        assert value(figures, "specwhisper_draft_session_resumes_total", reason=SessionExpired.__name__) >= 1
         await all_free(target, draft)
     assert responses[-1].statistics.num_windows == len(alone.window_tokens)
 
 
 @pytest.mark.parametrize("sends", [False, True])
 async def test_a_call_that_lasts_too_long_ends(sends):
-    async with running_pair(max_session_s=0.3) as (target, draft):
+    async with running_pair(max_session_s=1.0) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         await call.write(streaming_config())
         speaking = asyncio.create_task(speak(call, 10.0 if sends else 0.0))
         error = await error_of_reading(call)
-        assert type(error) is SessionExpired and "lasted 0.3 s" in str(error)
+        assert type(error) is SessionExpired and "lasted 1 s" in str(error)
         assert is_one_sentence(error)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
         await all_free(target, draft)
@@ -262,7 +268,7 @@ async def error_of_reading(call) -> Exception:
 
 async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_later():
     async with (
-        target_server(idle_timeout_s=0.5) as target,
+        target_server(idle_timeout_s=2.0) as target,  # which the neighbour's heartbeats have to keep to
         grpc.aio.insecure_channel(target.address, TAKES_LITTLE) as channel,
     ):
         deaf = Session(replace(target, stub=verification_pb2_grpc.VerificationStub(channel)))
@@ -281,12 +287,12 @@ async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_late
                 await neighbour.read_until("heartbeat")
 
         asking, staying = asyncio.create_task(ask()), asyncio.create_task(stay())
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 2)
-        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1)
-        await eventually(lambda: target.server.calls.num_open == 1)
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 2, PATIENCE_S)
+        await eventually(lambda: target.num_free_slots == MAX_SESSIONS - 1, PATIENCE_S)
+        await eventually(lambda: target.server.calls.num_open == 1, PATIENCE_S)
         error = error_from_rpc(await deaf.error(), "the target")
         assert deaf.responses  # what was on its way
-        assert type(error) is SlowReader and "No answer was taken for 0.5 s" in str(error)
+        assert type(error) is SlowReader and "No answer was taken for 2 s" in str(error)
         asking.cancel()
         await asyncio.gather(asking, staying, return_exceptions=True)
         await neighbour.send(audio(b"", RATE, is_last=True))
@@ -323,22 +329,3 @@ async def test_audio_is_taken_no_further_ahead_than_it_is_used():
         await asyncio.gather(sending, return_exceptions=True)
         model.gate.set()
         await all_free(target, draft)
-
-
-# Isolation
-
-
-async def test_names_of_sessions_are_text_for_logs():
-    """A session is its call: no name, guessed or known, leads to another's."""
-    async with target_server() as target:
-        async with (
-            session(target, hello(session="mine"), audio(SECOND)) as mine,
-            session(target, hello(session="mine"), *whole(recording(1.0, 1))) as theirs,
-        ):
-            assert await theirs.finish() == target_alone(1.0, 1).window_tokens
-            await mine.send(audio(b"", RATE, is_last=True))
-            assert await mine.finish() == target_alone(1.0).window_tokens
-        async with session(target, hello(session="mine"), audio(b"", RATE, is_last=True)) as late:
-            error = error_from_rpc(await late.error(), "the target")
-            assert type(error) is InvalidAudio  # nothing is left of them
-        await all_free(target)

@@ -8,7 +8,6 @@ import copy
 import pytest
 import torch
 
-from client import streaming
 from draft_server import changes
 from experiments.common.scripted import END
 from experiments.common.speaking import (
@@ -24,6 +23,7 @@ from experiments.common.speaking import (
 )
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.types import SAMPLE_RATE, Mode
+from specwhisper.wire import backoff
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.services import all_free, audio_requests, draft_server, error_of, eventually, is_one_sentence
@@ -45,7 +45,7 @@ MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
     monkeypatch.setattr("draft_server.voice._model", Ear)
-    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 @pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])

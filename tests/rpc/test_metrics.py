@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 import urllib.error
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import grpc
 import pytest
@@ -16,10 +18,11 @@ from experiments.common.scripted import ScriptedModel
 from experiments.common.speaking import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.speaking import SPANS, Ear, talk
 from specwhisper import __version__
-from specwhisper.errors import InvalidRequest, ServerFull, SessionExpired, UnsafeBind
+from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
 from specwhisper.types import Limits
 from specwhisper.wire import backoff
 from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.metrics import exposition
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.streams import with_true_status
@@ -49,6 +52,7 @@ from tests.rpc.services import (
 from tests.rpc.speaking import listen, speaking_draft, speaking_target
 
 LENGTH_S = 70.0
+PATIENCE_S = 8.0  # less than a silence that ends a scrape
 TARGET, DRAFT = "specwhisper_target", "specwhisper_draft"
 
 
@@ -199,7 +203,7 @@ async def test_metrics_have_a_port_of_their_own_that_closes_with_the_server():
         assert value(parsed(text), "specwhisper_test_active_sessions") == 0
         assert value(parsed(text), "process_open_fds") > 0
         port = int(server.metrics_address.rpartition(":")[2])
-        with pytest.raises(InvalidRequest, match="is the port taken"):
+        with pytest.raises(PortTaken, match="port is taken"):
             async with exposed(metrics_port=port):
                 pass
     with pytest.raises(urllib.error.URLError):
@@ -211,12 +215,56 @@ async def test_there_are_none_unless_they_are_asked_for():
         assert server.metrics_address is None
 
 
+def encryption(authority: trustme.CA, folder: Path) -> ServerTls:
+    certificate = authority.issue_cert("127.0.0.1")
+    (folder / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    (folder / "key.pem").write_bytes(certificate.private_key_pem.bytes())
+    return ServerTls(folder / "cert.pem", folder / "key.pem")
+
+
+def num_scraped() -> int:
+    """Threads that answer whoever asks for metrics."""
+    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_whoever_says_nothing_takes_few_threads_and_those_for_a_while(
+    monkeypatch, tmp_path, is_encrypted
+):
+    monkeypatch.setattr(exposition, "REQUEST_S", 0.5)
+    for silence in ((exposition, "SILENCE_S"), (exposition._Handler, "timeout")):
+        monkeypatch.setattr(*silence, PATIENCE_S)  # it is not by silence that they end
+    authority, trusting = trustme.CA(), ssl.create_default_context()
+    authority.configure_trust(trusting)
+    settings = {"context": trusting} if is_encrypted else {}
+    async with exposed(tls=encryption(authority, tmp_path) if is_encrypted else None) as server:
+        host, port = server.metrics_address.split(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
+        await eventually(lambda: num_scraped() == exposition.MAX_CONNECTIONS)
+        text, _ = await scrape(server.metrics_address, **settings)  # behind all of them
+        assert "specwhisper_test_active_sessions" in text
+        assert num_scraped() <= exposition.MAX_CONNECTIONS
+        async with asyncio.timeout(PATIENCE_S):
+            for reader, writer in silent:
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+                writer.close()
+
+
+async def test_the_end_of_a_server_waits_for_no_place_for_who_asks_for_metrics():
+    async with asyncio.timeout(PATIENCE_S):
+        async with exposed() as server:
+            host, port = server.metrics_address.split(":")
+            silent = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
+            await eventually(lambda: num_scraped() == exposition.MAX_CONNECTIONS)
+        for _, writer in silent:
+            writer.close()
+    await eventually(lambda: num_scraped() == 0)
+
+
 async def test_metrics_are_protected_as_calls_are(tmp_path):
     authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
-    (tmp_path / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
-    (tmp_path / "key.pem").write_bytes(certificate.private_key_pem.bytes())
-    tls = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
+    tls = encryption(authority, tmp_path)
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     token = "0123456789abcdef"

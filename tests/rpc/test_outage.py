@@ -10,7 +10,6 @@ from dataclasses import replace
 import grpc.aio
 import pytest
 
-from client import streaming
 from client.streaming import StreamingClient
 from draft_server import live_session
 from draft_server.bridged import BridgedTranscript
@@ -76,7 +75,6 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
     monkeypatch.setattr("draft_server.voice._model", Ear)
-    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -8,7 +8,6 @@ import logging
 
 import pytest
 
-from client import streaming
 from experiments.common.speaking import Ear, talk
 from specwhisper.wire import backoff, request_id
 from specwhisper.wire.logs import LogFormat, configure_logging
@@ -47,7 +46,7 @@ async def test_a_callers_name_is_in_the_logs_of_both_servers(log):
     of_draft, of_target = sorted(log("session opened"), key=lambda line: line["logger"])
     assert (of_draft["logger"], of_target["logger"]) == ("draft_server.session", "target_server.service")
     assert of_draft["request"] == of_target["request"] == "from-the-gateway"
-    assert of_target["caller"] == of_draft["session"] != of_target["session"]
+    assert of_target["draft_session"] == of_draft["session"] != of_target["session"]
 
 
 async def test_a_gateways_request_is_named_so_on_all_servers(log):
@@ -84,7 +83,6 @@ async def test_a_refusal_is_named_too(log):
 
 async def test_a_live_stream_keeps_its_name_over_lost_connections(log, monkeypatch):
     monkeypatch.setattr("draft_server.voice._model", Ear)
-    monkeypatch.setattr(streaming, "RETRY_EVERY_S", 0.01)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         speaking_target() as target,

@@ -7,10 +7,13 @@ import pytest
 
 from client.messages import config_to_proto, segments_from_proto
 from experiments.common.scripted import MULTILINGUAL
+from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Mode
 from specwhisper.whisper.one_process import OneProcess
+from specwhisper.wire import codec
+from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
@@ -19,8 +22,11 @@ from tests.rpc.services import (
     all_free,
     audio_requests,
     draft_server,
+    error_of,
     eventually,
+    recording,
     scripted_checkpoint,
+    streaming_config,
     target_server,
 )
 from tests.rpc.test_options import OPTIONS, PCM, speaker
@@ -105,3 +111,22 @@ async def test_a_target_that_stops_hands_its_sessions_to_another():
             results += [result for result in response.results if result.is_final]
         await all_free(other, server)
     assert written(segments_from_proto(results)) == written(alone(options).segments)
+
+
+async def test_audio_that_cannot_be_given_to_a_target_ends_the_session(monkeypatch, caplog):
+    """Nobody waits for what is not sent, and no other target is looked for."""
+    given, write = [], codec.audio_chunk_to_proto
+
+    def fails(chunk, **kwargs):
+        given.append(chunk)
+        if len(given) > 3:
+            raise ArithmeticError("The encoder has failed.")
+        return write(chunk, **kwargs)
+
+    monkeypatch.setattr(codec, "audio_chunk_to_proto", fails)
+    async with target_server() as target, draft_server(target.address) as server:
+        requests = iter([streaming_config(), *audio_requests(recording(40.0))])
+        error = await error_of(with_true_status(server.stub.StreamingRecognize(requests)))
+        assert type(error) is SpecWhisperError
+        await all_free(target, server)
+    assert "The encoder has failed" in caplog.text and "target lost" not in caplog.text

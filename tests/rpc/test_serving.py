@@ -1,6 +1,8 @@
 """A real server on a real socket: errors, limits, health, reflection and the orderly end."""
 
 import asyncio
+import socket
+import threading
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -14,6 +16,7 @@ from specwhisper.errors import (
     InvalidCandidates,
     InvalidRequest,
     MessageTooLarge,
+    PortTaken,
     ServerDraining,
     ServerFull,
     SpecWhisperError,
@@ -21,11 +24,14 @@ from specwhisper.errors import (
     UnsafeBind,
 )
 from specwhisper.wire.channels import open_channel
+from specwhisper.wire.metrics import exposition
+from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc as pb_grpc
+from tests.rpc.services import eventually
 
 SERVICE = "specwhisper.wire.v1.Verification"
 LIMIT = 10_000
@@ -192,16 +198,16 @@ async def test_stopping_lets_open_calls_end_and_refuses_new_ones():
         stream = stub.Verify()
         await stream.write(heartbeat())
         await stream.read()
-        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE))  # must not delay the end
-        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        asked = health_pb2.HealthCheckRequest(service=SERVICE)
+        assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.SERVING
         drained = asyncio.Event()
 
         async def on_drain():
             drained.set()
 
         stopping = asyncio.create_task(server.stop(drain_timeout_s=60, on_drain=on_drain))
-        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         await drained.wait()
+        assert (await health.Check(asked)).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert type(await error_of(stub.Locate(pb.LocateRequest()))) is ServerDraining
         await stream.write(heartbeat(2))
         assert (await stream.read()).heartbeat.echo_ns == 2
@@ -230,5 +236,38 @@ async def test_a_host_that_others_reach_is_refused():
 async def test_a_taken_port_is_refused():
     async with serving(Scripted()) as (server, _):
         port = int(server.address.rpartition(":")[2])
-        with pytest.raises(InvalidRequest, match=f"Cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(PortTaken, match=f"Cannot listen on 127.0.0.1:{port}"):
             await start_server({}, ServingOptions(port=port))
+
+
+@pytest.mark.parametrize("is_taken", ["port", "metrics_port"])
+async def test_a_server_starts_wholly_or_not_at_all(is_taken, unused_tcp_port_factory):
+    ports = {"port": unused_tcp_port_factory(), "metrics_port": unused_tcp_port_factory()}
+    metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
+    with socket.create_server(("127.0.0.1", ports[is_taken])):
+        with pytest.raises(PortTaken, match="port is taken"):
+            await start_server({}, ServingOptions(**ports), metrics)
+        (other,) = (port for name, port in ports.items() if name != is_taken)
+        socket.create_server(("127.0.0.1", other)).close()
+    server = await start_server({}, ServingOptions(**ports), metrics)
+    await server.stop(drain_timeout_s=0)
+
+
+async def test_stopping_does_not_hold_others_up(monkeypatch):
+    has_begun, may_end = threading.Event(), threading.Event()
+    was_allowed = []
+    stop = exposition._stop
+
+    def stop_when_allowed(*args):
+        has_begun.set()
+        was_allowed.append(may_end.wait(10.0))
+        stop(*args)
+
+    monkeypatch.setattr(exposition, "_stop", stop_when_allowed)
+    metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
+    server = await start_server({}, ServingOptions(metrics_port=0), metrics)
+    stopping = asyncio.create_task(server.stop(drain_timeout_s=0))
+    await eventually(has_begun.is_set)
+    may_end.set()
+    await stopping
+    assert was_allowed == [True]

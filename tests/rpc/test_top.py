@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 
+from prometheus_client import make_wsgi_app
 from typer.testing import CliRunner
 
 from client.cli import app
 from draft_server.config import MAX_MESSAGE_BYTES
+from specwhisper.errors import TargetUnavailable
+from specwhisper.wire.metrics.discovery import targets_page
+from specwhisper.wire.metrics.exposition import serving_page
+from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.serving import ServingOptions
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
-from tests.rpc.scrapes import collected, value
+from tests.rpc.scrapes import collected, parsed, scrape, value
 from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,
@@ -73,9 +78,43 @@ async def test_a_cluster_is_shown_once():
         call.cancel()
 
 
+async def test_targets_behind_a_front_are_found_as_they_come_and_go():
+    found: list[str] = []
+    of_front = ServerMetrics("specwhisper_front", model="", dtype="", device="")
+    own_metrics = make_wsgi_app(of_front.collected)
+
+    def find() -> list[str]:
+        if not found:
+            raise TargetUnavailable("No target answers the front.")
+        return found
+
+    async with target_server(metrics_port=0) as one, target_server(metrics_port=0) as other:
+        async with serving_page(targets_page(find, own_metrics), "127.0.0.1", 0, None, None) as front:
+            status, out = await run("--front", front, "--json")
+            assert status == 1
+            (row,) = json.loads(out)["servers"]
+            assert (row["address"], row["reason"]) == (front, "answers 503 Service Unavailable")
+            for servers in ([one], [one, other], [other]):
+                found[:] = [each.server.metrics_address for each in servers]
+                status, out = await run("--front", front, "--metrics", found[0], "--json")
+                assert status == 0
+                assert [row["address"] for row in json.loads(out)["servers"]] == found
+            text, _ = await scrape(front)
+            assert value(parsed(text), "specwhisper_front_draining") == 0
+            status, out = await run("--metrics", front, "--json")
+            assert (status, json.loads(out)["servers"]) == (0, []), "it is no server that is lost"
+        found[:] = ["nowhere"]
+        for hostile in (find, lambda: [7], lambda: [[]]):
+            async with serving_page(targets_page(hostile, own_metrics), "127.0.0.1", 0, None, None) as front:
+                status, out = await run("--front", front, "--json")
+                assert status == 1
+                assert json.loads(out)["servers"][0]["address"] == front
+
+
 async def test_what_is_no_address_is_refused():
-    status, _ = await run("--metrics", "nowhere", "--once")
-    assert status == 1
+    for arguments in (["--metrics", "nowhere"], ["--front", "nowhere"], []):
+        status, _ = await run(*arguments, "--once")
+        assert status == 1
 
 
 async def test_a_gateway_tells_the_places_that_are_taken():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Event
 
 import grpc
 import pytest
+import websockets
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -23,10 +26,20 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire import backoff
 from specwhisper.wire.tracing import configure_tracing, start_tracing
+from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
-from tests.rpc.services import all_free, draft_server, recording, running_pair, stream, target_server
+from tests.rpc.services import (
+    all_free,
+    draft_server,
+    eventually,
+    recording,
+    running_pair,
+    stream,
+    target_server,
+)
 
 RECOGNIZE = "specwhisper.wire.v1.Transcription/StreamingRecognize"
+FIELDS = {"model": "scripted"}
 VERIFY = "specwhisper.wire.v1.Verification/Verify"
 
 
@@ -80,7 +93,7 @@ async def test_client_draft_and_target_are_one_trace(exporter, wav):
         )
     (opened,) = verified.events
     (opened_by_draft,) = answered.events
-    assert opened.attributes["specwhisper.caller"] == opened_by_draft.attributes["specwhisper.session"]
+    assert opened.attributes["specwhisper.draft_session"] == opened_by_draft.attributes["specwhisper.session"]
 
 
 async def test_what_fails_is_marked_on_both_ends(exporter):
@@ -126,9 +139,81 @@ async def test_a_session_that_goes_on_elsewhere_stays_in_its_trace(exporter, mon
     assert [event.name for event in answered.events] == ["session opened", "target lost", "target lost"]
 
 
+HEX_TRACE, HEX_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+async def test_a_request_to_the_gateway_begins_the_trace_or_goes_on_with_its_clients(exporter):
+    async with running_pair() as (target, draft), running_gateway(draft.address) as gateway:
+        for headers in ({}, {"traceparent": f"00-{HEX_TRACE}-{HEX_SPAN}-01"}):
+            exporter.clear()
+            reply = await gateway.http.post(
+                "/v1/audio/transcriptions", files={"file": RECORDING}, data=FIELDS, headers=headers
+            )
+            assert reply.status_code == 200
+            await all_free(target, draft)
+            (request,) = named(exporter, "POST /v1/audio/transcriptions", SpanKind.SERVER)
+            (asked,) = named(exporter, RECOGNIZE, SpanKind.CLIENT)
+            (verified,) = named(exporter, VERIFY, SpanKind.SERVER)
+            assert asked.parent.span_id == request.context.span_id
+            assert verified.context.trace_id == request.context.trace_id
+            assert request.attributes["http.response.status_code"] == 200
+            assert request.attributes["http.route"] == "/v1/audio/transcriptions"
+            if headers:
+                assert request.parent.span_id == int(HEX_SPAN, 16)
+                assert request.context.trace_id == int(HEX_TRACE, 16)
+            else:
+                assert request.parent is None
+
+
+async def test_requests_side_by_side_are_kept_apart(exporter):
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        ask = partial(gateway.http.post, "/v1/audio/transcriptions", files={"file": RECORDING}, data=FIELDS)
+        replies = await asyncio.gather(*(ask() for _ in range(4)))
+        assert {reply.status_code for reply in replies} == {200}
+    requests = named(exporter, "POST /v1/audio/transcriptions", SpanKind.SERVER)
+    asked = named(exporter, RECOGNIZE, SpanKind.CLIENT)
+    assert len({request.context.trace_id for request in requests}) == 4
+    assert {call.parent.span_id for call in asked} == {request.context.span_id for request in requests}
+
+
+async def test_a_websocket_is_a_span_around_its_calls(exporter):
+    async with running_pair() as (target, draft), running_gateway(draft.address) as gateway:
+        async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
+            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+            await socket.send(recording(1.0))
+            await socket.send(json.dumps({"type": "finish"}))
+            async for _ in socket:
+                pass
+        await gateway.all_answered()
+        await all_free(target, draft)
+    (session,) = named(exporter, "GET /live", SpanKind.SERVER)
+    (asked,) = named(exporter, RECOGNIZE, SpanKind.CLIENT)
+    assert asked.parent.span_id == session.context.span_id
+    assert session.attributes["specwhisper.close_code"] == 1000
+    assert session.start_time <= asked.start_time <= asked.end_time <= session.end_time
+
+
+async def test_only_what_is_not_the_clients_fault_is_marked_as_failed(exporter):
+    async with running_gateway("127.0.0.1:1", api_key="0123456789abcdef") as gateway:
+        key = {"Authorization": "Bearer 0123456789abcdef"}
+        assert (await gateway.http.get("/v1/models")).status_code == 401
+        assert (await gateway.http.get("/nowhere", headers=key)).status_code == 404
+        assert (await gateway.http.get("/v1/models", headers=key)).status_code == 503
+        with pytest.raises(websockets.InvalidStatus):
+            async with websockets.connect(f"ws://{gateway.server.address}/live"):
+                pass
+        answers = lambda: [s for s in exporter.get_finished_spans() if s.kind is SpanKind.SERVER]  # noqa: E731
+        await eventually(lambda: len(answers()) == 4)
+    told = {(span.attributes["http.response.status_code"], span.status.status_code) for span in answers()}
+    unset, error = StatusCode.UNSET, StatusCode.ERROR
+    assert told == {(401, unset), (404, unset), (503, error)}
+    (failed,) = named(exporter, "GET /v1/models", SpanKind.SERVER)
+    assert failed.attributes["error.type"] == TargetUnavailable.__name__
+
+
 def test_nothing_is_imported_unless_a_collector_is_named():
     script = (
-        "import sys, client.cli, draft_server.link, specwhisper.wire.serving\n"
+        "import sys, client.cli, client.gateway.observing, draft_server.link, specwhisper.wire.serving\n"
         "from specwhisper.wire.tracing import configure_tracing\n"
         "configure_tracing('test')\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"

@@ -39,3 +39,20 @@ async def test_patience_ends_with_the_error():
     clock.now_s += 1.0
     with pytest.raises(TargetUnavailable, match="It is gone"):
         await tries.wait(GONE)
+
+
+def test_another_server_has_not_said_when_to_knock(monkeypatch):
+    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
+    full = ServerFull("No place.")
+    full.retry_after_s = 5.0
+    assert Backoff(60).next_wait_s(full, is_elsewhere=True) == FIRST_S
+
+
+def test_patience_is_put_off_by_the_time_in_which_nothing_was_waited_for(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr(backoff.random, "uniform", lambda low, high: high)
+    tries = Backoff(1.0, clock=lambda: now_s)
+    now_s = 5.0
+    assert tries.next_wait_s(GONE) is None
+    tries.put_off(5.0)
+    assert tries.next_wait_s(GONE) is not None

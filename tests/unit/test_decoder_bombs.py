@@ -1,14 +1,13 @@
 """Small files that hold very much: decoding ends at a limit, and in little memory."""
 
-import io
 import subprocess
 import sys
 
-import av
 import numpy as np
 import pytest
 import soundfile
 
+from experiments.common import silence
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_file
 from specwhisper.errors import InvalidAudio
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -47,31 +46,11 @@ except InvalidAudio as error:
 """
 
 
-def silence(container: str, rate: int = 16_000, channels: int = 1, subtype: str | None = None) -> bytes:
-    file = io.BytesIO()
-    samples = np.zeros((rate * LENGTH_S, channels), np.int16)
-    soundfile.write(file, samples, rate, format=container, subtype=subtype)
-    return file.getvalue()
-
-
-def opus() -> bytes:
-    file = io.BytesIO()
-    with av.open(file, "w", format="ogg") as output:
-        encoder = output.add_stream("libopus", rate=48_000, layout="mono")
-        encoder.bit_rate = 6_000
-        for second in range(LENGTH_S):
-            frame = av.AudioFrame.from_ndarray(np.zeros((1, 48_000), np.float32), "fltp", "mono")
-            frame.sample_rate, frame.pts = 48_000, second * 48_000
-            output.mux(encoder.encode(frame))
-        output.mux(encoder.encode(None))
-    return file.getvalue()
-
-
 BOMBS = {
-    "flac": lambda: silence("FLAC"),
-    "flac of 8 channels": lambda: silence("FLAC", 24_000, 8),
-    "opus": opus,
-    "mp3": lambda: silence("MP3"),
+    "flac": lambda: silence.flac(LENGTH_S),
+    "flac of 8 channels": lambda: silence.flac_of_8_channels(LENGTH_S),
+    "opus": lambda: silence.opus(LENGTH_S),
+    "mp3": lambda: silence.mp3(LENGTH_S),
 }
 
 
@@ -112,10 +91,10 @@ def test_files_are_bounded_in_bytes_too(tmp_path):
 
 @pytest.mark.parametrize("rate", [1, 7_999, 192_001, 2**31 - 1])
 def test_a_forged_sample_rate_is_refused(rate, tmp_path):
-    data = bytearray(silence("WAV")[: 44 + 32_000])
-    data[24:28] = rate.to_bytes(4, "little")
-    data[40:44] = (32_000).to_bytes(4, "little")
     path = tmp_path / "forged.wav"
+    soundfile.write(path, np.zeros(16_000, np.int16), 16_000)
+    data = bytearray(path.read_bytes())
+    data[24:28] = rate.to_bytes(4, "little")
     path.write_bytes(data)
     with pytest.raises(InvalidAudio):
         for _ in decode_file(path, max_duration_s=1.0):

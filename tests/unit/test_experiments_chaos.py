@@ -6,13 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.chaos.asked import MODES, OPTIONS, Recorded, Spoken
-from experiments.chaos.controls import SPOILT
+from experiments.chaos.asked import OPTIONS, Recorded, Spoken
+from experiments.chaos.controls import Control
 from experiments.chaos.faults import FAULTS, edits
-from experiments.chaos.oracle import Log, Told, live_violations, pause_s, recording_violations
 from experiments.chaos.runs import Heard, Outcome
-from experiments.chaos.scenarios import EVERY, PASSING, QUICK, SILENT, WITH_SPARE, Kind, draw, scenarios
+from experiments.chaos.scenarios import (
+    EVERY,
+    PASSING,
+    QUICK,
+    SILENT,
+    WITH_SPARE,
+    WITHOUT_DRAFT,
+    Kind,
+    draw,
+    scenarios,
+)
+from experiments.chaos.spoiling import OF_LIVE, OF_RECORDING
 from experiments.chaos.summary import bars, pauses_of
+from experiments.common.clients import MODES
+from experiments.common.oracle import (
+    Log,
+    Told,
+    Violation,
+    Wrong,
+    live_violations,
+    pause_s,
+    recording_violations,
+)
 from specwhisper.types import Candidates, Segment
 from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS
 
@@ -41,11 +61,33 @@ def test_a_good_log_is_good():
     assert live_violations(GOOD, WORDS) == []
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_a_log_that_was_spoilt_is_not(name):
-    spoilt = SPOILT[name](GOOD)
-    assert recording_violations(spoilt, SEGMENTS)
-    assert live_violations(spoilt, WORDS)
+@pytest.mark.parametrize(("spoil", "expected"), OF_RECORDING.items())
+def test_a_recording_whose_log_was_spoilt_is_found_by_what_it_is(spoil, expected):
+    assert expected in {wrong.kind for wrong in recording_violations(spoil(GOOD), SEGMENTS)}
+
+
+@pytest.mark.parametrize(("spoil", "expected"), OF_LIVE.items())
+def test_live_audio_whose_log_was_spoilt_is_found_by_what_it_is(spoil, expected):
+    assert expected in {wrong.kind for wrong in live_violations(spoil(GOOD), WORDS)}
+
+
+def test_everything_that_a_log_can_be_found_by_has_a_control():
+    of_worlds = {Wrong.HUNG, Wrong.KEPT_SLOTS, Wrong.BAD_EXIT}  # by runs with real servers
+    assert {*OF_RECORDING.values(), *OF_LIVE.values()} == set(Wrong) - of_worlds
+
+
+def test_a_control_that_another_violation_finds_does_not_hold():
+    name = "a log that was spoilt"
+    assert Control(name, Wrong.LOST, (Wrong.DIFFERENT, Wrong.LOST)).has_tripped
+    other = Control(name, Wrong.LOST, (Wrong.DIFFERENT,), "different: 1-2 s")
+    assert not other.has_tripped
+    assert str(other) == "a log that was spoilt: tripped by different instead of lost: different: 1-2 s"
+
+
+def test_a_session_that_hangs_is_found():
+    hanging = replace(GOOD, hung_s=90.0)
+    assert [wrong.kind for wrong in recording_violations(hanging, SEGMENTS)] == [Wrong.HUNG]
+    assert [wrong.kind for wrong in live_violations(hanging, WORDS)] == [Wrong.HUNG]
 
 
 def test_what_is_wrong_is_named():
@@ -59,7 +101,7 @@ def test_what_is_wrong_is_named():
         ((first, second, other, *rest), "retracted"),
     ):
         found = recording_violations(told(*segments), SEGMENTS)
-        assert any(line.startswith(says) for line in found), (says, found)
+        assert any(str(wrong).startswith(says) for wrong in found), (says, found)
     for segments, says in (
         ((first, second, *rest, rest[-1]), "told behind its end: utterance 2"),
         ((first, first, second, *rest), "utterance 1: words repeated"),
@@ -70,7 +112,7 @@ def test_what_is_wrong_is_named():
         ((first, second, replace(rest[0], start_s=0.5), rest[1]), "final text goes back in time"),
     ):
         found = live_violations(told(*segments), WORDS)
-        assert any(line.startswith(says) for line in found), (says, found)
+        assert any(str(wrong).startswith(says) for wrong in found), (says, found)
 
 
 def test_live_text_may_be_told_in_other_parts():
@@ -81,7 +123,7 @@ def test_live_text_may_be_told_in_other_parts():
 
 def test_audio_is_not_received_again():
     back = Log("a client", [*GOOD.told, replace(GOOD.told[-1], segments=(), received_s=1.0)])
-    assert recording_violations(back, SEGMENTS) == ["audio was received again"]
+    assert [wrong.kind for wrong in recording_violations(back, SEGMENTS)] == [Wrong.HEARD_AGAIN]
 
 
 def test_a_pause_is_the_longest_time_without_a_commit():
@@ -115,23 +157,40 @@ def test_spoilt_candidates_are_lost_late_or_repeated():
     assert arrived != sorted(arrived), "some come late"
 
 
-def outcome(kind: Kind, *pauses_s: float | None, wrong: tuple[str, ...] = ()) -> Outcome:
-    heard = tuple(Heard("a client", GOOD, wrong, pause) for pause in pauses_s)
+def outcome(
+    kind: Kind, *pauses_s: float | None, wrong: tuple[str, ...] = (), num_restarts: int = 0
+) -> Outcome:
+    found = tuple(Violation(Wrong(kind), kind) for kind in wrong)
+    heard = tuple(Heard("a client", GOOD, found, pause, num_restarts) for pause in pauses_s)
     return Outcome(draw(1, kind), heard, (), has_struck=True, took_s=1.0)
 
 
 def test_bars_hold_what_is_promised():
-    good = [outcome(Kind.KILL, 0.2, 0.3), outcome(Kind.HALF_OPEN, 15.4), outcome(Kind.STOP, 10.2)]
+    good = [
+        outcome(Kind.KILL, 0.2, 0.3),
+        outcome(Kind.HALF_OPEN, 15.4),
+        outcome(Kind.STOP, 10.2),
+        outcome(Kind.KILL_DRAFT, 1.8),
+        outcome(Kind.HALF_OPEN_DRAFT, 15.4),
+        outcome(Kind.CUT_LONG, 31.0),
+        outcome(Kind.KILL_DRAFT_AT, 1.8, num_restarts=1),
+    ]
     assert all(bar.holds for bar in bars(good))
     for bad in (
         outcome(Kind.KILL, 3.1),
+        outcome(Kind.KILL_DRAFT_AT, 3.1),
         outcome(Kind.STOP_LONG, 18.5),
         outcome(Kind.STOP, 12.5),
         outcome(Kind.SLOW, 0.1, wrong=("lost",)),
         outcome(Kind.DRAIN, None),
+        outcome(Kind.DRAIN_DRAFT, 3.1),
+        outcome(Kind.STOP_DRAFT_LONG, 18.5),
+        outcome(Kind.CUT_LONG, 32.5),
+        outcome(Kind.KILL, 0.1, num_restarts=1),
     ):
         assert sum(not bar.holds for bar in bars([*good, bad])) == 1, bad
     found = pauses_of(good)
-    assert found is not None and found.longest_s == 15.4
+    assert found is not None and found.longest_s == 31.0
     assert pauses_of([outcome(Kind.KILL, None)]) is None
-    assert not WITH_SPARE & SILENT and not PASSING & (WITH_SPARE | SILENT)
+    sets = (WITH_SPARE, WITHOUT_DRAFT, SILENT, PASSING)
+    assert sum(map(len, sets)) == len(set().union(*sets)), "a kind is held against one bar"

@@ -39,6 +39,8 @@ def test_what_is_left_is_named():
     first, *_, last = samples(0.0, files=21, tasks=8)
     assert left_behind(first, last) == {"files": 1}
     assert left_behind(first, first) == {}
+    assert left_behind(first, replace(first, threads=first.threads + 2)) == {}
+    assert left_behind(first, replace(first, threads=first.threads + 3)) == {"threads": 3}
 
 
 def test_a_calm_run_holds_every_bar():

@@ -75,8 +75,10 @@ def test_settings_that_cannot_be(settings, kind):
 def test_keys_that_are_none(key, tmp_path):
     with pytest.raises(InvalidRequest, match="visible ASCII"):
         keys(None, key)
-    with pytest.raises(InvalidRequest, match="write the key into the file"):
-        keys(tmp_path / "tokens", key)
+    file = tmp_path / "tokens"
+    file.write_text("anna 0123456789abcdef\n")
+    with pytest.raises(InvalidRequest, match="write the key into --tokens-file"):
+        keys(file, key)
 
 
 def test_a_key_is_not_kept():

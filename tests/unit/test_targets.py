@@ -101,3 +101,78 @@ async def test_the_first_answer_counts():
         assert await targets_of(world).first(world.locate) == Place("b")
     with pytest.raises(TargetUnavailable):
         await targets_of(World(a=GONE)).first(World(a=GONE).locate)
+
+
+@pytest.mark.parametrize("is_describing", [False, True])
+async def test_a_front_that_says_nothing_costs_little_where_targets_are_known(is_describing, monkeypatch):
+    monkeypatch.setattr(targets, "HEDGE_S", 0.01)
+    monkeypatch.setattr(targets, "GRACE_S", 0.01)
+    world = World(front=Place("a", "lease", 3), a=Place("a", "its own", 2))
+    found = targets_of(world, "front")
+    await found.place()
+    world.answers["front"] = None
+    async with asyncio.timeout(5):
+        answer = await (found.first(world.locate) if is_describing else found.place())
+    assert answer == Place("a", "its own", 2)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_front_that_is_slow_is_still_heard(monkeypatch):
+    monkeypatch.setattr(targets, "HEDGE_S", 0.01)
+    may_answer = asyncio.Event()
+    world = World(front=Place("a"), a=Place("a"))
+
+    async def locate(address: str) -> Place:
+        if address == "front" and asked_again:
+            await may_answer.wait()
+        if address == "a":
+            may_answer.set()
+            await asyncio.Event().wait()
+        return await world.locate(address)
+
+    found, asked_again = Targets(("front",), locate), False
+    await found.place()
+    asked_again = True
+    world.answers["front"] = Place("b", "lease", 3)
+    async with asyncio.timeout(5):
+        assert await found.place() == Place("b", "lease", 3)
+
+
+async def test_while_a_front_answers_nobody_else_is_asked():
+    world = World(front=Place("a"), a=Place("a"))
+    found = targets_of(world, "front")
+    for _ in range(3):
+        await found.place()
+    assert set(world.asked) == {"front"}
+
+
+async def test_what_is_gone_is_forgotten_once_others_are_named():
+    world = World(front=Place("a"), a=Place("a"), b=Place("b"))
+    found = targets_of(world, "front")
+    await found.place()
+    found.note_gone("a")
+    assert found.knows("a"), "with the front away it may be back before that"
+    world.answers["front"] = Place("b")
+    await found.place()
+    assert (found.knows("a"), found.knows("b"), found.knows("front")) == (False, True, True)
+
+
+async def test_what_is_named_again_is_not_gone():
+    world = World(front=Place("a"), a=Place("a"), b=Place("b"))
+    found = targets_of(world, "front")
+    await found.place()
+    found.note_gone("a")
+    await found.place()
+    world.answers["front"] = Place("b")
+    await found.place()
+    assert found.knows("a")
+
+
+async def test_only_so_many_are_known(monkeypatch):
+    monkeypatch.setattr(targets, "MAX_KNOWN", 2)
+    world = World(front=Place("a"))
+    found = targets_of(world, "front")
+    for name in "abc":
+        world.answers["front"] = Place(name)
+        await found.place()
+    assert [found.knows(name) for name in "abc"] == [False, True, True]

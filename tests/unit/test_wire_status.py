@@ -62,6 +62,29 @@ async def test_every_error_crosses_the_wire_unchanged(kind):
     assert (PUSHBACK_KEY in context.metadata) == (kind is errors.ServerFull)
 
 
+@pytest.mark.parametrize(
+    ("said", "retry_after_s"),
+    [
+        ("250", 0.25),
+        ("0", 0.0),
+        ("30000", 30.0),
+        ("9999999", 30.0),
+        ("10000000", None),
+        ("9" * 400, None),
+        ("-1", None),
+        ("1e3", None),
+        ("1_0", None),
+        (" 1", None),
+        ("1\n", None),
+        ("\u0661", None),
+        ("", None),
+    ],
+)
+def test_what_a_peer_says_of_when_to_knock_is_read_strictly(said, retry_after_s):
+    full = rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, "No room.", ((PUSHBACK_KEY, said),))
+    assert error_from_rpc(full, PEER).retry_after_s == retry_after_s
+
+
 def test_a_subclass_without_a_row_takes_its_base():
     class OddAudio(errors.InvalidAudio):
         pass

@@ -1,4 +1,4 @@
-"""``/health`` and ``/metrics``: for those who operate the gateway."""
+"""``/health``, ``/health/live`` and ``/metrics``: for those who operate the gateway."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from client.gateway.observing import LIVE_ROUTE
 from client.gateway.state import gateway_of
 
 health_router = APIRouter(tags=["Service"])
@@ -23,6 +24,18 @@ class Health(BaseModel):
     languages: list[str] = Field(description="Codes of the languages that the target knows.")
     max_sessions: int = Field(description="Transcriptions at once; more are answered with 429.")
     software_version: str = Field(description="Of the draft server.")
+
+
+class Live(BaseModel):
+    """That the gateway itself answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+@health_router.get(LIVE_ROUTE)
+async def live() -> Live:
+    """Tell that the gateway answers, whoever is away behind it: restarting it would bring nobody back."""
+    return Live()
 
 
 @health_router.get("/health")

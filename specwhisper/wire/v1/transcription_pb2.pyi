@@ -82,7 +82,7 @@ class StreamingRecognizeRequest(_message.Message):
     def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint", "with_heartbeats")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class StreamingRecognitionConfig(_message.Message):
     ADDED_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
     WITH_CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    WITH_HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
     config: RecognitionConfig
     interim_results: bool
     endpointing: Endpointing
@@ -97,7 +98,8 @@ class StreamingRecognitionConfig(_message.Message):
     added_latency_ms: int
     with_checkpoints: bool
     checkpoint: bytes
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_checkpoints: bool = ..., checkpoint: _Optional[bytes] = ...) -> None: ...
+    with_heartbeats: bool
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_checkpoints: bool = ..., checkpoint: _Optional[bytes] = ..., with_heartbeats: bool = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled")
@@ -116,7 +118,7 @@ class Endpointing(_message.Message):
     def __init__(self, threshold: _Optional[float] = ..., prefix_padding_ms: _Optional[int] = ..., pause_ms: _Optional[int] = ..., silence_duration_ms: _Optional[int] = ..., min_speech_ms: _Optional[int] = ..., disabled: bool = ...) -> None: ...
 
 class StreamingRecognizeResponse(_message.Message):
-    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps", "checkpoint")
+    __slots__ = ("results", "model", "statistics", "audio_received", "language", "speech_event", "speech_event_offset", "position", "steps", "checkpoint", "heartbeat")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +129,7 @@ class StreamingRecognizeResponse(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpeechRecognitionResult]
     model: ModelInfo
     statistics: SpeculationStatistics
@@ -137,7 +140,8 @@ class StreamingRecognizeResponse(_message.Message):
     position: _decoding_pb2.LivePosition
     steps: _containers.RepeatedCompositeFieldContainer[DecodedStep]
     checkpoint: Checkpoint
-    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
+    heartbeat: bool
+    def __init__(self, results: _Optional[_Iterable[_Union[SpeechRecognitionResult, _Mapping]]] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., statistics: _Optional[_Union[SpeculationStatistics, _Mapping]] = ..., audio_received: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., language: _Optional[_Union[SpokenLanguage, _Mapping]] = ..., speech_event: _Optional[_Union[SpeechEvent, str]] = ..., speech_event_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., position: _Optional[_Union[_decoding_pb2.LivePosition, _Mapping]] = ..., steps: _Optional[_Iterable[_Union[DecodedStep, _Mapping]]] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., heartbeat: bool = ...) -> None: ...
 
 class Checkpoint(_message.Message):
     __slots__ = ("state", "start_sample")

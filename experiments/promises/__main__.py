@@ -1,0 +1,136 @@
+"""``python -m experiments.promises``: what servers promise in time and memory, measured on real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from draft_server.config import DraftConfig
+from experiments.common.args import Check, JsonFile, Quick, Seed
+from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.promises import bombs, cancel, faults, flood, resets, slow_reader, stops
+from specwhisper.wire.serving import ServingOptions
+
+PROCESSES = {"OMP_NUM_THREADS": "1"}
+IDLE_S, MAX_AUDIO_S = ServingOptions().idle_timeout_s, DraftConfig().max_audio_s  # what servers do by default
+
+
+class Promise(StrEnum):
+    """What is measured."""
+
+    CANCEL = "cancel"
+    FLOOD = "flood"
+    RESETS = "resets"
+    SLOW_READER = "slow-reader"
+    BOMBS = "bombs"
+    STOPS = "stops"
+    FAULTS = "faults"
+
+
+Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
+
+
+def promises(
+    only: Annotated[
+        list[Promise] | None, typer.Option(help="This promise; repeat for more. [default: all]")
+    ] = None,
+    seed: Seed = 0,
+    quick: Quick = False,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Measure what servers promise when clients leave, flood them, do not read or send bombs, and in faults.
+
+    Servers are real processes whose models are scripted. Exits with 1 if a text is wrong or a promise
+    could not be measured; the figures of the others are written all the same.
+    """
+    os.environ |= PROCESSES
+    console = open_console()
+    bars: list[Bar] = []
+    wrong: list[str] = []
+    figures: dict[str, Any] = {}
+    with TemporaryDirectory() as folder:
+        measures = all_measures(Path(folder), seed, quick=quick)
+        for promise in only or Promise:
+            try:
+                with console.status(promise.value):
+                    found, figures[promise.value], broken = asyncio.run(measures[promise]())
+            except Exception as error:  # what the others measure is worth having
+                console.print_exception()
+                wrong.append(f"{promise}: {type(error).__name__}: {error}")
+                continue
+            print_bars(found, console)
+            bars += found
+            wrong += broken
+    if json is not None:
+        figures |= {"bars": [str(bar) for bar in bars], "wrong": wrong}
+        write_json(json, models={"target": "scripted", "draft": "scripted, 20 % wrong"}, figures=figures)
+    for line in wrong:
+        console.print(f"BROKEN: {line}", style="red", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(1 if wrong or (check and not all(bar.holds for bar in bars)) else 0)
+
+
+def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Callable[[], Awaitable[Measured]]]:
+    """Give what measures each promise, and how often."""
+    return {
+        Promise.CANCEL: partial(_cancel, 1 if quick else 20),
+        Promise.FLOOD: partial(_flood, 3 if quick else 15, folder),
+        Promise.RESETS: partial(_resets, 300 if quick else 2_000, folder),
+        Promise.SLOW_READER: partial(_slow_reader, *((1.0, 2) if quick else (IDLE_S, 5)), seed, folder),
+        Promise.BOMBS: partial(_bombs, *((10.0, 24.0, 1) if quick else (MAX_AUDIO_S, 1.5, 2))),
+        Promise.STOPS: partial(_stops, 1 if quick else 10, folder),
+        Promise.FAULTS: partial(_faults, 1 if quick else 10, folder),
+    }
+
+
+async def _cancel(rounds: int) -> Measured:
+    freed = await cancel.measure_cancel(rounds)
+    return cancel.bars(freed), [asdict(one) for one in freed], []
+
+
+async def _flood(floods: int, folder: Path) -> Measured:
+    flooded = await flood.measure_flood(floods, folder)
+    return flood.bars(flooded), asdict(flooded), list(flooded.wrong)
+
+
+async def _resets(num: int, folder: Path) -> Measured:
+    survived = await resets.measure_resets(num, folder)
+    return resets.bars(survived), asdict(survived), list(survived.wrong)
+
+
+async def _slow_reader(idle_timeout_s: float, rounds: int, seed: int, folder: Path) -> Measured:
+    beside = await slow_reader.measure_slow_reader(idle_timeout_s, rounds, seed, folder)
+    return slow_reader.bars(beside, seed), asdict(beside), list(beside.wrong)
+
+
+async def _bombs(max_audio_s: float, times_longer: float, rounds: int) -> Measured:
+    sent = await bombs.measure_bombs(max_audio_s, times_longer, rounds)
+    return bombs.bars(sent), [asdict(one) for one in sent], []
+
+
+async def _stops(rounds: int, folder: Path) -> Measured:
+    stopped = await stops.measure_stops(rounds, folder)
+    wrong = [line for one in stopped for line in one.wrong]
+    return stops.bars(stopped), [asdict(one) for one in stopped], wrong
+
+
+async def _faults(rounds: int, folder: Path) -> Measured:
+    faulted = await faults.measure_faults(rounds, folder)
+    short = await faults.measure_no_memory(rounds, folder)
+    wrong = [line for one in (*faulted, *short) for line in one.wrong]
+    figures = {"device": [asdict(one) for one in faulted], "memory": [asdict(one) for one in short]}
+    return faults.bars(faulted, short), figures, wrong
+
+
+if __name__ == "__main__":
+    typer.run(promises)

@@ -1,0 +1,94 @@
+"""Devices that fail and memory that runs out, injected into a target: what its process and sessions do."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.chaos.clients import Client
+from experiments.common.report import Bar
+from experiments.promises.servers import SPARE, TARGET, Behaviour, running_pair
+from experiments.promises.sessions import recorded, said_wrong
+from specwhisper.whisper.faults import FAULT_STATUS
+
+MAX_EXIT_S = 1.0
+MAX_PAUSE_S = 3.0
+LENGTH_S = 120.0
+GOOD_PASSES, NO_MEMORY_EVERY = 40, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """What came of a device fault.
+
+    Attributes
+    ----------
+    exit_s : from the fault until the process had ended.
+    """
+
+    exit_s: float
+    exit_status: int | None
+    wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """What came of memory that ran out again and again.
+
+    Attributes
+    ----------
+    longest_pause_s : between two commits of a session.
+    """
+
+    num_sessions: int
+    longest_pause_s: float
+    wrong: tuple[str, ...]
+
+
+async def measure_faults(rounds: int, folder: Path) -> list[Faulted]:
+    """Lose the device of a target that has a spare."""
+    found = []
+    for number in range(rounds):
+        moment = folder / f"fault-{number}"
+        faulty = (TARGET, Behaviour(fault_at=GOOD_PASSES, fault_file=moment))
+        async with running_pair(faulty, (SPARE, Behaviour())) as pair:
+            sessions = await _run_all(pair.draft.address, folder)
+            await pair.targets[0].ended()
+            ended_s = pair.targets[0].ended_s or 0.0
+            exit_s = ended_s - float(moment.read_text())
+            found.append(Faulted(exit_s, pair.targets[0].exit_status, said_wrong(sessions)))
+    return found
+
+
+async def measure_no_memory(rounds: int, folder: Path) -> list[Short]:
+    """Let a target without a spare run out of memory in every so many passes."""
+    found = []
+    for _ in range(rounds):
+        async with running_pair((TARGET, Behaviour(no_memory_every=NO_MEMORY_EVERY))) as pair:
+            sessions = await _run_all(pair.draft.address, folder)
+            longest_s = max(gap for session in sessions for gap in session.log.gaps_s)
+            found.append(Short(len(sessions), longest_s, said_wrong(sessions)))
+    return found
+
+
+def bars(faulted: list[Faulted], short: list[Short]) -> list[Bar]:
+    """Hold both against the bars."""
+    exit_s = max(one.exit_s for one in faulted)
+    num_bad = sum(one.exit_status != FAULT_STATUS for one in faulted)
+    num_wrong = sum(len(one.wrong) for one in faulted)
+    pause_s = max(one.longest_pause_s for one in short)
+    num_short = sum(len(one.wrong) for one in short)
+    return [
+        Bar("device fault to the end of the process, s", exit_s, MAX_EXIT_S, f"{exit_s:.2f} at most"),
+        Bar(f"exit statuses other than {FAULT_STATUS}", num_bad, 1, f"{num_bad} of {len(faulted)}"),
+        Bar("texts that a device fault changed", num_wrong, 1, f"{num_wrong}"),
+        Bar("pause where memory runs out, s", pause_s, MAX_PAUSE_S, f"{pause_s:.2f} at most"),
+        Bar("texts that a lack of memory changed", num_short, 1, f"{num_short}"),
+    ]
+
+
+async def _run_all(address: str, folder: Path) -> list[Client]:
+    sessions = [Client(recorded(LENGTH_S, seed), folder) for seed in range(3)]
+    await asyncio.gather(*(session.run(address) for session in sessions))
+    return sessions

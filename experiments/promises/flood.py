@@ -1,0 +1,103 @@
+"""Ten times as many sessions as there is room for, at once: refusals are quick, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from experiments.chaos.clients import Client
+from experiments.common.report import Bar
+from experiments.promises.servers import TARGET, Behaviour, running_pair
+from experiments.promises.sessions import (
+    NO_PROXY,
+    all_begun,
+    first_request,
+    said_wrong,
+    spoken,
+    status_of,
+)
+from specwhisper.wire.status import PUSHBACK_KEY
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+
+MAX_ANSWER_S = 0.1
+CAPACITY = 8  # as servers have it by default
+TIMES = 10
+PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Flooded:
+    """What came of floods.
+
+    Attributes
+    ----------
+    answers_s : how long each refusal took.
+    num_other : opens that were answered otherwise than "full, come back then".
+    wrong : of the sessions that were there before.
+    """
+
+    answers_s: tuple[float, ...]
+    num_other: int
+    wrong: tuple[str, ...]
+
+    @property
+    def p99_s(self) -> float:
+        """The 99th percentile of the answers."""
+        return float(np.quantile(self.answers_s, 0.99))
+
+
+async def measure_flood(floods: int, folder: Path) -> Flooded:
+    """Fill a draft server with people who speak, and flood it."""
+    settings = (TARGET, Behaviour())
+    async with AsyncExitStack() as stack:
+        pair = await stack.enter_async_context(running_pair(settings, max_sessions=CAPACITY))
+        address = pair.draft.address
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=(NO_PROXY,)))
+        await channel.channel_ready()
+        stub = TranscriptionStub(channel)
+        answers: list[tuple[float, bool]] = []
+        wrong: list[str] = []
+        while len(answers) < floods * TIMES * CAPACITY:
+            speakers = [Client(spoken(speed=1.0), folder) for _ in range(CAPACITY)]
+            running = [asyncio.create_task(speaker.run(address)) for speaker in speakers]
+            await all_begun(speakers)
+            for _ in range(min(3, floods - len(answers) // (TIMES * CAPACITY))):
+                answers += await asyncio.gather(*(_open(stub) for _ in range(TIMES * CAPACITY)))
+                await asyncio.sleep(PAUSE_S)
+            await asyncio.gather(*running)
+            wrong += said_wrong(speakers)
+    num_other = sum(not is_refused for _, is_refused in answers)
+    return Flooded(tuple(took_s for took_s, _ in answers), num_other, tuple(wrong))
+
+
+def bars(flooded: Flooded) -> list[Bar]:
+    """Hold the answers against the bar."""
+    num = len(flooded.answers_s)
+    return [
+        Bar(
+            f"a flood of {TIMES}x the capacity is answered, p99, s",
+            flooded.p99_s,
+            MAX_ANSWER_S,
+            f"{flooded.p99_s:.3f}, median {np.median(flooded.answers_s):.3f}, of {num}",
+        ),
+        Bar("opens that were not refused with a pushback", flooded.num_other, 1, f"{flooded.num_other}"),
+        Bar("errors of sessions beside a flood", len(flooded.wrong), 1, f"{len(flooded.wrong)}"),
+    ]
+
+
+async def _open(stub: TranscriptionStub) -> tuple[float, bool]:
+    """Open a session that there is no room for; tell how long that took, and whether it was told so."""
+    began_s = monotonic()
+    call = with_true_status(stub.StreamingRecognize())
+    await call.write(first_request())
+    code, trailing = await status_of(call)
+    took_s = monotonic() - began_s
+    return took_s, code is grpc.StatusCode.RESOURCE_EXHAUSTED and PUSHBACK_KEY in trailing

@@ -1,0 +1,109 @@
+"""What sessions ask for that are run to their end, and bare calls that can be left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import grpc.aio
+
+from client.messages import config_to_proto
+from experiments.chaos.asked import PLAIN, Recorded, Spoken
+from experiments.chaos.clients import Client
+from experiments.common.clients import LOG_MEL_MAX
+from experiments.common.scripted import recording
+from specwhisper.live import LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+
+OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
+PIECE_BYTES = 32_000
+NO_PROXY = ("grpc.enable_http_proxy", 0)
+TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
+
+
+def recorded(length_s: float, audio_seed: int = 0) -> Recorded:
+    """Ask for a recording's text."""
+    return Recorded(PLAIN, Mode.FULL, None, length_s, audio_seed, begins_s=0.0)
+
+
+def spoken(speed: float = 2.0) -> Spoken:
+    """Speak so many times as fast as people do."""
+    return Spoken(
+        Mode.FULL,
+        LiveOptions().trim_ms,
+        has_utterances=True,
+        continue_unverified=False,
+        begins_s=0.0,
+        speed=speed,
+    )
+
+
+def said_wrong(clients: Iterable[Client]) -> tuple[str, ...]:
+    """Say what is wrong with what clients were told."""
+    return tuple(f"{one.log.name}: {violation}" for one in clients for violation in one.violations())
+
+
+async def all_begun(sessions: Sequence[Client]) -> None:
+    """Wait until something was committed to each."""
+    while not all(session.has_begun for session in sessions):
+        await asyncio.sleep(0.005)
+
+
+def first_request(mode: Mode | None = None) -> pb.StreamingRecognizeRequest:
+    """Give what a stream begins with."""
+    config = config_to_proto(OPTIONS, mode, None, is_container=False)
+    streaming = pb.StreamingRecognitionConfig(config=config, interim_results=True)
+    return pb.StreamingRecognizeRequest(streaming_config=streaming)
+
+
+@asynccontextmanager
+async def bare_call(
+    address: str,
+    mode: Mode | None = None,
+    *,
+    length_s: float = 0.0,
+    reads: bool = True,
+    options: tuple[tuple[str, int], ...] = (),
+) -> AsyncIterator[Any]:
+    """Open a call over a connection of its own, and send a recording into it.
+
+    Parameters
+    ----------
+    reads : whether the answers are taken.
+    """
+    async with grpc.aio.insecure_channel(address, options=(NO_PROXY, *options)) as channel:
+        call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
+        await call.write(first_request(mode))
+
+        async def send() -> None:
+            pcm = recording(length_s)
+            for start in range(0, len(pcm), PIECE_BYTES):
+                await call.write(pb.StreamingRecognizeRequest(audio_content=pcm[start : start + PIECE_BYTES]))
+
+        async def read() -> None:
+            while await call.read() is not grpc.aio.EOF:
+                pass
+
+        tasks = [asyncio.create_task(send())] + ([asyncio.create_task(read())] if reads else [])
+        try:
+            yield call
+        finally:
+            call.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def status_of(call: Any) -> tuple[grpc.StatusCode, dict[str, str]]:
+    """Read a call to its end, and give its status and what came behind that."""
+    with suppress(grpc.aio.AioRpcError):
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    trailing = await call.trailing_metadata() or ()
+    return await call.code(), {key: str(value) for key, value in trailing}

@@ -1,0 +1,102 @@
+"""Targets of two checkpoints side by side, each behind a front of its own, with encryption and tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+import ray
+import trustme
+from ray import serve
+from ray.serve.schema import ServeDeploySchema
+
+from deploy.command import deploy
+from experiments.common.checkpoints import Shape, save_checkpoint
+from specwhisper.whisper.checkpoint import load_checkpoint
+from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.tls import ClientTls
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.cluster.clients import WAIT_S, Client, expected
+from tests.cluster.conftest import start_ray
+from tests.rpc.services import draft_server, eventually
+
+TOKEN = "0123456789abcdef-cluster"
+
+pytestmark = [
+    pytest.mark.skipif("SPECWHISPER_NIGHTLY" not in os.environ, reason="for SPECWHISPER_NIGHTLY=1"),
+    pytest.mark.timeout(400),
+]
+
+
+def application(name: str, model: Path, port: int, trust: dict[str, object]) -> dict[str, object]:
+    flags = {"model": str(model), "threads": 1, "max-sessions": 4, "metrics-port": 0, **trust}
+    return {
+        "name": name,
+        "import_path": "deploy.serve_app:targets",
+        "route_prefix": None,
+        "args": {"target": flags, "front": {"port": port}},
+        "deployments": [{"name": "Target", "num_replicas": 1, "ray_actor_options": {"num_cpus": 0.1}}],
+    }
+
+
+def are_running(*names: str) -> bool:
+    told = serve.status().applications
+    return all(name in told and told[name].status == "RUNNING" for name in names)
+
+
+async def test_each_front_leads_to_its_own_targets_for_those_with_a_token(
+    tmp_path, checkpoints, unused_tcp_port_factory
+):
+    target, draft = checkpoints
+    other = save_checkpoint(Shape(d_model=32, max_target_positions=100, seed=7), tmp_path / "other")
+    authority, paths = trustme.CA(), {name: tmp_path / name for name in ("pem", "key", "roots", "tokens")}
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(paths["key"])
+    paths["pem"].write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    authority.cert_pem.write_to_path(paths["roots"])
+    paths["tokens"].write_text(f"anna {TOKEN}\n")
+    trust: dict[str, object] = {
+        "grpc-use-ssl": True,
+        "grpc-server-cert": str(paths["pem"]),
+        "grpc-server-key": str(paths["key"]),
+        "tokens-file": str(paths["tokens"]),
+    }
+    ports = [unused_tcp_port_factory() for _ in range(2)]
+    config = {
+        "proxy_location": "Disabled",
+        "logging_config": {"log_level": "WARNING", "enable_access_log": False},
+        "applications": [
+            application("one", target, ports[0], trust),
+            application("other", other, ports[1], trust),
+        ],
+    }
+    tls = ClientTls(paths["roots"])
+    start_ray()
+    try:
+        deploy(ServeDeploySchema.model_validate(config))
+        await eventually(lambda: are_running("one", "other"), within_s=WAIT_S)
+        texts = []
+        for model, port in zip((target, other), ports, strict=True):
+            front = f"127.0.0.1:{port}"
+            async with open_channel(front, Credentials(tls)) as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await verification_pb2_grpc.VerificationStub(channel).Locate(pb.LocateRequest())
+                assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            known = Credentials(tls, TOKEN)
+            async with draft_server(
+                front, None, load_checkpoint(str(draft)), target_credentials=known
+            ) as server:
+                clients = [Client(server, seed) for seed in range(2)]
+                await asyncio.gather(*(client.begin() for client in clients))
+                heard = await asyncio.gather(*(client.end() for client in clients))
+                assert heard == [expected((model, draft), client) for client in clients]
+                texts.append(heard)
+        assert texts[0] != texts[1]
+    finally:
+        serve.shutdown()
+        ray.shutdown()

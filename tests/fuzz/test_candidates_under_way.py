@@ -1,0 +1,335 @@
+"""An honest draft behind a network that repeats, swaps, drops and delays: the text is the target's own.
+
+The draft knows what the target will write, and errs now and then. Its session moves between two targets, and
+what was on its way to one may reach the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from experiments.common.scripted import ScriptedModel
+from specwhisper.transcription.resumption import Resumption
+from specwhisper.types import Candidates, Commit, Limits
+from specwhisper.whisper import verifier
+from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.fuzz.running import CALL_S, Running, examples
+from tests.rpc.hostile import Session, audio, hello
+from tests.rpc.services import MAX_SESSIONS, RATE, Target, all_free, recording, target_alone, target_server
+
+MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+LENGTHS_S = (33.0, 95.0)
+PIECE = 8 * RATE  # samples
+REACH = 200  # samples before a window that its frames hear
+PASS_S, PATIENCE_NS = 0.001, 2_000_000  # so that there is time to be wrong in
+MAX_AHEAD = Limits().max_ahead_tokens
+PLACES = st.integers(0, 30)
+
+
+class SlowModel(ScriptedModel):
+    """Takes its time, so that messages meet a window that is open."""
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        time.sleep(PASS_S)
+        return super().score(rows)
+
+
+class TwoTargets(Running):
+    """Where a session may be, and where it may go on."""
+
+    targets: tuple[Target, Target]
+
+    def __init__(self, second_seed: int = 0) -> None:
+        super().__init__()
+        self._second_seed = second_seed
+
+    async def serve(self, ready: threading.Event) -> None:
+        async with (
+            target_server(SlowModel(MAX_SESSIONS)) as first,
+            target_server(SlowModel(MAX_SESSIONS, seed=self._second_seed)) as second,
+        ):
+            self.targets = first, second
+            ready.set()
+            await self._stop.wait()
+
+    def check(self) -> None:
+        """Nothing is left of what was."""
+        for target in self.targets:
+            self.run(all_free(target))
+
+
+class Drafting:
+    """A session of an honest draft, over all targets that it is at.
+
+    Attributes
+    ----------
+    committed : by window, of all targets together.
+    blocks : all that was ever drafted, in order.
+    """
+
+    def __init__(self, running: TwoTargets, mode: str, length_s: float, seed: int) -> None:
+        self.running = running
+        self.mode = mode
+        self.pcm = recording(length_s, seed)
+        self.expected = target_alone(length_s, seed).window_tokens
+        self.resumption = Resumption(MAX_AHEAD)
+        self.committed: dict[int, list[int]] = {}
+        self.blocks: list[Candidates] = []
+        self.numbers: dict[int, int] = {}
+        self.epoch = 0
+        running.run(self._open())
+
+    async def _open(self) -> None:
+        self.session = Session(self.running.targets[self.epoch % 2])
+        opening = [hello(mode=self.mode)]
+        self.begins_at = 0
+        if resume := self.resumption.resume():
+            opening.append(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
+            self.begins_at = max(0, resume.window.start_sample - REACH)
+        self.sent_to = self.begins_at
+        await self.session.send(*opening)
+        self.reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        with suppress(EOFError):
+            while True:
+                await self._observe(await self.session.read())
+
+    async def _observe(self, response: pb.VerifyResponse) -> None:
+        match response.WhichOneof("message"):
+            case "window_opened":
+                event = codec.window_opened_from_proto(response.window_opened)
+            case "commit":
+                event = codec.commit_from_proto(response.commit)
+            case _:
+                return
+        for news in self.resumption.observe(event):
+            if isinstance(news, Commit):
+                self.committed.setdefault(news.window_id, []).extend(news.tokens)
+            else:
+                self.committed.setdefault(news.window.id, [])
+        if owed := self.resumption.take_owed():
+            await self._write(owed)
+
+    async def _write(self, block: Candidates) -> None:
+        self.resumption.propose(block)
+        with suppress(asyncio.InvalidStateError):  # all is written, and the call over
+            await self.session.send(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
+
+    @property
+    def has_said_all(self) -> bool:
+        return 2 * self.sent_to >= len(self.pcm)
+
+    def _piece(self, start: int) -> pb.VerifyRequest:
+        data = self.pcm[2 * start : 2 * (start + PIECE)]
+        return audio(data, start, is_last=2 * (start + PIECE) >= len(self.pcm))
+
+    def speak(self) -> None:
+        """Send the next piece."""
+        if not self.has_said_all:
+            self.running.run(self._say(self._piece(self.sent_to)))
+            self.sent_to += PIECE
+
+    async def _say(self, request: pb.VerifyRequest) -> None:
+        try:
+            await self.session.send(request)
+        except asyncio.InvalidStateError:
+            call = self.session.call
+            raise AssertionError(f"ended early: {await call.code()}, {await call.details()}") from None
+
+    def repeat(self, place: int) -> None:
+        """Send a piece once more that this target has."""
+        start = self.begins_at + place * PIECE
+        if start < self.sent_to and not self.reading.done():
+            self.running.run(self._send(self._piece(start)))
+
+    async def _send(self, request: pb.VerifyRequest) -> None:
+        with suppress(asyncio.InvalidStateError):
+            await self.session.send(request)
+
+    def draft(self, num: int, wrong_at: int, shift: int = 0) -> Candidates | None:
+        """Draft what comes behind the committed end, one token of it wrong, and perhaps for another place."""
+        if not self.committed:
+            return None
+        window_id = max(self.committed)
+        end = len(self.committed[window_id])
+        tokens = list(self.expected[window_id][end : end + num])
+        if wrong_at < len(tokens):
+            tokens[wrong_at] ^= 1
+        self.numbers[window_id] = number = self.numbers.get(window_id, 0) + 1
+        block = Candidates(window_id, max(0, end + shift), end, tuple(tokens), number)
+        self.blocks.append(block)
+        return block
+
+    def send(self, block: Candidates | None) -> None:
+        """Let a block arrive now."""
+        if block is not None:
+            self.running.run(self._write(block))
+
+    def move(self) -> None:
+        """Go on at the other target."""
+        self.running.run(self._move())
+
+    async def _move(self) -> None:
+        await self._hang_up()
+        self.epoch += 1
+        self.resumption.move()
+        await self._open()
+
+    async def _hang_up(self) -> None:
+        self.reading.cancel()
+        self.session.call.cancel()
+        await asyncio.gather(self.reading, return_exceptions=True)
+        await all_free(self.running.targets[self.epoch % 2])  # else many moves in a row find it full
+
+    def leave(self) -> None:
+        """Go, wherever it stands."""
+        self.running.run(self._hang_up())
+
+    def finish(self) -> None:
+        """Say all, and be told all."""
+        while not self.has_said_all:
+            self.speak()
+        self.running.run(asyncio.wait_for(asyncio.shield(self.reading), CALL_S))
+        assert self.windows == self.expected
+
+    @property
+    def windows(self) -> list[tuple[int, ...]]:
+        return [tuple(self.committed[number]) for number in sorted(self.committed)]
+
+
+class CandidatesUnderWay(RuleBasedStateMachine):
+    """Everything that may become of candidates between a draft and a target.
+
+    Rules have no preconditions: what there is to repeat depends on how far the target is.
+    """
+
+    running: TwoTargets
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drafting: Drafting | None = None
+        self.late: list[Candidates] = []
+
+    @initialize(mode=st.sampled_from(MODES), length_s=st.sampled_from(LENGTHS_S), seed=st.integers(0, 3))
+    def open(self, mode, length_s, seed):
+        self.drafting = Drafting(self.running, mode, length_s, seed)
+
+    @rule(num_pieces=st.integers(1, 6))
+    def speak(self, num_pieces):
+        for _ in range(num_pieces):
+            self.drafting.speak()
+
+    @rule(place=st.integers(0, 12))
+    def repeat_audio(self, place):
+        self.drafting.repeat(place)
+
+    @rule(num=st.integers(0, 16), wrong_at=PLACES)
+    def draft(self, num, wrong_at):
+        self.drafting.send(self.drafting.draft(num, wrong_at))
+
+    @rule(num=st.integers(1, 16), wrong_at=PLACES, shift=st.integers(-20, 60))
+    def draft_for_another_place(self, num, wrong_at, shift):
+        self.drafting.send(self.drafting.draft(num, wrong_at, shift))
+
+    @rule(num=st.integers(1, 16), wrong_at=PLACES)
+    def drop(self, num, wrong_at):
+        self.drafting.draft(num, wrong_at)
+
+    @rule(num=st.integers(1, 16), wrong_at=PLACES)
+    def swap(self, num, wrong_at):
+        first, second = self.drafting.draft(num, wrong_at), self.drafting.draft(num, 0)
+        self.drafting.send(second)
+        self.drafting.send(first)
+
+    @rule(num=st.integers(1, 16), wrong_at=PLACES)
+    def delay(self, num, wrong_at):
+        if block := self.drafting.draft(num, wrong_at):
+            self.late.append(block)
+
+    @rule(which=PLACES)
+    def arrive_late(self, which):
+        """Perhaps when its window is over, or at another target."""
+        if self.late:
+            self.drafting.send(self.late.pop(which % len(self.late)))
+
+    @rule(which=PLACES, times=st.integers(1, 3))
+    def replay(self, which, times):
+        """Of any window, and of whichever target it was for."""
+        for _ in range(times if self.drafting.blocks else 0):
+            self.drafting.send(self.drafting.blocks[-1 - which % len(self.drafting.blocks)])
+
+    @rule()
+    def move(self):
+        self.drafting.move()
+
+    @invariant()
+    def what_is_committed_is_the_targets_own(self):
+        if self.drafting is None:
+            return
+        for number, tokens in list(self.drafting.committed.items()):
+            told = tuple(tokens)
+            assert told == self.drafting.expected[number][: len(told)]
+
+    @invariant()
+    def nothing_fails(self):
+        if self.drafting is not None and self.drafting.reading.done():
+            self.drafting.reading.result()
+
+    def teardown(self):
+        if self.drafting is not None:
+            try:
+                self.drafting.finish()
+            finally:
+                self.drafting.leave()
+
+
+@pytest.fixture(scope="module")
+def two_targets() -> Iterator[TwoTargets]:
+    with pytest.MonkeyPatch.context() as patch, TwoTargets().in_thread() as running:
+        patch.setattr(verifier, "MAX_SILENCE_NS", PATIENCE_NS)
+        yield running
+        running.check()
+
+
+@pytest.mark.timeout(1800)
+def test_whatever_becomes_of_candidates_the_text_is_the_targets_own(two_targets):
+    class Machine(CandidatesUnderWay):
+        pass
+
+    Machine.running = two_targets
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=examples(20), stateful_step_count=25, suppress_health_check=list(HealthCheck)
+        ),
+    )
+
+
+def test_a_target_that_writes_something_else_is_noticed():
+    """A control: a session that moves goes on with another text."""
+    with TwoTargets(second_seed=1).in_thread() as running:
+        drafting = Drafting(running, "MODE_FULL", LENGTHS_S[-1], seed=0)
+        drafting.move()
+        try:
+            with pytest.raises(AssertionError):
+                drafting.finish()
+        finally:
+            drafting.leave()

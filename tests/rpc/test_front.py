@@ -1,0 +1,294 @@
+"""The front on a real socket, with real targets; only Ray's handle to them is another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+import trustme
+from ray.exceptions import ActorDiedError, RayTaskError
+
+from deploy.answers import TargetAnswers
+from deploy.discovery import finder
+from deploy.front import ANSWER_S, SERVICE_NAME, FrontService
+from draft_server.config import DraftConfig
+from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
+from specwhisper.types import Limits
+from specwhisper.wire.channels import OPEN, Credentials, open_channel
+from specwhisper.wire.leases import Leases
+from specwhisper.wire.metrics.server import ServerMetrics
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUSHBACK_MS, error_from_rpc
+from specwhisper.wire.tls import ClientTls, ServerTls
+from specwhisper.wire.tokens import Tokens
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.hostile import hello
+from tests.rpc.scrapes import collected, value
+from tests.rpc.services import Target, target_server
+
+TOKEN = "0123456789abcdef-Right"
+TOKENS = Tokens({TOKEN: "anna"})
+PATIENCE_S = 60.0  # far more than anything here takes: a call that nobody bounds would take it
+
+
+class Response:
+    """What Serve's handle gives for a question: to be awaited, or to be cancelled."""
+
+    def __init__(self, answer: Awaitable[Any]) -> None:
+        self._answer = answer
+        self.is_cancelled = False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._answer.__await__()
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Method:
+    """One method of the replicas; the next of them answers, and the last one for ever."""
+
+    def __init__(self, *replicas: Callable[..., Awaitable[Any]]) -> None:
+        self._replicas = list(replicas)
+        self.asked: list[Response] = []
+
+    def remote(self, *args: Any) -> Response:
+        answer = self._replicas.pop(0) if len(self._replicas) > 1 else self._replicas[0]
+        self.asked.append(Response(answer(*args)))
+        return self.asked[-1]
+
+
+class Handle:
+    """Stands for Serve's handle to a deployment of targets."""
+
+    def __init__(self, *targets: Any) -> None:
+        self.locate = Method(*(target.locate for target in targets))
+        self.describe = Method(*(target.describe for target in targets))
+
+
+class Broadcast:
+    """What Serve's handle gives for a question to all replicas."""
+
+    def __init__(self, answers: list[Awaitable[Any]]) -> None:
+        self._answers = answers
+
+    async def results_async(self, *, timeout_s: float, return_exceptions: bool) -> list[Any]:
+        gathered = asyncio.gather(*self._answers, return_exceptions=return_exceptions)
+        return list(await asyncio.wait_for(gathered, timeout_s))
+
+
+class Exporters:
+    """Stands for a handle to replicas that tell where their metrics are."""
+
+    def __init__(self, *told: Any) -> None:
+        self._told = told
+
+    def broadcast(self, method: str) -> Broadcast:
+        assert method == "metrics_address"
+        return Broadcast([self._tell(each) for each in self._told])
+
+    async def _tell(self, told: Any) -> Any:
+        if told is None:
+            await asyncio.Event().wait()
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+class Broken:
+    """Stands for a replica that raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def locate(self, *_: Any) -> None:
+        raise self._error
+
+    describe = locate
+
+
+class Hanging:
+    """Stands for a replica that never answers."""
+
+    async def locate(self, *_: Any) -> None:
+        await asyncio.Event().wait()
+
+    describe = locate
+
+
+def answers_of(target: Target) -> TargetAnswers:
+    return TargetAnswers(target.service, target.address)
+
+
+@asynccontextmanager
+async def front(
+    *targets: Any,
+    answer_s: float = PATIENCE_S,
+    credentials: Credentials = OPEN,
+    metrics: ServerMetrics | None = None,
+    **options: Any,
+) -> AsyncIterator[tuple[verification_pb2_grpc.VerificationStub, Handle]]:
+    handle = Handle(*targets)
+    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, FrontService(handle, answer_s))
+    server = await start_server({SERVICE_NAME: add}, ServingOptions(**options), metrics)
+    try:
+        async with open_channel(server.address, credentials) as channel:
+            yield verification_pb2_grpc.VerificationStub(channel), handle
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+async def opened(target: Target) -> grpc.aio.StreamStreamCall:
+    """Open a session, which takes a slot."""
+    session = target.stub.Verify()
+    await session.write(hello())
+    await session.read()
+    return session
+
+
+async def refusal(call: Awaitable[Any]) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value
+
+
+async def test_it_names_a_target_with_the_right_to_open_a_session_there():
+    async with target_server(leases=Leases()) as target, front(answers_of(target)) as (stub, _):
+        place = await stub.Locate(pb.LocateRequest())
+        assert (place.address, place.free_slots) == (target.address, target.num_free_slots)
+        call = target.stub.Verify(iter([hello(lease=place.lease)]))
+        assert (await call.read()).WhichOneof("message") == "welcome"
+        call.cancel()
+
+
+async def test_it_tells_what_the_targets_are():
+    async with target_server() as target, front(answers_of(target)) as (stub, _):
+        assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
+
+
+async def test_full_targets_refuse_with_the_time_to_wait():
+    async with (
+        target_server(limits=Limits(max_sessions=1)) as target,
+        front(answers_of(target)) as (stub, handle),
+    ):
+        session = await opened(target)
+        error = await refusal(stub.Locate(pb.LocateRequest()))
+        session.cancel()
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    trailing = dict(error.trailing_metadata())
+    assert trailing[ERROR_KEY] == ServerFull.__name__
+    assert trailing[PUSHBACK_KEY] == str(PUSHBACK_MS)
+    assert len(handle.locate.asked) == 3
+
+
+async def test_another_one_is_asked_where_one_is_full(caplog):
+    async with (
+        target_server(limits=Limits(max_sessions=1)) as full,
+        target_server() as empty,
+        front(answers_of(full), answers_of(empty)) as (stub, handle),
+    ):
+        session = await opened(full)
+        assert (await stub.Locate(pb.LocateRequest())).address == empty.address
+        session.cancel()
+    assert len(handle.locate.asked) == 2
+    assert "Traceback" not in caplog.text
+
+
+async def test_what_a_target_refuses_is_told_as_it_was_said():
+    async with target_server() as target, front(answers_of(target)) as (stub, _):
+        error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(model="another"))), "front:1")
+        assert type(error) is InvalidRequest
+        assert "not 'another'" in str(error)
+
+
+@pytest.mark.parametrize("method", ["Locate", "Describe"])
+async def test_who_hangs_is_not_awaited_for_long(method):
+    async with front(Hanging(), answer_s=0.05) as (stub, handle):
+        request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
+        error = await refusal(getattr(stub, method)(request, timeout=PATIENCE_S))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert type(error_from_rpc(error, "front:1")) is TargetUnavailable
+        assert "within 0.05 s" in error.details()
+        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True]
+
+
+def test_a_draft_server_waits_longer_than_the_front():
+    assert DraftConfig().connect_timeout_s > ANSWER_S
+
+
+async def test_a_replica_that_dies_while_it_is_asked_is_no_bug_of_the_front():
+    async with front(Broken(ActorDiedError())) as (stub, _):
+        error = await refusal(stub.Locate(pb.LocateRequest()))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert "ActorDiedError" in error.details()
+
+
+async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
+    bug = RayTaskError("locate", "RuntimeError: a secret", RuntimeError())
+    async with front(Broken(bug.as_instanceof_cause())) as (stub, _):
+        error = await refusal(stub.Locate(pb.LocateRequest()))
+        assert error.code() is grpc.StatusCode.INTERNAL
+        assert error.details() == INTERNAL_ERROR
+        assert "a secret" in caplog.text
+
+
+async def test_no_session_passes_through():
+    async with front(Hanging()) as (stub, _):
+        call = stub.Verify(iter([hello()]))
+        error = error_from_rpc(await refusal(call.read()), "front:1")
+        assert type(error) is InvalidRequest
+        assert "ask Locate" in str(error)
+
+
+async def test_the_lease_is_for_who_is_known_by_the_token_and_nobody_else_is_answered(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "roots.pem")
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_pem.write_to_path(tmp_path / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    protection = {"tls": ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem"), "tokens": TOKENS}
+    trusting = ClientTls(tmp_path / "roots.pem")
+    leases = Leases()
+    async with target_server(leases=leases) as target:
+        anna = Credentials(trusting, TOKEN)
+        async with front(answers_of(target), credentials=anna, **protection) as (stub, _):
+            leases.check((await stub.Locate(pb.LocateRequest())).lease, "anna")
+            assert (await stub.Describe(pb.DescribeRequest())).model
+        for stranger in (Credentials(trusting), Credentials(trusting, "0123456789abcdef-Wrong")):
+            async with front(answers_of(target), credentials=stranger, **protection) as (stub, handle):
+                for call in (stub.Locate(pb.LocateRequest()), stub.Describe(pb.DescribeRequest())):
+                    error = await refusal(call)
+                    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+                    assert type(error_from_rpc(error, "front:1")) is Unauthenticated
+                assert not handle.locate.asked + handle.describe.asked
+        async with front(answers_of(target), **protection) as (stub, handle):  # speaks in the clear
+            assert (await refusal(stub.Locate(pb.LocateRequest()))).code() is grpc.StatusCode.UNAVAILABLE
+            assert not handle.locate.asked
+
+
+async def test_what_it_refuses_is_counted():
+    metrics = ServerMetrics("specwhisper_front", model="", dtype="", device="")
+    options: dict[str, Any] = {"metrics": metrics, "tokens": TOKENS}
+    for token, target in ((TOKEN, Broken(ActorDiedError())), ("0123456789abcdef-Wrong", Hanging())):
+        async with front(target, credentials=Credentials(token=token), **options) as (stub, _):
+            await refusal(stub.Locate(pb.LocateRequest()))
+    samples = collected(metrics.collected)
+    for kind in (TargetUnavailable, Unauthenticated):
+        assert value(samples, "specwhisper_front_errors_total", kind=kind.__name__) == 1
+
+
+async def test_targets_tell_where_their_metrics_are_and_one_that_has_died_is_left_out():
+    replicas = Exporters("b:2", "", ActorDiedError(), "a:1")
+    assert await asyncio.to_thread(finder(replicas, PATIENCE_S)) == ["a:1", "b:2"]
+
+
+async def test_a_target_that_hangs_is_not_forgotten():
+    with pytest.raises(TargetUnavailable, match="where their metrics are"):
+        await asyncio.to_thread(finder(Exporters("a:1", None), 0.1))

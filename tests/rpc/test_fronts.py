@@ -1,0 +1,122 @@
+"""A front that leads to targets: it may hang, and the targets that it names come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import grpc.aio
+import pytest
+
+from specwhisper.wire import backoff
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.services import (
+    Draft,
+    Target,
+    audio_requests,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+
+LENGTH_S = 35.0
+HANGING_S = 120.0  # no test waits for so long
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+
+
+class Front(verification_pb2_grpc.VerificationServicer):
+    """Names a target, while it answers at all."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def Locate(self, request, context):
+        await self.may_answer.wait()
+        place = await self.target.stub.Locate(request)
+        return pb.LocateResponse(address=self.target.address, free_slots=place.free_slots)
+
+    async def Describe(self, request, context):
+        await self.may_answer.wait()
+        return await self.target.stub.Describe(request)
+
+
+@asynccontextmanager
+async def led_to(target: Target) -> AsyncIterator[tuple[str, Front, Draft]]:
+    """A front, its address, and a draft server that knows nobody else."""
+    front = Front(target)
+    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, front)
+    server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+    try:
+        async with draft_server(server.address, connect_timeout_s=HANGING_S) as draft:
+            yield server.address, front, draft
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+async def check_text(draft: Draft) -> None:
+    async with asyncio.timeout(HANGING_S / 2):
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+
+
+async def test_a_front_that_never_answers_does_not_hold_up_sessions():
+    async with target_server() as target, led_to(target) as (_, front, draft):
+        await check_text(draft)
+        front.may_answer.clear()
+        await check_text(draft)
+
+
+def connected(draft: Draft) -> set[str]:
+    return set(draft.service._transcriber._channels.addresses)
+
+
+async def test_connections_to_targets_that_are_gone_are_closed():
+    async with target_server() as first, led_to(first) as (address, front, draft):
+        call = with_true_status(draft.stub.StreamingRecognize())
+        for request in (streaming_config(), *audio_requests(recording(LENGTH_S))):
+            await call.write(request)
+        responses = []
+        while not finals(responses):
+            responses.append(await call.read())
+        assert connected(draft) == {address, first.address}
+        async with target_server() as second:
+            front.target = second
+            await first.server.stop(drain_timeout_s=0)
+            await call.done_writing()
+            while (response := await call.read()) is not grpc.aio.EOF:
+                responses.append(response)
+            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            await eventually(lambda: connected(draft) == {address, second.address})
+
+
+async def test_a_target_that_is_gone_beside_its_front_is_forgotten_when_that_is_back():
+    async with target_server() as first, led_to(first) as (address, front, draft):
+        await check_text(draft)
+        front.may_answer.clear()
+        await first.server.stop(drain_timeout_s=0)
+        link = draft.service._transcriber
+        asking = asyncio.create_task(link.find_room())
+        await eventually(lambda: first.address in link._targets._gone)
+        assert connected(draft) == {address, first.address}, "it may be back before the front"
+        async with target_server() as second:
+            front.target = second
+            front.may_answer.set()
+            await asking
+            await check_text(draft)
+            await eventually(lambda: connected(draft) == {address, second.address})

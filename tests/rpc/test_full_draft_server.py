@@ -1,0 +1,92 @@
+"""A draft server without a place refuses whole recordings before it looks at them."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+from riva.client.proto import riva_audio_pb2
+
+import draft_server.riva.service as riva_service
+import draft_server.service as own_service
+from specwhisper.errors import ServerFull
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.riva_clients import pcm_config, refusal, riva_client
+from tests.rpc.services import (
+    RATE,
+    all_free,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    running_pair,
+    streaming_config,
+    target_alone,
+)
+
+SECOND = recording(1.0)
+
+
+@asynccontextmanager
+async def full_server():
+    """A server whose only place is taken until the end."""
+    async with running_pair(max_sessions=1) as (target, draft):
+        holder = draft.stub.StreamingRecognize()
+        await holder.write(streaming_config())
+        await eventually(lambda: draft.service.num_sessions == 1)
+        yield draft
+        holder.cancel()
+        await all_free(target, draft)
+
+
+@pytest.fixture
+def looked_at(monkeypatch) -> list[int]:
+    """How many bytes of each recording were decoded, or made ready to be."""
+    seen: list[int] = []
+
+    def noting(real):
+        def note(audio, *args, **kwargs):
+            seen.append(len(getattr(audio, "audio", audio)))
+            return real(audio, *args, **kwargs)
+
+        return note
+
+    monkeypatch.setattr(own_service, "decode_bytes", noting(own_service.decode_bytes))
+    monkeypatch.setattr(riva_service, "whole_audio", noting(riva_service.whole_audio))
+    return seen
+
+
+async def test_a_recording_is_not_decoded_where_there_is_no_place(looked_at):
+    async with full_server() as draft:
+        request = pb.RecognizeRequest(audio=b"what is no audio, as would be told who is let in")
+        for _ in range(10):
+            error = await error_of(draft.stub.Recognize(request))
+            assert type(error) is ServerFull
+            assert error.retry_after_s == 1.0
+    assert not looked_at
+
+
+async def test_nor_is_one_of_rivas_clients(looked_at):
+    async with full_server() as draft, riva_client(draft) as client:
+        config = pcm_config(encoding=riva_audio_pb2.MULAW, model="a model that is not here")
+        for _ in range(10):
+            status, details = await refusal(client.recognize(SECOND, config))
+            assert status is grpc.StatusCode.RESOURCE_EXHAUSTED, details
+    assert not looked_at
+
+
+async def test_with_a_place_both_are(looked_at, tmp_path):
+    """What is looked for above would be seen."""
+    import soundfile
+
+    path = tmp_path / "speech.flac"
+    soundfile.write(path, memoryview(SECOND).cast("h"), RATE)
+    async with running_pair() as (target, draft), riva_client(draft) as client:
+        response = await draft.stub.Recognize(pb.RecognizeRequest(audio=path.read_bytes()))
+        assert finals([response]) == expected_finals(target_alone(1.0))
+        (result, *_) = (await client.recognize(SECOND, pcm_config())).results
+        assert result.alternatives[0].transcript
+        await all_free(target, draft)
+    assert set(looked_at) == {path.stat().st_size, len(SECOND)}

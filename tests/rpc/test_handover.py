@@ -1,0 +1,226 @@
+"""A target stops: a session leaves it once another one has taken it, and no sooner."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+
+import grpc.aio
+import pytest
+
+from draft_server import live_session
+from experiments.common.speaking import Ear, spoken_utterances, talk
+from specwhisper.types import SAMPLE_RATE, Limits, Mode
+from specwhisper.wire import backoff, status
+from specwhisper.wire.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.services import (
+    VERIFICATION,
+    audio_requests,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
+
+LENGTH_S = 65.0
+BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
+AT_ONCE = 0.02  # seconds: whoever has left a target without another one fails
+ONE = Limits(max_sessions=1)
+NEVER = 10**9  # hits of a failpoint
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+    monkeypatch.setattr(status, "PUSHBACK_MS", 20)
+
+
+@asynccontextmanager
+async def stopping(target):
+    """A target that has begun to stop, and serves its sessions to their end."""
+    task = asyncio.create_task(target.server.stop(drain_timeout_s=60.0, on_drain=target.service.say_goodbye))
+    try:
+        yield task
+    finally:
+        await task
+
+
+class Recording:
+    """A client within a recording, which sends the rest when it is told to."""
+
+    def __init__(self, draft, mode: str, seed: int) -> None:
+        self._pcm, self._expected = recording(LENGTH_S, seed), expected_finals(target_alone(LENGTH_S, seed))
+        self._call = with_true_status(draft.stub.StreamingRecognize())
+        self._mode = mode
+        self._responses = []
+
+    async def begin(self) -> None:
+        for request in (streaming_config(mode=self._mode), *audio_requests(self._pcm[:BEGUN])):
+            await self._call.write(request)
+        while not finals(self._responses):
+            self._responses.append(await self._call.read())
+
+    async def end(self) -> None:
+        for request in audio_requests(self._pcm[BEGUN:]):
+            await self._call.write(request)
+        await self._call.done_writing()
+        while (response := await self._call.read()) is not grpc.aio.EOF:
+            self._responses.append(response)
+        assert finals(self._responses) == self._expected
+
+
+class Talk:
+    """A client within a talk, which says the rest when it is told to."""
+
+    def __init__(self, draft, mode: str, _: int = 0, **more) -> None:
+        mode = Mode[mode.removeprefix("MODE_")]
+        self._client = live_client(draft.address, mode=mode, reconnect_s=0.0, **more)
+        self._listener = Listener(self._client)
+
+    async def begin(self) -> None:
+        await self._client.send(talk()[: 10 * SAMPLE_RATE * 2])
+        await self._listener.heard(8)
+
+    async def end(self) -> None:
+        await self._client.send(talk()[10 * SAMPLE_RATE * 2 :])
+        await self._client.finish()
+        await self._listener.whole()
+        self._listener.check(spoken_utterances(talk()))
+        assert self._client.num_reconnects == 0
+        await self._client.__aexit__()
+
+
+@asynccontextmanager
+async def sessions(kind: str, mode: str, port: int, num: int = 2, **settings):
+    """A target with sessions, a draft server that knows of a spare which is not there yet, and clients."""
+    if kind == "recordings":
+        open_target, open_draft, client = target_server, draft_server, Recording
+    else:
+        open_target, open_draft, client = speaking_target, speaking_draft, Talk
+    async with open_target() as busy:
+        named = f"{busy.address},127.0.0.1:{port}"
+        async with open_draft(named, resume_timeout_s=AT_ONCE, **settings) as draft:
+            clients = [client(draft, mode, seed) for seed in range(num)]
+            for each in clients:
+                await each.begin()
+            yield busy, partial(open_target, port=port), draft, clients
+            await eventually(lambda: draft.service.num_sessions == 0)
+
+
+def count_questions(target, monkeypatch) -> list:
+    """Note whenever a target is asked for room."""
+    asked, locate = [], target.service.locate
+
+    async def counted(*args):
+        asked.append(args)
+        return await locate(*args)
+
+    monkeypatch.setattr(target.service, "locate", counted)
+    return asked
+
+
+@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+@pytest.mark.parametrize("kind", ["recordings", "live"])
+async def test_whoever_finds_no_room_stays_until_there_is_some(kind, mode, unused_tcp_port):
+    async with sessions(kind, mode, unused_tcp_port) as (busy, open_other, _, (one, another)):
+        async with open_other(limits=ONE) as other, stopping(busy) as stopped:
+            await eventually(lambda: (busy.service.num_sessions, other.service.num_sessions) == (1, 1))
+            await one.end()  # there, or here
+            await eventually(lambda: (busy.service.num_sessions, other.service.num_sessions) == (0, 1))
+            await stopped
+            await another.end()
+            await eventually(lambda: other.service.num_sessions == 0)
+
+
+@pytest.mark.parametrize("kind", ["recordings", "live"])
+async def test_whoever_finds_no_room_may_end_where_it_is(kind, unused_tcp_port, monkeypatch):
+    async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
+        async with open_other(limits=ONE) as other, stopping(busy):
+            asked = count_questions(other, monkeypatch)
+            await eventually(lambda: other.service.num_sessions == 1 and len(asked) >= 3)
+            await asyncio.gather(*(client.end() for client in clients))
+
+
+@pytest.mark.parametrize("kind", ["recordings", "live"])
+async def test_each_question_for_room_is_followed_by_a_session(kind, unused_tcp_port, monkeypatch):
+    """The question is a pick to whoever routes, who sends others elsewhere."""
+    async with sessions(kind, "MODE_FULL", unused_tcp_port) as (busy, open_other, _, clients):
+        async with open_other() as other:
+            asked = count_questions(other, monkeypatch)
+            async with stopping(busy) as stopped:
+                await eventually(lambda: other.service.num_sessions == 2)
+                await stopped
+            assert len(asked) == 2
+            await asyncio.gather(*(client.end() for client in clients))
+
+
+@pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
+async def test_a_distant_session_moves_behind_what_was_told(mode, unused_tcp_port):
+    """What is on its way while another target takes the session is heard before it moves, or never."""
+    distant = partial(Talk, added_latency_ms=200)
+    async with sessions("live", mode, unused_tcp_port, 0) as (busy, open_other, draft, _):
+        client = distant(draft, mode)
+        await client.begin()
+        async with open_other() as other, stopping(busy):
+            await client.end()
+            await eventually(lambda: other.service.num_sessions == 0)
+
+
+@pytest.mark.parametrize("kind", ["recordings", "live"])
+async def test_a_draft_server_with_failpoints_leaves_as_others_do(kind, unused_tcp_port):
+    failpoints = Failpoints({"receive.after": Failpoint(Fault.RAISE, NEVER)})
+    async with sessions(kind, "MODE_FULL", unused_tcp_port, failpoints=failpoints) as there:
+        busy, open_other, _, clients = there
+        async with open_other() as other, stopping(busy) as stopped:
+            await eventually(lambda: other.service.num_sessions == 2)
+            await stopped
+            await asyncio.gather(*(client.end() for client in clients))
+
+
+class Hanging(verification_pb2_grpc.VerificationServicer):
+    """A spare that says nothing when it is asked for room."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+
+    async def Locate(self, request, context):
+        self.is_asked.set()
+        await asyncio.Event().wait()
+
+
+async def test_text_goes_on_while_a_spare_hangs(monkeypatch):
+    monkeypatch.setattr(live_session, "HANDOVER_S", 60.0)  # longer than the talk is waited for
+    hanging = Hanging()
+    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, hanging)
+    async with speaking_target() as busy:
+        spare = await start_server({VERIFICATION: add}, ServingOptions())
+        async with speaking_draft(f"{busy.address},{spare.address}", connect_timeout_s=120.0) as draft:
+            client = Talk(draft, "MODE_FULL")
+            await client.begin()
+            async with stopping(busy):
+                await hanging.is_asked.wait()
+                await client.end()
+        await spare.stop(drain_timeout_s=0)
+
+
+async def test_a_spare_of_other_weights_is_told_of_once_and_the_session_stays(
+    unused_tcp_port, monkeypatch, caplog
+):
+    async with sessions("live", "MODE_FULL", unused_tcp_port, 1) as (busy, open_other, _, (client,)):
+        async with open_other(digest="digest of another one") as other, stopping(busy):
+            asked = count_questions(other, monkeypatch)
+            await eventually(lambda: len(asked) >= 3)
+            await client.end()
+    [told] = [record for record in caplog.records if record.message == "cannot leave"]
+    assert told.target == busy.address
+    assert "other weights than those of target" in told.error

@@ -1,0 +1,97 @@
+"""What anybody may hold open, with or without a token: who says nothing is hung up on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from specwhisper.wire import calls, serving
+from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.tokens import Tokens
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.rpc.hostile import hello, session, whole
+from tests.rpc.services import recording, target_alone, target_server
+
+TOKEN = "0123456789abcdef-Right"
+TOKENS = Tokens({TOKEN: "anna"})
+# The beginning of HTTP/2: its preface, and settings that change nothing.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+HEALTH = "/grpc.health.v1.Health"
+IDLE_S = 0.5
+PATIENCE_S = 20.0  # less than gRPC's own pings take to find that nobody answers them
+
+
+async def test_a_connection_without_a_call_is_closed_and_a_session_is_none(monkeypatch):
+    monkeypatch.setattr(serving, "IDLE_CONNECTION_S", IDLE_S)
+    async with target_server() as target, session(target, hello()) as talking:
+        await talking.read()
+        host, port = target.address.split(":")
+        ends = [await asyncio.open_connection(host, int(port)) for _ in range(16)]
+        async with asyncio.timeout(PATIENCE_S):
+            for reader, writer in ends:
+                writer.write(GREETING)
+                while await reader.read(1024):
+                    pass
+                writer.close()
+        # It has said nothing for as long, and is still there.
+        await talking.send(*whole(recording(1.0)))
+        assert await talking.finish() == target_alone(1.0).window_tokens
+
+
+async def test_clients_come_back_by_themselves_behind_a_connection_that_was_closed(monkeypatch):
+    monkeypatch.setattr(serving, "IDLE_CONNECTION_S", IDLE_S)
+    async with target_server() as target, open_channel(target.address) as channel:
+        locate = channel.unary_unary(
+            "/specwhisper.wire.v1.Verification/Locate", pb.LocateRequest.SerializeToString
+        )
+        await locate(pb.LocateRequest())
+        async with asyncio.timeout(PATIENCE_S):
+            while (state := channel.get_state()) is grpc.ChannelConnectivity.READY:
+                await channel.wait_for_state_change(state)
+        await locate(pb.LocateRequest())
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+async def test_health_is_told_and_not_watched(token):
+    async with (
+        target_server(tokens=TOKENS) as target,
+        open_channel(target.address, Credentials(token=token)) as channel,
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+        assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await health.Watch(health_pb2.HealthCheckRequest()).read()
+        assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@pytest.mark.parametrize("name", ["Check", "Watch"])
+async def test_who_asks_for_health_and_sends_no_request_is_hung_up_on(name, monkeypatch):
+    monkeypatch.setattr(calls, "REQUEST_S", IDLE_S)
+    async with target_server(tokens=TOKENS) as target, open_channel(target.address) as channel:
+        silent = [channel.stream_stream(f"{HEALTH}/{name}")() for _ in range(16)]
+        async with asyncio.timeout(PATIENCE_S):
+            for call in silent:
+                with pytest.raises(grpc.aio.AioRpcError) as ended:
+                    await call.read()
+                assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+                assert "has sent no request for 0.5 s" in ended.value.details()
+
+
+async def test_who_has_a_token_withholds_a_request_for_minutes_and_not_for_a_day(
+    monkeypatch,
+):
+    assert calls.OWN_REQUEST_S * 1e6 / 8 > 32 * 2**20, "the largest recording in a message, at 1 Mbit/s"
+    monkeypatch.setattr(calls, "OWN_REQUEST_S", IDLE_S)
+    known = Credentials(token=TOKEN)
+    async with target_server(tokens=TOKENS) as target, open_channel(target.address, known) as channel:
+        silent = [channel.stream_unary("/specwhisper.wire.v1.Verification/Locate")() for _ in range(16)]
+        async with asyncio.timeout(PATIENCE_S):
+            for call in silent:
+                with pytest.raises(grpc.aio.AioRpcError) as ended:
+                    await call
+                assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+                assert "has sent no request for 0.5 s" in ended.value.details()

@@ -1,0 +1,135 @@
+"""What one caller has (names of sessions, leases, checkpoints) is of no use to another one.
+
+A session is its call: it has no name that a call could ask for. What goes on elsewhere goes by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from specwhisper.errors import InvalidAudio, LeaseRefused
+from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire.leases import Leases
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.tokens import Tokens
+from specwhisper.wire.v1 import transcription_pb2 as client_pb
+from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
+from specwhisper.wire.v1 import verification_pb2 as pb
+from tests.rpc.hostile import audio, hello, session, whole
+from tests.rpc.services import (
+    RATE,
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    expected_finals,
+    finals,
+    recording,
+    running_pair,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+
+ANNAS, BENS = "anna-has-this-token", "ben-has-another-one"
+TOKENS = Tokens({ANNAS: "anna", BENS: "ben"})
+SECOND, LONG = recording(1.0), recording(40.0)
+
+
+@asynccontextmanager
+async def two_callers(**settings) -> AsyncIterator[tuple[Target, Target]]:
+    """A target as Anna and as Ben see it."""
+    async with (
+        target_server(tokens=TOKENS, **settings) as target,
+        open_channel(target.address, Credentials(token=ANNAS)) as hers,
+        open_channel(target.address, Credentials(token=BENS)) as his,
+    ):
+        yield tuple(
+            replace(target, stub=verification_pb2_grpc.VerificationStub(channel)) for channel in (hers, his)
+        )
+        await all_free(target)
+
+
+async def test_a_lease_is_good_for_whom_it_was_given_to():
+    async with two_callers(leases=Leases()) as (anna, ben):
+        hers = (await anna.stub.Locate(pb.LocateRequest())).lease
+        his = (await ben.stub.Locate(pb.LocateRequest())).lease
+        for caller, stolen in ((ben, hers), (anna, his)):
+            error = await error_of(with_true_status(caller.stub.Verify(iter([hello(lease=stolen)]))))
+            assert type(error) is LeaseRefused
+            assert "has given you no such lease" in str(error)
+        for caller, own in ((anna, hers), (ben, his)):
+            async with session(caller, hello(lease=own), *whole(SECOND)) as talking:
+                assert await talking.finish() == target_alone(1.0).window_tokens
+
+
+async def test_the_name_of_anothers_session_leads_nowhere():
+    """Ben says it is hers, sends audio, leaves and comes back: she does not notice, he hears nothing."""
+    async with two_callers() as (anna, ben):
+        async with session(anna, hello(session="hers"), *whole(LONG)[:-1]) as talking:
+            await talking.read_until("window_opened")
+            async with session(ben, hello(session="hers"), *whole(recording(1.0, 1))) as listening:
+                assert await listening.finish() == target_alone(1.0, 1).window_tokens
+            async with session(
+                ben, hello(session="hers"), audio(b"", len(LONG) // 2, is_last=True)
+            ) as going_on:
+                error = error_from_rpc(await going_on.error(), "the target")
+                assert type(error) is InvalidAudio
+            kinds = {answer.WhichOneof("message") for answer in going_on.responses}
+            assert kinds <= {"welcome", "heartbeat"}
+            cancelled = with_true_status(ben.stub.Verify())
+            await cancelled.write(hello(session="hers"))
+            await cancelled.read()
+            cancelled.cancel()
+            await talking.send(whole(LONG)[-1])
+            assert await talking.finish() == target_alone(40.0).window_tokens
+
+
+def opening(**settings) -> client_pb.StreamingRecognizeRequest:
+    request = streaming_config(language_code="en")
+    request.streaming_config.MergeFrom(client_pb.StreamingRecognitionConfig(**settings))
+    return request
+
+
+def as_caller(draft: Draft, channel) -> Draft:
+    return replace(draft, stub=transcription_pb2_grpc.TranscriptionStub(channel))
+
+
+async def checkpoint_of(draft: Draft) -> bytes:
+    """What a server tells behind the first text of a recording."""
+    call = draft.stub.StreamingRecognize(iter([opening(with_checkpoints=True), *audio_requests(LONG)]))
+    async for response in call:
+        if response.HasField("checkpoint"):
+            call.cancel()
+            return response.checkpoint.state
+    raise AssertionError("no checkpoint was told")
+
+
+async def going_on(draft: Draft, checkpoint: bytes, pcm: bytes) -> list[tuple]:
+    requests = [opening(checkpoint=checkpoint), *audio_requests(pcm)]
+    call = with_true_status(draft.stub.StreamingRecognize(iter(requests)))
+    return finals([response async for response in call])
+
+
+async def test_a_checkpoint_tells_no_more_than_what_stands_in_it():
+    """Ben has hers, and audio of his own: a server that has never heard of her answers him the same."""
+    silence = bytes(2 * RATE)
+    async with (
+        target_server() as target,
+        draft_server(target.address, tokens=TOKENS) as draft,
+        open_channel(draft.address, Credentials(token=ANNAS)) as hers,
+        open_channel(draft.address, Credentials(token=BENS)) as his,
+    ):
+        anna, ben = as_caller(draft, hers), as_caller(draft, his)
+        checkpoint = await checkpoint_of(anna)
+        heard = await going_on(ben, checkpoint, silence)
+        await all_free(target, draft)
+    async with running_pair() as (elsewhere, stranger):
+        assert await going_on(stranger, checkpoint, silence) == heard
+        await all_free(elsewhere, stranger)
+    assert heard and heard != expected_finals(target_alone(40.0))

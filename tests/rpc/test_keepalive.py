@@ -1,0 +1,63 @@
+"""Connections whose other end has vanished: no end of them is ever sent, and nothing comes any more."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+
+from experiments.common.proxy import Proxy
+from specwhisper.wire.keepalive import keepalive
+
+SOON = keepalive(1.0, 1.0)
+WAIT_S = 30.0  # half of what gRPC waits by itself
+METHOD = "/test.Echo/Echo"
+
+
+def echoing(options: list[tuple[str, int]]) -> tuple[grpc.aio.Server, asyncio.Event]:
+    """Give a server that says everything again, and tell when a call to it has ended."""
+    ended = asyncio.Event()
+
+    async def echo(requests, context):
+        try:
+            async for request in requests:
+                await context.write(request)
+        finally:
+            ended.set()
+
+    server = grpc.aio.server(options=options)
+    handlers = {"Echo": grpc.stream_stream_rpc_method_handler(echo)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", handlers),))
+    return server, ended
+
+
+async def test_a_server_notices_that_its_client_has_vanished():
+    server, ended = echoing(SOON)
+    async with Proxy.listening() as network:
+        network.leads_to = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        async with grpc.aio.insecure_channel(network.address) as channel:
+            call = channel.stream_stream(METHOD)()
+            await call.write(b"here")
+            assert await call.read() == b"here"
+            network.hold()
+            async with asyncio.timeout(WAIT_S):
+                await ended.wait()
+            call.cancel()
+    await server.stop(None)
+
+
+async def test_a_client_notices_that_its_server_has_vanished():
+    server, _ = echoing([])
+    async with Proxy.listening() as network:
+        network.leads_to = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        async with grpc.aio.insecure_channel(network.address, options=SOON) as channel:
+            call = channel.stream_stream(METHOD)()
+            await call.write(b"here")
+            assert await call.read() == b"here"
+            network.hold()
+            async with asyncio.timeout(WAIT_S):
+                assert await call.code() is grpc.StatusCode.UNAVAILABLE
+    await server.stop(None)

@@ -1,0 +1,102 @@
+"""A live client whose server is lost comes back when it is told to, and not before."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import pairwise
+from time import monotonic
+
+import pytest
+
+from experiments.common.speaking import Ear, spoken_utterances, talk
+from specwhisper.errors import ServerFull
+from specwhisper.wire import backoff, status
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.v1 import transcription_pb2_grpc
+from tests.rpc.network import CutClients
+from tests.rpc.speaking import Listener, live_client, speaking_pair
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+
+
+class FullClients(CutClients):
+    """Breaks a stream off, and has no room for it then.
+
+    Parameters
+    ----------
+    num_full : how many of the next tries find no room.
+    """
+
+    def __init__(self, draft, cuts, num_full: int) -> None:
+        super().__init__(draft, cuts)
+        self._num_full = num_full
+        self.asked_s: list[float] = []
+
+    async def StreamingRecognize(self, requests, context):
+        self.asked_s.append(monotonic())
+        if 1 < len(self.asked_s) <= 1 + self._num_full:
+            raise ServerFull("No place.")
+        async for response in super().StreamingRecognize(requests, context):
+            yield response
+
+
+class Overfull(CutClients):
+    """Finds no room any more for a stream that has begun."""
+
+    async def StreamingRecognize(self, requests, context):
+        async for response in super().StreamingRecognize(requests, context):
+            yield response
+            if response.results:
+                raise ServerFull("No place.")
+
+
+@asynccontextmanager
+async def standing_between(draft: str, kind, *args):
+    async with open_channel(draft) as channel:
+        servicer = kind(channel, *args)
+        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, servicer)
+        server = await start_server({"specwhisper.wire.v1.Transcription": add}, ServingOptions())
+        try:
+            yield server.address, servicer
+        finally:
+            await server.stop(drain_timeout_s=0)
+
+
+async def check_talk(servers: str) -> int:
+    """Say all of a talk; give how often the connection was lost."""
+    async with live_client(servers) as client:
+        listener = Listener(client)
+        await client.send(talk())
+        await client.finish()
+        await listener.whole()
+    listener.check(spoken_utterances(talk()))
+    return client.num_reconnects
+
+
+async def test_a_full_server_is_asked_again_when_it_said(monkeypatch):
+    monkeypatch.setattr(status, "PUSHBACK_MS", 300)
+    async with (
+        speaking_pair() as (_, draft),
+        standing_between(draft.address, FullClients, [2], 3) as (address, between),
+    ):
+        assert await check_talk(address) == 1
+        asked_s = between.asked_s
+        assert len(asked_s) == 1 + 3 + 1
+        waits_s = [after - before for before, after in pairwise(asked_s[1:])]
+        assert all(wait_s >= 0.3 for wait_s in waits_s)
+
+
+async def test_another_server_is_asked_at_once(monkeypatch):
+    """Of the full one nobody would wait as long as it says."""
+    monkeypatch.setattr(status, "PUSHBACK_MS", 600_000)
+    async with (
+        speaking_pair() as (_, draft),
+        standing_between(draft.address, Overfull, []) as (address, _),
+    ):
+        assert await check_talk(f"{address},{draft.address}") == 1

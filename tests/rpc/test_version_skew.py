@@ -1,0 +1,88 @@
+"""A draft server and a target of other protocols refuse each other by name, before any audio is sent.
+
+Clients and draft servers: :mod:`tests.rpc.test_gateway_versions`. Pairs of models that do not fit:
+:mod:`tests.rpc.test_transcription_refusals`, :mod:`tests.rpc.test_verification_refusals`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import draft_server.link
+import target_server.service
+from specwhisper import __version__
+from specwhisper.errors import PairMismatch
+from specwhisper.wire import PROTOCOL_VERSION
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.hostile import hello, session, whole
+from tests.rpc.scrapes import collected, value
+from tests.rpc.services import (
+    RATE,
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    error_of,
+    is_one_sentence,
+    recording,
+    running_pair,
+    streaming_config,
+)
+from tests.rpc.services import (
+    target_server as running_target,
+)
+
+OTHERS = [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1]
+SECOND = recording(1.0)
+
+
+def audio_heard_s(target: Target) -> float:
+    return value(collected(target.service.metrics.collected), "specwhisper_target_audio_seconds_total")
+
+
+async def refusals(draft: Draft) -> list[Exception]:
+    """What both calls of a client end with."""
+    config = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE)
+    requests = iter([streaming_config(), *audio_requests(SECOND)])
+    return [
+        await error_of(draft.stub.Recognize(pb.RecognizeRequest(config=config, audio=SECOND))),
+        await error_of(with_true_status(draft.stub.StreamingRecognize(requests))),
+    ]
+
+
+@pytest.mark.parametrize("version", OTHERS)
+@pytest.mark.parametrize("other", ["target", "draft server"])
+async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
+    changed = target_server.service if other == "target" else draft_server.link
+    monkeypatch.setattr(changed, "PROTOCOL_VERSION", version)
+    of_target, of_draft = (version, PROTOCOL_VERSION) if other == "target" else (PROTOCOL_VERSION, version)
+    async with running_pair() as (target, draft):
+        for error in await refusals(draft):
+            assert type(error) is PairMismatch
+            assert is_one_sentence(error)
+            assert (
+                f"Target {target.address} (specwhisper {__version__}) speaks protocol {of_target}, this "
+                f"draft server (specwhisper {__version__}) speaks {of_draft}"
+            ) in str(error)
+        assert audio_heard_s(target) == 0
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("version", [0, *OTHERS])
+async def test_a_target_refuses_draft_servers_of_another_protocol(version):
+    async with running_target() as target:
+        strange = hello(protocol_version=version, software_version="9.8.7")
+        async with session(target) as refused:
+            error = error_from_rpc(await refused.error([strange, *whole(SECOND)]), "the target")
+        assert type(error) is PairMismatch
+        assert (
+            f"The draft server (specwhisper 9.8.7) speaks protocol {version}, this target (specwhisper "
+            f"{__version__}) speaks {PROTOCOL_VERSION}"
+        ) in str(error)
+        assert audio_heard_s(target) == 0
+        async with session(target, hello(), *whole(SECOND)) as welcome:
+            await welcome.finish()
+        assert audio_heard_s(target) == 1.0  # as would be seen
+        await all_free(target)

@@ -1,0 +1,137 @@
+"""What is made of figures of experiments.promises, and that it sees what it looks for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.promises import __main__ as program
+from experiments.promises import bombs, cancel, faults, flood, resets, slow_reader, stops
+from experiments.promises.__main__ import Promise, all_measures
+from experiments.promises.bombs import Bomb
+from experiments.promises.cancel import Freed
+from experiments.promises.faults import Faulted, Short
+from experiments.promises.flood import Flooded
+from experiments.promises.memory import Peak
+from experiments.promises.resets import Survived
+from experiments.promises.slow_reader import Beside, Fourth
+from experiments.promises.stops import Stopped
+from specwhisper.whisper.faults import FAULT_STATUS
+
+MIB = 2**20
+FREED = Freed("verify", (0.1, 0.2))
+SURVIVED = Survived(300, 3, 0.1, ())
+FLOODED = Flooded((0.02,) * 80, 0, ())
+BESIDE = Beside(
+    60.0,
+    {Fourth.NOBODY: [0.1, 0.1], Fourth.DEAF: [0.11, 0.1], Fourth.READER: [0.2, 0.2]},
+    ("RESOURCE_EXHAUSTED",) * 2,
+    (),
+)
+BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
+STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
+FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 0.5, ())
+GOOD = {
+    "cancel": cancel.bars([FREED]),
+    "flood": flood.bars(FLOODED),
+    "resets": resets.bars(SURVIVED),
+    "slow reader": slow_reader.bars(BESIDE, 0),
+    "bombs": bombs.bars([BOMB]),
+    "stops": stops.bars([STOPPED]),
+    "faults": faults.bars([FAULTED], [SHORT]),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_figures_hold_every_bar(name):
+    assert all(bar.holds for bar in GOOD[name])
+
+
+@pytest.mark.parametrize(
+    "bars",
+    [
+        cancel.bars([FREED, replace(FREED, took_s=(0.1, 1.1))]),
+        flood.bars(replace(FLOODED, answers_s=(0.02,) * 70 + (0.2,) * 10)),
+        flood.bars(replace(FLOODED, num_other=1)),
+        flood.bars(replace(FLOODED, wrong=("words lost",))),
+        resets.bars(replace(SURVIVED, free_s=1.1)),
+        resets.bars(replace(SURVIVED, wrong=("lost",))),
+        slow_reader.bars(replace(BESIDE, gaps_s={**BESIDE.gaps_s, Fourth.DEAF: [0.2, 0.1]}), 0),
+        slow_reader.bars(replace(BESIDE, statuses=("RESOURCE_EXHAUSTED", "OK")), 0),
+        slow_reader.bars(replace(BESIDE, wrong=("lost",)), 0),
+        bombs.bars([BOMB, replace(BOMB, growth_bytes=65 * MIB)]),
+        bombs.bars([BOMB, replace(BOMB, is_refused=False)]),
+        stops.bars([STOPPED, replace(STOPPED, notice_s=0.6)]),
+        stops.bars([STOPPED, replace(STOPPED, exit_status=-9)]),
+        stops.bars([STOPPED, replace(STOPPED, wrong=("lost",))]),
+        stops.bars([STOPPED, replace(STOPPED, num_orphans=1)]),
+        faults.bars([replace(FAULTED, exit_s=1.5)], [SHORT]),
+        faults.bars([replace(FAULTED, exit_status=1)], [SHORT]),
+        faults.bars([replace(FAULTED, wrong=("lost",))], [SHORT]),
+        faults.bars([FAULTED], [replace(SHORT, longest_pause_s=3.5)]),
+        faults.bars([FAULTED], [replace(SHORT, wrong=("lost",))]),
+    ],
+)
+def test_each_promise_that_is_broken_breaks_one_bar(bars):
+    assert sum(not bar.holds for bar in bars) == 1
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_promise_is_measured(quick, tmp_path):
+    assert set(all_measures(tmp_path, 0, quick=quick)) == set(Promise)
+
+
+def test_what_conditions_figures_hold_under_is_told():
+    assert "ended after 60 s" in str(slow_reader.bars(BESIDE, 0)[0])
+    assert "takes 3600 s of audio" in str(bombs.bars([BOMB])[0])
+
+
+def test_a_promise_that_cannot_be_measured_costs_no_other_its_figures(tmp_path, monkeypatch):
+    async def measured():
+        return flood.bars(FLOODED), {"num_other": 0}, []
+
+    async def failing():
+        raise TimeoutError("nobody answered")
+
+    measures = {Promise.STOPS: failing, Promise.FLOOD: measured}
+    monkeypatch.setattr(program, "all_measures", lambda *_, **__: measures)
+    file = tmp_path / "promises.json"
+    with pytest.raises(SystemExit) as ended:
+        program.promises(only=list(measures), json=file)
+    assert ended.value.code == 1
+    figures = json.loads(file.read_text())
+    assert figures["flood"] == {"num_other": 0}
+    assert figures["wrong"] == ["stops: TimeoutError: nobody answered"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel keeps no count")
+def test_memory_that_was_held_for_a_moment_is_seen():
+    peak = Peak(os.getpid())
+    del (block := {"held": b"\1" * (128 * MIB)})["held"]
+    assert not block
+    assert peak.growth_bytes() > 100 * MIB
+    assert Peak(os.getpid()).growth_bytes() < 64 * MIB, "a new height begins with what is held now"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not list processes")
+def test_processes_that_a_server_leaves_behind_are_seen():
+    """A child that outlives its parent, and is adopted, still belongs to its session."""
+    parent = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'input()']).pid)"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        orphan = int(server.stdout.readline())
+        server.wait()
+        assert list(stops.processes_of(server.pid)) == [orphan]
+        os.kill(orphan, 9)

@@ -1,0 +1,131 @@
+"""How long a recording looks for targets: progress gives it patience, and those that come and go do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from draft_server.config import DraftConfig
+from draft_server.metrics import DraftMetrics
+from draft_server.resuming import ResumedSession
+from specwhisper.errors import TargetUnavailable
+from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
+from specwhisper.wire import backoff
+
+PATIENCE_S = 10.0
+OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
+LAST = Commit(1, 1, (9,), log_probs=(-1.0,), held=2, is_final=True)
+Said = Sequence[WindowOpened | Commit]
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(backoff, "FIRST_S", 0.001)
+    monkeypatch.setattr(backoff, "MOST_S", 0.001)
+
+
+class Clock:
+    """Stands still unless it is moved."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Flapping:
+    """A target that takes a session, says something, and is gone.
+
+    Parameters
+    ----------
+    says : in one session after the other; the last again and again.
+    taking_s, held_s : how long it takes until a session is open, and is held then.
+    """
+
+    address = "that comes and goes"
+    limits = Limits()
+    min_round_trip_ns = 0
+
+    def __init__(self, clock: Clock, says: Sequence[Said], *, taking_s: float = 0.0, held_s: float = 0.0):
+        self._clock, self._says, self._taking_s, self._held_s = clock, list(says), taking_s, held_s
+        self.num_taken = 0
+        self.going_away = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self, *, avoid: str) -> AsyncIterator[Flapping]:
+        self.num_taken += 1
+        self._clock.now_s += self._taking_s
+        yield self
+
+    def resume(self, resume: Resume) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+    def propose(self, block: Candidates) -> None:
+        pass
+
+    async def send_audio(self, chunk: AudioChunk) -> None:
+        pass
+
+    async def events(self) -> AsyncIterator[WindowOpened | Commit]:
+        for each in self._says.pop(0) if len(self._says) > 1 else self._says[0]:
+            yield each
+        self._clock.now_s += self._held_s
+        raise TargetUnavailable("It is gone.")
+
+
+async def num_taken(target: Flapping, clock: Clock) -> int:
+    """How often it takes a session, until that loses patience."""
+    metrics = DraftMetrics(DraftConfig())
+    session = ResumedSession("id", target.open, target.limits, PATIENCE_S, metrics, clock=clock)
+    async with session:
+        with pytest.raises(TargetUnavailable, match="It is gone"):
+            async with asyncio.timeout(10):
+                async for _ in session.events():
+                    pass
+    return target.num_taken
+
+
+def first(*tokens: int) -> Commit:
+    return Commit(1, 0, tokens, log_probs=(-1.0,) * len(tokens), held=len(tokens))
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        [],
+        [OPENED],
+        [OPENED, Commit(1, 1, (), held=1)],  # an answer to candidates
+        [OPENED, first(7)],  # what is known
+    ],
+)
+async def test_a_target_that_comes_and_goes_without_a_word_more_ends_the_session(again):
+    clock = Clock()
+    target = Flapping(clock, [[OPENED, first(7)], again], taking_s=4.0)
+    assert await num_taken(target, clock) == 1 + 3
+
+
+async def test_the_last_token_of_a_window_once_more_is_no_word_more():
+    clock = Clock()
+    whole = [OPENED, first(7), LAST]
+    target = Flapping(clock, [whole, [OPENED, LAST]], taking_s=4.0)
+    assert await num_taken(target, clock) == 1 + 3
+
+
+async def test_patience_begins_anew_with_a_word_more():
+    clock = Clock()
+    words = [[OPENED, Commit(1, n, (n,), log_probs=(-1.0,), held=n + 1)] for n in range(5)]
+    target = Flapping(clock, [*words, []], taking_s=4.0)
+    assert await num_taken(target, clock) == len(words) + 3
+
+
+async def test_while_a_target_holds_the_session_nobody_is_looked_for():
+    """It may have nothing to commit, for lack of audio."""
+    clock = Clock()
+    target = Flapping(clock, [[OPENED, first(7)], [OPENED]], taking_s=4.0, held_s=100.0)
+    assert await num_taken(target, clock) == 1 + 3
