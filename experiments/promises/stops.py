@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -24,6 +25,7 @@ LENGTH_S = 120.0
 ASKED = health_pb2.HealthCheckRequest()
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+HAS_STOPPED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Stopped:
 
     Attributes
     ----------
-    notice_s : from the signal until health says "not serving".
+    notice_s : from the signal until health no longer says "serving".
     num_orphans : processes that it left running.
     wrong : with what its sessions were told.
     """
@@ -86,6 +88,16 @@ def processes_of(session: int) -> Iterator[int]:
             yield int(stat.parent.name)
 
 
+async def _serves(health: health_pb2_grpc.HealthStub) -> bool:
+    """Ask whether a server serves; one that takes no question any more, since it was soon done, does not."""
+    try:
+        return (await health.Check(ASKED)).status != NOT_SERVING
+    except grpc.aio.AioRpcError as error:
+        if error.code() in HAS_STOPPED:
+            return False
+        raise
+
+
 async def _stop(name: str, server: Forked, address: str, folder: Path) -> Stopped:
     asked = (recorded(LENGTH_S), recorded(LENGTH_S, 1), spoken())
     sessions = [Client(each, folder) for each in asked]
@@ -98,7 +110,7 @@ async def _stop(name: str, server: Forked, address: str, folder: Path) -> Stoppe
         signalled_s = monotonic()
         server.signal(signal.SIGTERM)
         async with asyncio.timeout(WITHIN_S):
-            while (await health.Check(ASKED)).status != NOT_SERVING:
+            while await _serves(health):
                 await asyncio.sleep(POLL_S)
         notice_s = monotonic() - signalled_s
     await asyncio.gather(*running)

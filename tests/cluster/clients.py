@@ -20,6 +20,7 @@ from specwhisper.whisper.checkpoint import load_checkpoint
 from specwhisper.whisper.model import WhisperModel
 from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire.channels import open_channel
+from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2 as internal
 from specwhisper.wire.v1 import verification_pb2_grpc
@@ -67,7 +68,7 @@ class Client:
         """Send half of it, and wait for the first words."""
         asked = config_to_proto(OPTIONS, Mode.FULL, 4, is_container=False)
         config = pb.StreamingRecognitionConfig(config=asked, interim_results=True)
-        self._call = self.draft.stub.StreamingRecognize()
+        self._call = with_true_status(self.draft.stub.StreamingRecognize())
         await self._call.write(pb.StreamingRecognizeRequest(streaming_config=config))
         half = len(pcm(self.seed)) // 2
         for request in audio_requests(pcm(self.seed)[:half]):
@@ -77,13 +78,18 @@ class Client:
 
     async def end(self) -> list[tuple]:
         """Send the rest, and give all the text."""
+        await asyncio.gather(self._send_the_rest(), self._hear_the_rest())
+        assert await self._call.code() is grpc.StatusCode.OK
+        return written(segments_from_proto(self._results))
+
+    async def _send_the_rest(self) -> None:
         for request in audio_requests(pcm(self.seed)[len(pcm(self.seed)) // 2 :]):
             await self._call.write(request)
         await self._call.done_writing()
+
+    async def _hear_the_rest(self) -> None:
         while (response := await self._call.read()) is not grpc.aio.EOF:
             self._results += [r for r in response.results if r.is_final]
-        assert await self._call.code() is grpc.StatusCode.OK
-        return written(segments_from_proto(self._results))
 
 
 class Speaker:
@@ -145,7 +151,9 @@ def expected(checkpoints, client: Client) -> list[tuple]:
 @asynccontextmanager
 async def clients_of(cluster, checkpoints, number: int) -> AsyncIterator[list[Client]]:
     """Have clients whose sessions are half way."""
-    async with draft_server(cluster.front, None, load_checkpoint(str(checkpoints[1]))) as server:
+    draft = load_checkpoint(str(checkpoints[1]))
+    # They say nothing while targets are started, which takes long where the machine does other things.
+    async with draft_server(cluster.front, None, draft, idle_timeout_s=2 * WAIT_S) as server:
         clients = [Client(server, seed) for seed in range(number)]
         await asyncio.gather(*(client.begin() for client in clients))
         yield clients
