@@ -25,6 +25,8 @@ from experiments.common.checkpoints import Shape, save_checkpoint
 
 MAX_SESSIONS = 8
 NUM_CPUS = 8  # that Ray counts with; there may be fewer
+SESSIONS_PER_REPLICA = 2.0
+DRAIN_S = 30.0
 APPLICATION = "targets"
 CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 
@@ -47,29 +49,31 @@ class Cluster:
         }
         self._port = port
 
-    def deploy(self, **flags: Any) -> None:
-        """Have two replicas, told other flags than before where there are any."""
-        self._deploy(flags, {"min_replicas": 2, "max_replicas": 2})
+    def deploy(self) -> None:
+        """Have two replicas; those that run stay."""
+        self._deploy(min_replicas=2)
 
-    def scale(self, sessions_per_replica: float) -> None:
-        """Have one or two replicas, as sessions ask for."""
-        self._deploy(
-            {},
-            {
-                "min_replicas": 1,
-                "max_replicas": 2,
-                "policy": {
-                    "policy_function": "deploy.scaling:BySessions",
-                    "policy_kwargs": {"sessions_per_replica": sessions_per_replica},
-                },
-            },
-        )
+    def deploy_next_version(self) -> None:
+        """Have two others in place of those that run."""
+        self.flags["drain-timeout"] = self.flags.get("drain-timeout", DRAIN_S) + 1
+        self.deploy()
 
-    def _deploy(self, flags: dict[str, Any], scaling: dict[str, Any]) -> None:
-        promptly = {
+    def scale(self) -> None:
+        """Have one or two replicas, as sessions ask for; those that run stay, as long as they are wanted."""
+        self._deploy(min_replicas=1)
+
+    def _deploy(self, min_replicas: int) -> None:
+        scaling = {
+            "min_replicas": min_replicas,
+            "max_replicas": 2,
             "upscale_delay_s": 0.0,
             "downscale_delay_s": 0.5,
             "look_back_period_s": 0.5,
+            # Always the same: Ray takes another policy for another version.
+            "policy": {
+                "policy_function": "deploy.scaling:BySessions",
+                "policy_kwargs": {"sessions_per_replica": SESSIONS_PER_REPLICA},
+            },
         }
         config = {
             "proxy_location": "Disabled",
@@ -79,14 +83,14 @@ class Cluster:
                     "name": APPLICATION,
                     "import_path": "deploy.serve_app:targets",
                     "route_prefix": None,
-                    "args": {"target": self.flags | flags, "front": {"port": self._port}},
+                    "args": {"target": self.flags, "front": {"port": self._port}},
                     "deployments": [
                         {
                             "name": "Target",
                             "max_surge_percent": 100,
                             "health_check_period_s": 0.5,
                             "ray_actor_options": {"num_cpus": 0.1},
-                            "autoscaling_config": promptly | scaling,
+                            "autoscaling_config": scaling,
                         }
                     ],
                 }

@@ -50,8 +50,23 @@ async def test_sessions_go_on_and_open_while_the_front_is_away(cluster, checkpoi
         await check_all(checkpoints, clients)
 
 
+async def test_another_version_takes_the_sessions_over(cluster, checkpoints):
+    cluster.deploy()
+    await running(cluster, 2)
+    async with clients_of(cluster, checkpoints, 3) as clients:
+        speaker = Speaker(clients[0].draft)
+        await speaker.begin()
+        before = (await sessions_at(cluster)).keys()
+        cluster.deploy_next_version()
+        await eventually(lambda: cluster.num_running == -1, within_s=WAIT_S)
+        await running(cluster, 2)
+        assert not before & (await sessions_at(cluster)).keys()
+        await check_all(checkpoints, clients)
+        assert await speaker.end() == await said_alone(checkpoints)
+
+
 async def test_targets_come_and_go_with_the_sessions(cluster, checkpoints):
-    cluster.scale(sessions_per_replica=2)
+    cluster.scale()
     await running(cluster, 1)
     async with clients_of(cluster, checkpoints, 3) as first:
         await running(cluster, 2)
@@ -63,18 +78,3 @@ async def test_targets_come_and_go_with_the_sessions(cluster, checkpoints):
             await running(cluster, 1)  # the newest one goes, and its sessions to the other
             await check_all(checkpoints, last)
             assert await speaker.end() == await said_alone(checkpoints)
-
-
-async def test_another_version_takes_the_sessions_over(cluster, checkpoints):
-    cluster.deploy()
-    await running(cluster, 2)
-    async with clients_of(cluster, checkpoints, 3) as clients:
-        speaker = Speaker(clients[0].draft)
-        await speaker.begin()
-        before = (await sessions_at(cluster)).keys()
-        cluster.deploy(**{"log-level": "warning"})
-        await eventually(lambda: cluster.num_running == -1, within_s=WAIT_S)
-        await running(cluster, 2)
-        assert not before & (await sessions_at(cluster)).keys()
-        await check_all(checkpoints, clients)
-        assert await speaker.end() == await said_alone(checkpoints)
