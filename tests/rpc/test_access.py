@@ -15,13 +15,13 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from riva.client.proto import riva_asr_pb2
 
-from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
+from specwhisper.errors import TargetUnavailable, Unauthenticated, UnsafeBind
 from specwhisper.wire.access import caller
 from specwhisper.wire.channels import Credentials, open_channel
 from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.tls import ClientTls, ServerTls
-from specwhisper.wire.tokens import Tokens, read_token, read_tokens
+from specwhisper.wire.tokens import Tokens, read_tokens
 from specwhisper.wire.v1 import transcription_pb2, verification_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 
@@ -349,76 +349,3 @@ def test_encryption_alone_lets_everybody_in(authority):
 async def test_no_token_leaves_the_machine_unencrypted():
     with pytest.raises(UnsafeBind, match="others can read it"):
         open_channel("192.0.2.7:50052", Credentials(token=TOKEN))
-
-
-def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
-    file = tmp_path / "tokens"
-    file.write_text(f"# of the caption team\nanna {TOKEN}\n\nben 0123456789abcdef0\n")
-    tokens = read_tokens(file)
-    assert tokens.name_of(f"bearer {TOKEN}") == "anna"
-    assert TOKEN not in repr(vars(tokens))
-    single = tmp_path / "token"
-    single.write_text(f"{TOKEN}\n")
-    assert read_token(single, "NO_SUCH_VARIABLE") == TOKEN
-    assert read_token(None, "NO_SUCH_VARIABLE") is None
-    monkeypatch.setenv("A_TOKEN", TOKEN)
-    assert read_token(None, "A_TOKEN") == TOKEN
-    assert TOKEN not in repr(Credentials(token=TOKEN))
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("", "holds no token"),
-        ("# nobody\n", "holds no token"),
-        (f"{TOKEN}\n", "line 1: write NAME TOKEN"),
-        ("anna short\n", "line 1: a token has 16"),
-        (f"# x\nan na {TOKEN}\n", "line 2: write NAME"),
-        (f"än {TOKEN}\n", "not ASCII"),
-    ],
-)
-def test_a_bad_file_of_tokens_is_refused_and_only_an_empty_one_changes_anything(
-    tmp_path, text, complaint, caplog
-):
-    running = tmp_path / "of a server that runs"
-    running.write_text(f"ben {FORMER}\n")
-    tokens = read_tokens(running)
-    if complaint == "holds no token":
-        running.write_text(text)
-        for _ in range(2):  # the last one is revoked, and a missing file does not bring him back
-            with pytest.raises(Unauthenticated):
-                tokens.name_of(f"bearer {FORMER}")
-            running.unlink(missing_ok=True)
-        assert caplog.messages == ["tokens kept"]
-    else:
-        running.write_text(text)
-        assert tokens.name_of(f"bearer {FORMER}") == "ben"
-        running.unlink()
-        assert tokens.name_of(f"bearer {FORMER}") == "ben"
-        assert caplog.messages == ["tokens kept"] * 2
-    running.write_text(f"anna {TOKEN}\n")
-    assert tokens.name_of(f"bearer {TOKEN}") == "anna"
-    with pytest.raises(Unauthenticated):
-        tokens.name_of(f"bearer {FORMER}")
-    file = tmp_path / "tokens"
-    file.write_text(text)
-    with pytest.raises(InvalidRequest, match=complaint):
-        read_tokens(file)
-    with pytest.raises(InvalidRequest, match="cannot be read"):
-        read_tokens(tmp_path / "nothing")
-
-
-def test_tokens_may_stand_in_the_environment(tmp_path, monkeypatch):
-    monkeypatch.delenv("SPECWHISPER_TOKENS", raising=False)
-    assert read_tokens(None) is None
-    monkeypatch.setenv("SPECWHISPER_TOKENS", f"anna {TOKEN}\nben 0123456789abcdef0")
-    tokens = read_tokens(None)
-    assert (tokens.name_of(f"Bearer {TOKEN}"), tokens.name_of("Bearer 0123456789abcdef0")) == ("anna", "ben")
-    file = tmp_path / "tokens"
-    file.write_text(f"anna {FORMER}\n")
-    with pytest.raises(Unauthenticated):  # a file is all there is
-        read_tokens(file).name_of(f"Bearer {TOKEN}")
-    for text in ("anna short", "# nobody", "", "\n", TOKEN):
-        monkeypatch.setenv("SPECWHISPER_TOKENS", text)
-        with pytest.raises(InvalidRequest, match="SPECWHISPER_TOKENS"):
-            read_tokens(None)
