@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -46,6 +46,7 @@ from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.access import caller
+from specwhisper.wire.calls import admitted_by
 from specwhisper.wire.places import Places
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -102,23 +103,21 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             protocol_version=CLIENT_PROTOCOL_VERSION,
         )
 
+    def place(self) -> AbstractContextManager[None]:
+        """Take a place for the session of the call that is answered; :class:`ServerFull` if there is none."""
+        return self._places.taken(caller.get())
+
+    @admitted_by(place)
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
         """Transcribe a whole recording."""
+        return await self.recognize(request.config, request.audio)
 
-        async def audio() -> bytes:
-            return request.audio
-
-        return await self.recognize(request.config, audio)
-
-    async def recognize(
-        self, config: pb.RecognitionConfig, read_audio: Callable[[], Awaitable[bytes]]
-    ) -> pb.RecognizeResponse:
-        """Transcribe what ``read_audio`` gives; a full server refuses before it asks for any."""
+    async def recognize(self, config: pb.RecognitionConfig, audio: bytes) -> pb.RecognizeResponse:
+        """Transcribe a whole recording for a call that has a place."""
         wanted = self._session_request(config)
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
-        with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
-            audio = await read_audio()
+        with self.metrics.session(wanted.length.mode):
             target = await self._describe()
             source = await AudioSource.open(partial(self._decode, config, audio))
             if not source.fits_one_window:
@@ -180,7 +179,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
+        with self.metrics.session(wanted.length.mode), self.place():
             session: Session | LiveSession
             target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
             if wanted.options.live is None:

@@ -31,7 +31,9 @@ from target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
 
-MAX_POSTED_MESSAGES = 32  # of one session, that wait for the engine's next step
+# Of one session, that wait for the engine's next step:
+MAX_POSTED_MESSAGES = 32
+MAX_POSTED_BYTES = 1024 * 1024  # of samples, which a compressed message may hold many of
 
 
 class VerificationService(verification_pb2_grpc.VerificationServicer):
@@ -197,7 +199,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
     ) -> None:
         """Hand what the draft sends to the engine; what cannot be read ends the session."""
         has_all_audio = False
-        num_messages = 0
+        num_posted = num_posted_bytes = 0
         try:
             async for request in requests:
                 if events.are_many:
@@ -213,11 +215,13 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 self.metrics.engine.hear(message)
                 has_all_audio |= isinstance(message, AudioChunk) and message.is_last
                 submit = partial(self._verifier.submit, session_id, message, perf_counter_ns())
-                num_messages += 1
-                if num_messages % MAX_POSTED_MESSAGES:
+                num_posted += 1
+                num_posted_bytes += len(message.pcm) if isinstance(message, AudioChunk) else 0
+                if num_posted < MAX_POSTED_MESSAGES and num_posted_bytes < MAX_POSTED_BYTES:
                     self._thread.post(submit)
                 else:
                     await self._thread.call(submit)
+                    num_posted = num_posted_bytes = 0
             if not has_all_audio:
                 events.put_nowait(
                     Failed(InvalidAudio("The draft server left before the last audio message."))

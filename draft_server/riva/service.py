@@ -23,6 +23,7 @@ from draft_server.riva.requests import (
 from draft_server.service import MAX_PIECE_BYTES, TranscriptionService
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
+from specwhisper.wire.calls import admitted_by
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
@@ -39,16 +40,14 @@ class RivaService:
         await self._check_model(request.model_name, context)
         return config_response(await self._service.GetModel(pb.GetModelRequest(), context))
 
+    @admitted_by(lambda self: self._service.place())
     async def Recognize(
         self, request: riva_asr_pb2.RecognizeRequest, context: Any
     ) -> riva_asr_pb2.RecognizeResponse:
         """Transcribe a whole recording."""
-
-        async def audio() -> bytes:
-            await self._check_model(request.config.model, context)
-            return await asyncio.to_thread(whole_audio, request)
-
-        response = recognize_response(await self._service.recognize(whole_config(request), audio))
+        await self._check_model(request.config.model, context)
+        config, audio = whole_config(request), await asyncio.to_thread(whole_audio, request)
+        response = recognize_response(await self._service.recognize(config, audio))
         if request.HasField("id"):
             response.id.CopyFrom(request.id)
         return response

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+    nullcontext,
+)
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -26,12 +32,22 @@ REQUEST_S = 20.0  # for the few bytes of who asks for health, which anybody may
 OWN_REQUEST_S = 300.0  # for a recording, the largest message: 32 MiB at a megabit a second take 270 s
 
 Entered = Callable[[Any], AbstractAsyncContextManager[Tenure]]
+Answers = Callable[[Any, Any], AsyncGenerator[Any]]
+Method = TypeVar("Method", bound=Callable[..., Any])
+Admission = Callable[[], AbstractContextManager[object]]
 
-# By whether there are several responses; a single request is read by us.
-HANDLER_FACTORIES = {
-    False: grpc.stream_unary_rpc_method_handler,
-    True: grpc.stream_stream_rpc_method_handler,
-}
+
+def admitted_by(admission: Callable[[Any], AbstractContextManager[object]]) -> Callable[[Method], Method]:
+    """Mark a servicer's method whose one request is large: it is read only by whom ``admission`` lets in.
+
+    ``admission(servicer)`` is entered for as long as the call lasts, and raises where there is no room.
+    """
+
+    def mark(method: Method) -> Method:
+        method.admission = admission  # type: ignore[attr-defined]
+        return method
+
+    return mark
 
 
 class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no type hints
@@ -83,12 +99,16 @@ class Calls(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no ty
         parse = _checked(handler.request_deserializer)
         is_grpcs_own = method.startswith(GRPCS_OWN_SERVICES)
         entered = _visited if is_grpcs_own else partial(self._entered, method=method)
+        answers = _answers(behavior)
         if not handler.request_streaming:
             # Read within the call: grpc waits for ever for a request that does not come, and what fails
             # before the handler begins, it calls a failure of the server.
-            behavior = _reading(behavior, REQUEST_S if is_grpcs_own else min(OWN_REQUEST_S, self._max_s))
-        make = HANDLER_FACTORIES[handler.response_streaming]
-        return make(_within(behavior, entered), parse, handler.response_serializer)
+            within_s = REQUEST_S if is_grpcs_own else min(OWN_REQUEST_S, self._max_s)
+            answers = _reading(answers, within_s, _admission(behavior))
+        # One answer, too, is written within the call: grpc writes it when the handler has ended, for ever
+        # where nobody takes it. On the wire they are the same.
+        within = _within(answers, entered)
+        return grpc.stream_stream_rpc_method_handler(within, parse, handler.response_serializer)
 
     @asynccontextmanager
     async def _entered(self, context: Any, *, method: str) -> AsyncIterator[Tenure]:
@@ -123,20 +143,31 @@ def _checked(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return checked
 
 
-def _reading(behavior: Callable[..., Any], within_s: float) -> Callable[..., Any]:
-    """Have a handler's one request read within it, in some time."""
-    if inspect.isasyncgenfunction(behavior):
+def _admission(behavior: Callable[..., Any]) -> Admission:
+    """Give what has to be entered before a request is read."""
+    admission = getattr(behavior, "admission", None)
+    return nullcontext if admission is None else partial(admission, behavior.__self__)  # type: ignore[attr-defined]
 
-        async def read_then_stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            request = await _only(requests, within_s)
-            async with aclosing(behavior(request, context)) as responses:
+
+def _answers(behavior: Callable[..., Any]) -> Answers:
+    """Give a handler's answers, be it one or many."""
+    if inspect.isasyncgenfunction(behavior):
+        return behavior
+
+    async def only_answer(request: Any, context: Any) -> AsyncGenerator[Any]:
+        yield await behavior(request, context)
+
+    return only_answer
+
+
+def _reading(answers: Answers, within_s: float, admission: Admission) -> Answers:
+    """Have a handler's one request read within the call, in some time."""
+
+    async def read_then_answer(requests: AsyncIterator[Any], context: Any) -> AsyncGenerator[Any]:
+        with admission():
+            async with aclosing(answers(await _only(requests, within_s), context)) as responses:
                 async for response in responses:
                     yield response
-
-        return read_then_stream
-
-    async def read_then_answer(requests: AsyncIterator[Any], context: Any) -> Any:
-        return await behavior(await _only(requests, within_s), context)
 
     return read_then_answer
 
@@ -152,21 +183,20 @@ async def _only(requests: AsyncIterator[Any], within_s: float) -> Any:
     raise InvalidRequest("The call has sent no request.")
 
 
-def _within(behavior: Callable[..., Any], entered: Entered) -> Callable[..., Any]:
+def _within(answers: Answers, entered: Entered) -> Answers:
     """Have a handler run within what is entered for each call."""
-    if inspect.isasyncgenfunction(behavior):
 
-        async def guarded_stream(request: Any, context: Any) -> AsyncIterator[Any]:
-            async with entered(context) as tenure, aclosing(behavior(request, context)) as responses:
-                async for response in responses:
-                    with tenure.taking():
-                        yield response
-
-        return guarded_stream
-
-    async def guarded(request: Any, context: Any) -> Any:
-        async with entered(context):
-            return await behavior(request, context)
+    async def guarded(request: Any, context: Any) -> AsyncGenerator[Any]:
+        has_begun = False
+        async with entered(context) as tenure, aclosing(answers(request, context)) as responses:
+            async for response in responses:
+                if not has_begun:
+                    # By itself: behind a first answer that nobody takes, grpc would send it once more with
+                    # the status that ends the call, and fail.
+                    await context.send_initial_metadata(())
+                    has_begun = True
+                with tenure.taking():
+                    yield response
 
     return guarded
 

@@ -36,6 +36,9 @@ HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
 # For a connection without a call; clients open another one by themselves. How old one may become is not
 # bounded: behind its grace, gRPC cuts off the calls that are open, and a session may last for hours.
 IDLE_CONNECTION_S = 300.0
+# At once: who has no token may connect, and each connection is a file of this process. One is a draft server,
+# or a client with all of its streams.
+MAX_CONNECTIONS = 1_000
 GOODBYE_S = 0.5  # for the last bytes, once no call of ours is open
 
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
@@ -177,6 +180,7 @@ async def start_server(
             *keepalive(),
             ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_S * 1000)),
             ("grpc.max_connection_idle_ms", round(IDLE_CONNECTION_S * 1000)),
+            ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
             ("grpc.so_reuseport", 0),  # a taken port is an error, not a lottery
         ],
     )

@@ -1,4 +1,4 @@
-"""A draft server without a place refuses whole recordings before it looks at them."""
+"""A draft server without a place refuses whole recordings before it reads them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tests.rpc.services import (
 )
 
 SECOND = recording(1.0)
+METHODS = ("/specwhisper.wire.v1.Transcription/Recognize", "/nvidia.riva.asr.RivaSpeechRecognition/Recognize")
 
 
 @asynccontextmanager
@@ -56,6 +57,24 @@ def looked_at(monkeypatch) -> list[int]:
     monkeypatch.setattr(own_service, "decode_bytes", noting(own_service.decode_bytes))
     monkeypatch.setattr(riva_service, "whole_audio", noting(riva_service.whole_audio))
     return seen
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_recording_is_not_read_where_there_is_no_place(method):
+    async with full_server() as draft:
+        error = await error_of(draft.channel.stream_unary(method)())  # which has sent nothing
+        assert type(error) is ServerFull
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_who_still_sends_a_recording_has_a_place(method):
+    async with running_pair(max_sessions=1) as (target, draft):
+        sending = draft.channel.stream_unary(method)()
+        await eventually(lambda: draft.service.num_sessions == 1)
+        error = await error_of(draft.stub.Recognize(pb.RecognizeRequest(audio=SECOND)))
+        assert type(error) is ServerFull
+        sending.cancel()
+        await all_free(target, draft)
 
 
 async def test_a_recording_is_not_decoded_where_there_is_no_place(looked_at):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import grpc
 import grpc.aio
@@ -38,6 +39,41 @@ async def test_a_connection_without_a_call_is_closed_and_a_session_is_none(monke
                     pass
                 writer.close()
         # It has said nothing for as long, and is still there.
+        await talking.send(*whole(recording(1.0)))
+        assert await talking.finish() == target_alone(1.0).window_tokens
+
+
+async def hung_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(ConnectionResetError):
+        await writer.wait_closed()
+
+
+async def test_one_connection_too_many_is_closed_and_a_session_goes_on(monkeypatch):
+    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 4)
+    async with target_server() as target, session(target, hello()) as talking:
+        await talking.read()
+        host, port = target.address.split(":")
+
+        async def greeted() -> tuple[bytes, asyncio.StreamWriter]:
+            """Connect, and give the beginning of what comes: nothing from who hangs up."""
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(GREETING)
+            try:
+                return await reader.read(1024), writer
+            except ConnectionResetError:
+                return b"", writer
+
+        async with asyncio.timeout(PATIENCE_S):
+            found = [await greeted() for _ in range(8)]
+            assert len([said for said, _ in found if said]) == 3  # and the session's own
+            is_let_in = False
+            while not is_let_in:  # once the server has seen that they have gone
+                for _, writer in found:
+                    await hung_up(writer)
+                found = [await greeted()]
+                is_let_in = bool(found[0][0])
+            await hung_up(found[0][1])
         await talking.send(*whole(recording(1.0)))
         assert await talking.finish() == target_alone(1.0).window_tokens
 

@@ -13,8 +13,8 @@ import pytest
 
 from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import ServerFull, SessionExpired, SlowReader
-from specwhisper.types import Limits
-from specwhisper.wire import serving
+from specwhisper.types import AudioChunk, Limits
+from specwhisper.wire import codec, serving
 from specwhisper.wire.channels import Credentials, open_channel
 from specwhisper.wire.status import PUSHBACK_KEY, error_from_rpc
 from specwhisper.wire.streams import with_true_status
@@ -329,3 +329,26 @@ async def test_audio_is_taken_no_further_ahead_than_it_is_used():
         await asyncio.gather(sending, return_exceptions=True)
         model.gate.set()
         await all_free(target, draft)
+
+
+async def test_audio_that_grows_when_it_is_read_waits_for_the_engine(monkeypatch):
+    """A session's messages are posted to it, unless they are many, or hold much."""
+    async with target_server() as target, session(target, hello()) as talking:
+        await talking.read()
+        thread, waited_for = target.service._thread, []
+        call = thread.call
+
+        async def noted(action):
+            waited_for.append(action)
+            return await call(action)
+
+        monkeypatch.setattr(thread, "call", noted)
+        pcm = bytes(2 * RATE * 60)  # of silence, in four messages of a few bytes: 1.9 MB
+        size = len(pcm) // 4
+        for at in range(0, len(pcm), size):
+            chunk = AudioChunk(at // 2, pcm[at : at + size], is_last=at + size == len(pcm))
+            message = codec.audio_chunk_to_proto(chunk, compress=True)
+            assert len(message.data) < 1_000
+            await talking.send(pb.VerifyRequest(audio=message))
+        await talking.finish()
+        assert len(waited_for) == 1
