@@ -1,4 +1,4 @@
-"""A single answer that nobody takes ends its call, as those of a stream do; one that is late is waited for."""
+"""A single answer that nobody takes ends its call, as a stream's do; one that is late is waited for."""
 
 from __future__ import annotations
 
