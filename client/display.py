@@ -13,6 +13,7 @@ from rich.text import Text
 from client.transcript import Update
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Segment
+from specwhisper.wire.printable import blanked
 
 REFRESHES_PER_SECOND = 12
 LONG_S = 60.0  # shorter recordings are done before a bar says much
@@ -52,8 +53,8 @@ class LiveDisplay:
         for segment in update.segments:
             if text := one_line(segment.text):
                 times = f"{span(segment)} " if self._timestamps else ""
-                self._console.print(Text.assemble((times, "cyan"), printable(text)))
-        verified, draft = printable(update.verified_text), printable(update.draft_text)
+                self._console.print(Text.assemble((times, "cyan"), blanked(text)))
+        verified, draft = blanked(update.verified_text), blanked(update.draft_text)
         open_window = Text.assemble(verified.lstrip(), (draft, "dim"))
         below = [self._bar.progress] if self._bar.advance(update) else []
         self._live.update(Group(open_window, *below))
@@ -155,8 +156,3 @@ def clock(time_s: float) -> str:
     minutes, hundredths = divmod(round(time_s * 100), 6_000)
     hours, minutes = divmod(minutes, 60)
     return (f"{hours}:" if hours else "") + f"{minutes:02}:{hundredths / 100:05.2f}"
-
-
-def printable(text: str) -> str:
-    """Replace control characters: a server shall not steer the terminal."""
-    return "".join(character if character.isprintable() else " " for character in text)

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from client import sources
-from client.display import REFRESHES_PER_SECOND, printable, span
+from client.display import REFRESHES_PER_SECOND, span
 from client.jobs import report
 from client.live_transcription import LiveTranscription
 from client.streaming import StreamingClient
@@ -29,6 +29,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.transcription.subtitles import one_line
 from specwhisper.types import Mode, Segment, VoiceEvent
 from specwhisper.wire.channels import OPEN, Credentials
+from specwhisper.wire.printable import blanked
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +133,14 @@ class LiveUtterances:
 
 def complete_line(utterance: Segment) -> Text:
     """Write an utterance that will not change."""
-    return Text.assemble((f"{span(utterance)} ", "cyan"), printable(one_line(utterance.text)))
+    return Text.assemble((f"{span(utterance)} ", "cyan"), blanked(one_line(utterance.text)))
 
 
 def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
     """Write the open utterance, and whether somebody speaks; text that no target has seen is in italics."""
     draft_style = "dim italic" if update.is_unverified else "dim"
     styles = {"bold": final, "": update.verified_text, draft_style: update.draft_text}
-    text = Text.assemble(*((printable(text), style) for style, text in styles.items()))
+    text = Text.assemble(*((blanked(text), style) for style, text in styles.items()))
     num_spaces = len(text.plain) - len(text.plain.lstrip())
     return Text.assemble(("● ", "red") if is_speech else ("○ ", "dim"), text[num_spaces:])
 

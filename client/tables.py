@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from client.display import printable
 from client.transcript import ModelInfo, ServerInfo, Transcript
+from specwhisper.wire.printable import blanked
 
 
 def transcript_table(transcript: Transcript) -> Table:
@@ -61,5 +61,5 @@ def _pair(model: ModelInfo) -> str:
 def _table(rows: Mapping[str, str]) -> Table:
     table = Table.grid(padding=(0, 2))
     for label, value in rows.items():
-        table.add_row(Text(label, "dim"), Text(printable(value)))
+        table.add_row(Text(label, "dim"), Text(blanked(value)))
     return table

@@ -106,16 +106,6 @@ def read_config(
         float,
         typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="SECONDS", help="Longest recording."),
     ] = MAX_AUDIO_S,
-    api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar="SPECWHISPER_API_KEY",
-            show_envvar=True,
-            rich_help_panel=TRUST_PANEL,
-            metavar="KEY",
-            help="A single key instead of a file of them; in the environment other users cannot see it.",
-        ),
-    ] = None,
     max_sessions: Annotated[
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Transcriptions at once.")
     ] = MAX_SESSIONS,
@@ -125,6 +115,7 @@ def read_config(
             min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Of each caller; default: all of them."
         ),
     ] = None,
+    session_timeout: flags.SessionTimeout = 86_400.0,
     max_connections: Annotated[
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Connections at once.")
     ] = MAX_CONNECTIONS,
@@ -141,9 +132,12 @@ def read_config(
     """Serve OpenAI's audio API over HTTP: what it transcribes, a draft server does.
 
     Programs written for OpenAI's client work with it unchanged; /docs describes what each field does.
+
+    Keys are in --tokens-file; a single one may stand in $SPECWHISPER_API_KEY instead. No flag takes one,
+    because whoever has an account on this machine can read command lines.
     """
     configure_logging(log_format, log_level)
-    if log_level is not LogLevel.DEBUG:
+    if log_level is LogLevel.INFO:
         logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its own account of starting and stopping
     return GatewayConfig(
         server=server,
@@ -167,11 +161,12 @@ def read_config(
             http_root_cert,
             protocol="http",
         ),
-        tokens=keys(tokens_file, api_key),
+        tokens=keys(tokens_file),
         max_upload_bytes=max_upload_bytes,
         max_audio_s=max_audio_seconds,
         max_sessions=max_sessions,
         max_sessions_per_token=max_sessions_per_token,
+        max_session_s=session_timeout,
         max_connections=max_connections,
         metrics=metrics,
         metrics_host=metrics_host,

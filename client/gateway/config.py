@@ -10,13 +10,14 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.wire.addresses import check_bind, is_loopback, split_address
 from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.tls import ServerTls
-from specwhisper.wire.tokens import TOKEN, Tokens, read_tokens
+from specwhisper.wire.tokens import Tokens, read_token, read_tokens
 
 DEFAULT_PORT = 8000
 MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit
 MAX_AUDIO_S = 4 * 3600.0
 MAX_SESSIONS = 100
 MAX_CONNECTIONS = 500  # half of the files that a process may have open on most systems
+API_KEY = "SPECWHISPER_API_KEY"  # the variable that holds a single key
 ONLY_KEY = "api-key"  # the name of whoever has it
 
 
@@ -36,6 +37,7 @@ class GatewayConfig:
     max_audio_s : longest recording, in seconds: a few megabytes can hold days of silence.
     max_sessions : most transcriptions at once, of recordings and live, from the upload on.
     max_sessions_per_token : most of them by callers of one name; ``None`` lets one have all.
+    max_session_s : how long one of them may last, with its upload and its answer.
     max_connections : most connections at once, idle ones too.
     metrics : whether figures are served.
     metrics_host, metrics_port : where they are served apart, under the same protection; without a port they
@@ -54,6 +56,7 @@ class GatewayConfig:
     max_audio_s: float = MAX_AUDIO_S
     max_sessions: int = MAX_SESSIONS
     max_sessions_per_token: int | None = None
+    max_session_s: float = 86_400.0
     max_connections: int = MAX_CONNECTIONS
     metrics: bool = True
     metrics_host: str = "127.0.0.1"
@@ -67,6 +70,8 @@ class GatewayConfig:
             check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
         if self.max_upload_bytes < 1:
             raise InvalidRequest(f"--max-upload-bytes is {self.max_upload_bytes}: it must be at least 1.")
+        if not self.max_session_s > 0:
+            raise InvalidRequest(f"--session-timeout is {self.max_session_s}: it must be above 0.")
         if not self.max_audio_s > 0:
             raise InvalidRequest(f"--max-audio-seconds is {self.max_audio_s}: it must be above 0.")
         for name in ("max_sessions", "max_sessions_per_token", "max_connections"):
@@ -83,15 +88,11 @@ class GatewayConfig:
         return is_loopback(self.host) or self.tokens is not None
 
 
-def keys(tokens_file: Path | None, api_key: str | None) -> Tokens | None:
-    """Read who may ask: several, of a file or the environment, or a single key."""
-    tokens = read_tokens(tokens_file)
+def keys(tokens_file: Path | None) -> Tokens | None:
+    """Read who may ask: several, of a file or the environment, or ``$SPECWHISPER_API_KEY`` alone."""
+    tokens, api_key = read_tokens(tokens_file), read_token(None, API_KEY)
     if api_key is None:
         return tokens
     if tokens is not None:
-        raise InvalidRequest("There is a key and there are tokens: write the key into --tokens-file as well.")
-    if not TOKEN.fullmatch(api_key):
-        raise InvalidRequest(
-            "--api-key must have 16 to 512 visible ASCII characters: `openssl rand -hex 32` makes one."
-        )
+        raise InvalidRequest(f"There are tokens and ${API_KEY}: write it into --tokens-file as well.")
     return Tokens({api_key: ONLY_KEY})

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from fastapi.sse import EventSourceResponse, format_sse_event
 from openai.types.audio import TranscriptionTextDeltaEvent, TranscriptionTextDoneEvent
+from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from client.gateway.errors import ClientGone
+from client.gateway.lasting import within_time
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.observing import note_error
 from client.gateway.replies import languages
+from client.gateway.sockets import SEND_TIMEOUT_S
 from client.gateway.status import body_of
 from client.gateway.uploads import Upload, errors_about
 from client.transcript import Transcript
 from client.transcription import Transcription
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import SessionExpired, SpecWhisperError
 from specwhisper.types import Segment
 
 TranscriptEvent = TranscriptionTextDeltaEvent | TranscriptionTextDoneEvent
@@ -83,7 +87,12 @@ class EventStream(EventSourceResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send them."""
         async with aclosing(self._events):
-            await super().__call__(scope, receive, send)
+            try:
+                async with within_time(HTTPConnection(scope)):
+                    await super().__call__(scope, receive, send)
+            except SessionExpired as error:
+                self._error = error
+                await _tell_last(send, error)
         if self._error is not None:
             note_error(scope, self._error)
 
@@ -95,7 +104,18 @@ class EventStream(EventSourceResponse):
             self._error = None
         except SpecWhisperError as error:
             self._error = error
-            yield format_sse_event(event="error", data_str=json.dumps(body_of(error)))
+            yield _failure(error)
+
+
+async def _tell_last(send: Send, error: SpecWhisperError) -> None:
+    """End a stream with an error, unless who should read it does not."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await send({"type": "http.response.body", "body": _failure(error)})
+
+
+def _failure(error: SpecWhisperError) -> bytes:
+    return format_sse_event(event="error", data_str=json.dumps(body_of(error)))
 
 
 def _written(event: TranscriptEvent) -> bytes:

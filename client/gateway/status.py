@@ -21,6 +21,7 @@ from specwhisper.errors import (
     PairMismatch,
     ServerDraining,
     ServerFull,
+    SessionExpired,
     SpecWhisperError,
     TargetUnavailable,
     Unauthenticated,
@@ -56,6 +57,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
     ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
     ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
+    SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired"),
     TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
     ClientGone: Answer(CLIENT_GONE, INVALID),
     # Nothing that another request could mend: the operator has to.

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from client.gateway.errors import IdleSession, InvalidField, InvalidUpload
+from client.gateway.lasting import within_time
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 
 FILE = "file"
@@ -45,7 +46,8 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(int(announced), max_bytes)
-    parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
+    async with within_time(request):
+        parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
     try:
         recording = parts.get(FILE)
         if not isinstance(recording, UploadFile):

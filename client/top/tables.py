@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from client.display import printable
 from client.top.figures import DRAFT, DRAINING, GATEWAY, KINDS, LOST, SERVING, TARGET, Figures
+from specwhisper.wire.printable import blanked
 
 BAR_CELLS = 6
 WIDE = 118  # characters, that all columns take
@@ -44,7 +44,7 @@ def cluster_view(
         parts.append(Text())
     for row in lost:
         parts.append(
-            Text.assemble(("● ", "bold red"), printable(row.address), "  ", (printable(row.reason), "red"))
+            Text.assemble(("● ", "bold red"), blanked(row.address), "  ", (blanked(row.reason), "red"))
         )
     return Group(*parts)
 
@@ -81,7 +81,7 @@ def _server(row: Figures) -> Text:
         return Text(row.state)
     style = STATE_STYLES.get(row.state, "green")
     state = "" if row.state == SERVING else f" {row.state}"
-    return Text.assemble(("● ", style), printable(row.address), (state, style))
+    return Text.assemble(("● ", style), blanked(row.address), (state, style))
 
 
 def _room(row: Figures) -> Text:
@@ -116,7 +116,7 @@ def _alarming(read: Callable[[Figures], int | None]) -> Callable[[Figures], Text
 
 
 SERVER = Column("server", _server)
-MODEL = Column("model", lambda row: Text(printable(row.model)), may_miss=True)
+MODEL = Column("model", lambda row: Text(blanked(row.model)), may_miss=True)
 AUDIO = Column("audio", _number(lambda row: row.streams, ".1f"), may_miss=True)
 TOKENS = Column("tok/s", _number(lambda row: row.tokens_per_s, ".0f"))
 ACCEPTED = Column("accept", _number(lambda row: row.acceptance, ".0%"))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
+from specwhisper.wire.printable import escaped
 from specwhisper.wire.request_id import request_id
 
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
@@ -31,8 +32,8 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-# Peers choose their own names: none of them may end the line or colour it.
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+# Their accounts of what they do hold headers whole, and so the keys of callers.
+HTTP_LIBRARIES = ("uvicorn", "websockets", "httpcore", "httpcore2", "hpack")
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
@@ -55,20 +56,24 @@ class JsonFormatter(logging.Formatter):
         } | extra_fields(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return json.dumps(line, default=str, ensure_ascii=True)
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: time, level, logger, event, and its facts as ``name=value``."""
+    """A line for people: time, level, logger, event, and its facts as ``name=value``.
+
+    Below it may stand a traceback. Peers choose their own names: none of them forges a line or colours it.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record as text."""
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S.%f")[:-3]
-        facts = "".join(
-            f" {name}={str(value).translate(CONTROLS)}" for name, value in extra_fields(record).items()
-        )
-        line = f"{time} {record.levelname.lower():<7} {record.name}: {record.getMessage()}{facts}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        facts = "".join(f" {name}={escaped(str(value))}" for name, value in extra_fields(record).items())
+        message = escaped(record.getMessage().rstrip())
+        lines = [f"{time} {record.levelname.lower():<7} {record.name}: {message}{facts}"]
+        if record.exc_info:
+            lines += map(escaped, self.formatException(record.exc_info).split("\n"))
+        return "\n".join(lines)
 
 
 def _name_request(record: logging.LogRecord) -> bool:
@@ -88,3 +93,5 @@ def configure_logging(
     handler.addFilter(_name_request)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in HTTP_LIBRARIES:
+        logging.getLogger(name).setLevel(max(logging.INFO, logging.root.level))

@@ -33,7 +33,7 @@ from specwhisper.errors import (
     UnsafeBind,
     UnsupportedOption,
 )
-from specwhisper.wire.logs import CONTROLS
+from specwhisper.wire.printable import escaped
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
 
 def shorten(details: str) -> str:
     """Keep a sentence on one line, whatever it quotes, and within what metadata may hold."""
-    details = details.translate(CONTROLS)
+    details = escaped(details)
     return details if len(details) <= MAX_DETAILS_CHARACTERS else details[: MAX_DETAILS_CHARACTERS - 1] + "…"
 
 

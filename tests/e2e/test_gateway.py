@@ -163,7 +163,6 @@ def test_sigterm_lets_who_is_being_answered_finish(draft_address):
     [
         (("--host", "0.0.0.0"), "--insecure"),
         (("--server", "nowhere"), "is not HOST:PORT"),
-        (("--api-key", "two words"), "visible ASCII"),
     ],
 )
 def test_what_cannot_be_started_is_one_sentence(options, sentence):

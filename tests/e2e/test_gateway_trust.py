@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import ssl
 import urllib.error
 import urllib.request
@@ -11,7 +12,10 @@ from typing import Any
 
 import pytest
 import trustme
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
+from client.gateway.config import API_KEY
 from tests.e2e.processes import Server, run
 
 TOKEN = "0123456789abcdef-of-anna"
@@ -61,6 +65,40 @@ def test_a_trusted_gateway(folder, unused_tcp_port):
             ask(f"{url}/health", ssl.create_default_context())
     finally:
         server.end()
+
+
+def test_no_key_is_logged_for_those_who_debug(monkeypatch, unused_tcp_port):
+    monkeypatch.setenv(API_KEY, TOKEN)
+    server = Server(
+        *("client.gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}"),
+        *("--log-level", "debug"),
+    )
+    try:
+        address = server.address
+        assert ask(f"http://{address}/v1/models", key=TOKEN)[0] == 503
+        for path in ("/live", "/v1/realtime?intent=transcription"):
+            for shown in (
+                {"additional_headers": {"Authorization": f"Bearer {TOKEN}"}},
+                {"subprotocols": ["realtime", f"openai-insecure-api-key.{TOKEN}"]},
+            ):
+                try:
+                    with connect(f"ws://{address}{path}", **shown):
+                        pass
+                except InvalidStatus as refused:  # nobody is behind the gateway
+                    assert refused.response.status_code == 503
+        server.send_signal(signal.SIGTERM)
+        _, _, log = server.wait()
+    finally:
+        server.end()
+    assert log.count("session ended") == 4
+    assert TOKEN not in log
+
+
+def test_no_flag_takes_a_key():
+    """Whoever has an account on the machine reads command lines."""
+    status, _, err = run("client.gateway", "--api-key", TOKEN)
+    assert status == 2
+    assert "No such option: --api-key" in err
 
 
 @pytest.mark.parametrize(

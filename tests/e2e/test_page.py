@@ -16,6 +16,7 @@ import openai
 import pytest
 import soundfile
 
+from client.gateway.config import API_KEY
 from client.gateway.page_files import replay_page
 from specwhisper.whisper.checkpoint import DEMO_FOLDER
 from tests.e2e.pages import browser, opened, playwright
@@ -317,16 +318,9 @@ def gateway_target(gateway: Server) -> str:
     return command[command.index("--server") + 1]
 
 
-async def test_a_key_is_asked_for(gateway):
-    server = Server(
-        "client.gateway",
-        "--port",
-        "0",
-        "--server",
-        gateway_target(gateway),
-        "--api-key",
-        "the-right-one-of-anna",
-    )
+async def test_a_key_is_asked_for(gateway, monkeypatch):
+    monkeypatch.setenv(API_KEY, "the-right-one-of-anna")
+    server = Server("client.gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
             sockets = []

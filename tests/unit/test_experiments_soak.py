@@ -64,6 +64,20 @@ def test_each_fault_breaks_one_bar(spoilt):
     assert sum(not bar.holds for bar in bars(*spoilt)) == 1
 
 
+@pytest.mark.parametrize("counted", ["files", "tasks", "taken_slots"])
+def test_what_is_left_early_is_left_all_the_same(counted):
+    first, *others = samples(0.5)
+    early = [first, *(replace(sample, **{counted: getattr(sample, counted) + 1}) for sample in others)]
+    left = {"target": early}
+    assert sum(not bar.holds for bar in bars(Soaked(Tally(), left), soaked(8.0), [CALM])) == 1
+
+
+def test_pools_of_threads_may_fill():
+    first, *others = samples(0.5)
+    filled = {"target": [first, *(replace(sample, threads=sample.threads + 3) for sample in others)]}
+    assert all(bar.holds for bar in bars(Soaked(Tally(), filled), soaked(8.0), [CALM]))
+
+
 def test_three_sessions_in_ten_are_left():
     whole = {Kind.WHOLE, Kind.LIVE, Kind.GATEWAY}
     assert sum(WEIGHTS.values()) == pytest.approx(1)

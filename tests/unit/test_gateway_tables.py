@@ -1,12 +1,13 @@
 """Every error has its HTTP status, a gateway's settings are checked, and what it lacks is named."""
 
+import math
 import subprocess
 import sys
 
 import pytest
 
 from client.gateway import errors as gateway_errors
-from client.gateway.config import GatewayConfig, keys
+from client.gateway.config import API_KEY, GatewayConfig, keys
 from client.gateway.errors import InvalidField
 from client.gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
 from specwhisper import errors
@@ -61,6 +62,8 @@ def test_what_nobody_foresaw_tells_nothing():
         ({"max_upload_bytes": 0}, InvalidRequest),
         ({"max_sessions": 0}, InvalidRequest),
         ({"max_connections": 0}, InvalidRequest),
+        ({"max_session_s": 0.0}, InvalidRequest),
+        ({"max_session_s": math.nan}, InvalidRequest),
         ({"max_sessions_per_token": 0, "tokens": TOKENS}, InvalidRequest),
         ({"max_sessions_per_token": 1}, InvalidRequest),
         ({"drain_timeout_s": -1.0}, InvalidRequest),
@@ -72,18 +75,25 @@ def test_settings_that_cannot_be(settings, kind):
 
 
 @pytest.mark.parametrize("key", ["", "two words and more", "schlüssel-von-anna", "guessed"])
-def test_keys_that_are_none(key, tmp_path):
-    with pytest.raises(InvalidRequest, match="visible ASCII"):
-        keys(None, key)
+def test_keys_that_are_none(key, monkeypatch):
+    monkeypatch.setenv(API_KEY, key)
+    with pytest.raises(InvalidRequest, match=r"\$SPECWHISPER_API_KEY is no token: .* visible ASCII"):
+        keys(None)
+
+
+def test_there_is_a_key_or_there_are_tokens(tmp_path, monkeypatch):
+    monkeypatch.setenv(API_KEY, "0123456789abcdef")
     file = tmp_path / "tokens"
     file.write_text("anna 0123456789abcdef\n")
-    with pytest.raises(InvalidRequest, match="write the key into --tokens-file"):
-        keys(file, key)
+    with pytest.raises(InvalidRequest, match="write it into --tokens-file"):
+        keys(file)
 
 
-def test_a_key_is_not_kept():
-    assert keys(None, None) is None
-    tokens = keys(None, "0123456789abcdef")
+def test_a_key_is_not_kept(monkeypatch):
+    monkeypatch.delenv(API_KEY, raising=False)
+    assert keys(None) is None
+    monkeypatch.setenv(API_KEY, "0123456789abcdef")
+    tokens = keys(None)
     assert tokens.name_of("bearer 0123456789abcdef") == "api-key"
     assert "0123456789abcdef" not in repr(vars(tokens))
     assert GatewayConfig(host="0.0.0.0", insecure=True).host == "0.0.0.0"

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.wire.logs import HTTP_LIBRARIES, LogFormat, LogLevel, configure_logging
 
 
 class Terminal(io.StringIO):
@@ -17,9 +17,12 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def restored_logging():
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, loggers = root.handlers[:], [root, *map(logging.getLogger, HTTP_LIBRARIES)]
+    levels = [logger.level for logger in loggers]
     yield logging.getLogger("specwhisper.test")
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 def test_json_lines_hold_event_and_facts(restored_logging):
@@ -58,8 +61,41 @@ def test_text_is_for_people(restored_logging):
 def test_a_peer_cannot_forge_a_line(restored_logging):
     stream = io.StringIO()
     configure_logging(LogFormat.TEXT, stream=stream)
-    restored_logging.warning("opened", extra={"caller": "é\n12:00:00 error all is lost\x1b[31m"})
-    assert stream.getvalue().endswith("caller=é\\x0a12:00:00 error all is lost\\x1b[31m\n")
+    forged = "é\n12:00:00 error all is lost\x1b[31m\x9b31m\u2028\u202e"
+    written = r"é\n12:00:00 error all is lost\x1b[31m\x9b31m\u2028\u202e"
+    restored_logging.warning("of %s", forged, extra={"caller": forged})
+    assert stream.getvalue().endswith(f": of {written} caller={written}\n")
+
+
+def test_what_an_exception_quotes_colours_no_terminal(restored_logging):
+    stream = io.StringIO()
+    configure_logging(LogFormat.TEXT, stream=stream)
+    try:
+        raise ValueError("red: \x1b[31m \x9b31m \u202e")
+    except ValueError:
+        restored_logging.exception("failed")
+    lines = stream.getvalue().split("\n")
+    assert lines[0].endswith("failed") and lines[1].startswith("Traceback")
+    assert lines[-2:] == [r"ValueError: red: \x1b[31m \x9b31m \u202e", ""]
+
+
+def test_json_is_ascii(restored_logging):
+    stream = io.StringIO()
+    configure_logging(LogFormat.JSON, stream=stream)
+    restored_logging.warning("opened", extra={"caller": "é\x9b\u2028\u202e\ud800"})
+    assert stream.getvalue().isascii()
+    assert json.loads(stream.getvalue())["caller"] == "é\x9b\u2028\u202e\ud800"
+
+
+@pytest.mark.parametrize("name", HTTP_LIBRARIES)
+def test_libraries_that_log_headers_never_do(restored_logging, name):
+    for level, shown in ((LogLevel.DEBUG, ["info"]), (LogLevel.WARNING, [])):
+        stream = io.StringIO()
+        configure_logging(LogFormat.JSON, level, stream)
+        library = logging.getLogger(f"{name}.any")
+        library.debug("< Authorization: Bearer 0123456789abcdef")
+        library.info("listening")
+        assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == shown
 
 
 @pytest.mark.parametrize(("stream", "is_json"), [(Terminal(), False), (io.StringIO(), True)])

@@ -181,6 +181,6 @@ def test_a_name_that_is_no_error_of_ours_is_ignored():
 async def test_what_a_sentence_quotes_stays_on_its_line():
     """Whoever prints a refusal must not have its terminal written to."""
     context = await ended_by(errors.InvalidRequest("mode is 'a\nb\x1b[2J\x7f': choose another."))
-    assert context.details == "mode is 'a\\x0ab\\x1b[2J\\x7f': choose another."
+    assert context.details == "mode is 'a\\nb\\x1b[2J\\x7f': choose another."
     restored = error_from_rpc(rpc_error(grpc.StatusCode.INVALID_ARGUMENT, "a\rb"), PEER)
     assert "\r" not in str(restored)

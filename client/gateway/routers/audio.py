@@ -11,6 +11,7 @@ from openai.types.audio import TranscriptionVerbose, Translation, TranslationVer
 
 from client.gateway.events import EventStream, transcript_events
 from client.gateway.fields import AudioFields, TranslationFields
+from client.gateway.lasting import within_time
 from client.gateway.leaving import unless_client_leaves
 from client.gateway.replies import reply
 from client.gateway.routers.models import check_model
@@ -61,9 +62,10 @@ async def transcriptions(request: Request, received: Received) -> Response:
     fields = TranscriptionFields.read(received.fields)
     if not fields.stream:
         return await _answer(request, received, fields)
-    transcription = await _begin(request, received, fields)
-    events = transcript_events(transcription, received, gateway_of(request).metrics)
-    first = await unless_client_leaves(request, anext(events))
+    async with within_time(request):
+        transcription = await _begin(request, received, fields)
+        events = transcript_events(transcription, received, gateway_of(request).metrics)
+        first = await unless_client_leaves(request, anext(events))
     return EventStream(first, events)
 
 
@@ -96,9 +98,10 @@ async def _begin(request: Request, received: Upload, fields: AudioFields) -> Tra
 
 
 async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
-    transcription = await _begin(request, received, fields)
     with errors_about(received):
-        await unless_client_leaves(request, _to_its_end(transcription))
+        async with within_time(request):
+            transcription = await _begin(request, received, fields)
+            await unless_client_leaves(request, _to_its_end(transcription))
     gateway_of(request).metrics.count_transcript(transcription.transcript)
     return reply(fields, transcription.transcript)
 

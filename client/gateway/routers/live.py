@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Depends, WebSocket
 
+from client.gateway.lasting import within_time
 from client.gateway.live.session import LiveSession
 from client.gateway.sockets import Peer, check_origin, ended_by_errors, subprotocol_of
 from client.gateway.state import gateway_of, place_of
@@ -18,6 +19,6 @@ async def live(socket: WebSocket) -> None:
     await socket.accept(subprotocol_of(socket))
     peer = Peer(socket)
     session = LiveSession(gateway_of(socket), peer)
-    async with ended_by_errors(socket, peer, session.tell_error):
+    async with ended_by_errors(socket, peer, session.tell_error), within_time(socket):
         await session.run()
         await peer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, WebSocket
 
 from client.gateway.errors import InvalidField
+from client.gateway.lasting import within_time
 from client.gateway.realtime.session import RealtimeSession
 from client.gateway.realtime.settings import RealtimeSettings
 from client.gateway.routers.models import WHISPER_1, check_model
@@ -34,5 +35,5 @@ async def realtime(socket: WebSocket) -> None:
         BETA_SUBPROTOCOL in socket.scope["subprotocols"]
     )
     session = RealtimeSession(gateway, peer, RealtimeSettings(model=model), is_beta=is_beta)
-    async with ended_by_errors(socket, peer, session.tell_error):
+    async with ended_by_errors(socket, peer, session.tell_error), within_time(socket):
         await session.run()

@@ -1,0 +1,178 @@
+"""A transcription lasts only so long, however busy its client is: it is told, and its place is free again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from types import SimpleNamespace
+from typing import Any
+
+import openai
+import pytest
+import websockets
+
+from client.gateway import events, lasting
+from client.gateway.events import EventStream
+from client.gateway.observing import ERROR
+from specwhisper.errors import SessionExpired
+from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, running_gateway
+from tests.rpc.live_scripts import TWO_UTTERANCES
+from tests.rpc.services import eventually
+
+DAY_S = 86_400.0
+PCM = bytes(32_000)
+SENTENCE = "as long as one may: go on with another one."
+
+
+@pytest.fixture
+def end_now(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the time be over of what was begun last."""
+    limits: list[asyncio.Timeout] = []
+
+    def timeout_at(when_s: float) -> asyncio.Timeout:
+        limits.append(asyncio.timeout_at(when_s))
+        return limits[-1]
+
+    monkeypatch.setattr(lasting, "timeout_at", timeout_at)
+    return lambda: limits[-1].reschedule(0)
+
+
+def speaking() -> ScriptedTranscription:
+    """A draft server that has something to tell, and more to come."""
+    return ScriptedTranscription(TWO_UTTERANCES[:3], hears_everything=False, hangs=True)
+
+
+async def test_an_upload_that_goes_on_and_on():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, max_session_s=0.05) as gateway,
+    ):
+        host, _, port = gateway.server.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
+        writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
+        answer = await reader.readuntil(b"}}")
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        assert (error["code"], error["message"]) == (
+            "session_expired",
+            f"This request has lasted 0.05 s, {SENTENCE}",
+        )
+        await eventually(lambda: gateway.num_places_taken == 0)
+        writer.close()
+        await writer.wait_closed()
+
+
+@DEPRECATED
+@pytest.mark.parametrize("route", ["transcriptions", "translations"])
+async def test_an_answer_that_does_not_come(route, end_now):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        asking = asyncio.create_task(getattr(gateway.api.audio, route).create(file=RECORDING, model=MODEL))
+        await server.heard_everything.wait()
+        end_now()
+        with pytest.raises(openai.APIStatusError, match=f"86400 s, {SENTENCE}") as refused:
+            await asking
+        assert (refused.value.status_code, refused.value.code) == (408, "session_expired")
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="SessionExpired"}'] == 1
+    assert figures["places_taken"] == 0
+
+
+async def test_a_stream_that_does_not_end(end_now):
+    server = ScriptedTranscription(RESPONSES[:2], hangs=True)
+    async with serving(server) as address, running_gateway(address) as gateway:
+        stream = await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL, stream=True)
+        assert (await anext(aiter(stream))).delta == "Hello there."
+        end_now()
+        with pytest.raises(openai.APIError, match=SENTENCE) as told:
+            await anext(aiter(stream))
+        assert told.value.code == "session_expired"
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures['errors_total{kind="SessionExpired"}'] == 1
+    assert figures["places_taken"] == 0
+
+
+async def test_a_realtime_session(end_now):
+    server = speaking()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+            await connection.input_audio_buffer.append(audio=base64.b64encode(PCM).decode())
+            while not (event := await connection.recv()).type.endswith("delta"):
+                pass
+            end_now()
+            while event.type != "error":
+                event = await connection.recv()
+            assert event.error.code == "session_expired"
+            assert event.error.message == f"This session has lasted {DAY_S:g} s, {SENTENCE}"
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await connection.recv()
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "session_expired")
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures["places_taken"] == 0
+
+
+async def test_a_session_of_the_page(end_now):
+    server = speaking()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        async with websockets.connect(f"ws://{gateway.server.address}/live") as socket:
+            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+            await socket.send(PCM)
+            message: dict[str, Any] = {}
+            while not message.get("finals"):
+                message = json.loads(await socket.recv())
+            end_now()
+            while message["type"] != "error":
+                message = json.loads(await socket.recv())
+            assert message["code"] == "session_expired"
+            with pytest.raises(websockets.ConnectionClosed):
+                await socket.recv()
+            assert socket.close_code == 1013  # for which the page goes on by itself
+        await server.left
+        figures = await gateway.all_answered()
+    assert figures["places_taken"] == 0
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+async def test_a_stream_that_nobody_reads(is_read_again, monkeypatch):
+    monkeypatch.setattr(events, "SEND_TIMEOUT_S", DAY_S if is_read_again else 0.0)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        is_last = message["type"] == "http.response.body" and not message.get("more_body")
+        if message["type"] == "http.response.body" and not (is_last and is_read_again):
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def transcribed():
+        yield first
+
+    first = events.TranscriptionTextDeltaEvent(type="transcript.text.delta", delta="Hello")
+    gateway = SimpleNamespace(config=SimpleNamespace(max_session_s=0.01))
+    scope: dict[str, Any] = {
+        "type": "http",
+        "state": {},
+        "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway)),
+    }
+    async with aclosing(transcribed()) as following:
+        await EventStream(first, following)(scope, receive, send)
+    assert isinstance(scope["state"][ERROR], SessionExpired)
+    assert b"session_expired" in sent[-1]["body"]
+
+
+async def test_another_time_that_is_over_stays_what_it_is():
+    gateway = SimpleNamespace(config=SimpleNamespace(max_session_s=DAY_S))
+    scope = {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
+    with pytest.raises(TimeoutError):
+        async with lasting.within_time(lasting.HTTPConnection(scope)):
+            raise TimeoutError
