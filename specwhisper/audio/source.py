@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TypeVar
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
@@ -12,6 +13,7 @@ from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 PIECE_BYTES = 32 * 1024  # one second of audio: candidates never queue behind much of it
 
 Decode = Callable[[], Iterator[bytes]]
+T = TypeVar("T")
 
 
 class AudioSource:
@@ -30,7 +32,7 @@ class AudioSource:
     @classmethod
     async def open(cls, decode: Decode) -> AudioSource:
         """Decode a recording's first 30 s; it is held if that is all there is."""
-        return cls(decode, await asyncio.to_thread(_decode_if_short, decode))
+        return cls(decode, await _in_thread(_pcm_if_short, decode()))
 
     @property
     def fits_one_window(self) -> bool:
@@ -47,13 +49,13 @@ class AudioSource:
         """Listen to all of it for the loudest moment."""
         num_bytes = 0
 
-        def counted() -> Iterator[bytes]:
+        def counted(blocks: Iterator[bytes]) -> Iterator[bytes]:
             nonlocal num_bytes
-            for pcm in self._decode():
+            for pcm in blocks:
                 num_bytes += len(pcm)
                 yield pcm
 
-        loudest = await asyncio.to_thread(log_mel_max, counted(), num_mel_bins)
+        loudest = await _in_thread(lambda blocks: log_mel_max(counted(blocks), num_mel_bins), self._decode())
         self._num_scanned_bytes = num_bytes
         return loudest
 
@@ -67,10 +69,26 @@ class AudioSource:
             num_passed_over = max(0, num_passed_over - len(pcm))
 
 
-def _decode_if_short(decode: Decode) -> bytes | None:
+async def _in_thread(read: Callable[[Iterator[bytes]], T], blocks: Iterator[bytes]) -> T:
+    """Have blocks read in a thread of the pool that all share; it finds no more of them once nobody waits."""
+    is_awaited = True
+
+    def awaited() -> Iterator[bytes]:
+        for pcm in blocks:
+            if not is_awaited:
+                return
+            yield pcm
+
+    try:
+        return await asyncio.to_thread(read, awaited())
+    finally:
+        is_awaited = False
+
+
+def _pcm_if_short(blocks: Iterator[bytes]) -> bytes | None:
     """Give the whole recording if it fits into one window."""
     pcm = bytearray()
-    for block in decode():
+    for block in blocks:
         pcm += block
         if len(pcm) > WINDOW_SAMPLES * BYTES_PER_SAMPLE:
             return None

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["specwhisper.audio", "specwhisper.wire", "draft_server.riva"]):
+INSTRUMENTED = ["specwhisper.audio", "specwhisper.wire", "draft_server.riva", "client.gateway"]
+with atheris.instrument_imports(include=INSTRUMENTED):
     from tests.fuzz.parsers import PARSERS, parse
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
+from urllib.parse import parse_qsl
 
 import av
 import numpy as np
@@ -11,19 +13,26 @@ import soundfile
 from google.protobuf.message import DecodeError
 from riva.client.proto import riva_asr_pb2
 
+from client.gateway.fields import TranslationFields
+from client.gateway.live.messages import Start, read_message
+from client.gateway.realtime.commands import Append, Update, event_id_of, read_command
+from client.gateway.realtime.settings import RealtimeSettings, nested
+from client.gateway.transcription_fields import TranscriptionFields
 from draft_server.riva.audio import StreamedAudio
 from draft_server.riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from experiments.common.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.errors import SpecWhisperError
-from specwhisper.live import LiveOptions
+from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
+from specwhisper.transcription.resumption import Checkpoint
 from specwhisper.types import Candidates, Limits, Resume, Window
-from specwhisper.wire import codec, flac
+from specwhisper.wire import PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.status import shorten
-from specwhisper.wire.v1 import transcription_pb2, verification_pb2
+from specwhisper.wire.v1 import checkpoint_pb2, transcription_pb2, verification_pb2
 
+WEIGHTS = "digest of the weights"
 MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)
 RIGHT = (SpecWhisperError, DecodeError)  # what a reader may raise
 
@@ -72,6 +81,16 @@ def streaming_config(data: bytes) -> None:
     codec.decoding_options_to_proto(options)  # it is passed on
 
 
+def checkpoint(data: bytes) -> None:
+    """Read where a client says that its recording goes on, of the version and the weights that are here."""
+    # Bytes of two messages, one behind the other, are those of both in one.
+    here = checkpoint_pb2.CheckpointState(protocol_version=PROTOCOL_VERSION, weights_digest=WEIGHTS)
+    told = codec.checkpoint_from_bytes(here.SerializeToString() + data, WEIGHTS, vocabulary_size=SIZE)
+    assert max(told.resume.committed + told.resume.previous, default=0) < SIZE
+    assert len(told.resume.committed) == len(told.resume.log_probs)
+    codec.checkpoint_to_bytes(told, WEIGHTS)  # it is told again
+
+
 def riva_stream(data: bytes) -> None:
     """Read what a client of Riva asks of a stream."""
     config = riva_asr_pb2.StreamingRecognitionConfig.FromString(data).config
@@ -106,6 +125,48 @@ def recording(data: bytes) -> None:
     assert sum(map(len, decode_bytes(data, MAX_S, MAX_PCM_BYTES))) <= 2 * (MAX_SAMPLES + 65_536)
 
 
+def realtime_event(data: bytes) -> None:
+    """Read what a client says in a realtime session, and set the session so."""
+    frame = _frame(data)
+    event_id_of(frame)
+    match read_command(frame):
+        case Append(pcm):
+            assert len(pcm) % 2 == 0
+        case Update(session, is_flat):
+            settings = RealtimeSettings().updated(nested(session) if is_flat else session)
+            codec.decoding_options_to_proto(settings.options())  # it is passed on
+            json.dumps([settings.describe(), settings.describe_flat()]).encode()  # and told
+
+
+def live_message(data: bytes) -> None:
+    """Read what the page says."""
+    message = read_message(_frame(data))
+    if isinstance(message, Start):  # what it begins a stream with
+        place = message.position
+        position = LivePosition(place.start_sample, place.num_utterances, tuple(place.final_tokens))
+        LiveOptions(step_ms=message.step_ms, policy=message.policy, position=position)
+        CanonicalStream(message.sample_rate, 1)
+
+
+def form_of_transcription(data: bytes) -> None:
+    """Read the fields of a form, here in the form of a query."""
+    codec.decoding_options_to_proto(TranscriptionFields.read(_form(data)).options())
+
+
+def form_of_translation(data: bytes) -> None:
+    """Read the fields of the other form."""
+    codec.decoding_options_to_proto(TranslationFields.read(_form(data)).options())
+
+
+def _frame(data: bytes) -> str:
+    """Text of a WebSocket, which is UTF-8 by the time that it is read."""
+    return data.decode(errors="replace")
+
+
+def _form(data: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(_frame(data), keep_blank_values=True)
+
+
 def _file(container: str, subtype: str | None = None, channels: int = 1) -> bytes:
     samples = 0.1 * np.sin(np.arange(1_600 * channels)).astype(np.float32).reshape(-1, channels)
     file = io.BytesIO()
@@ -127,6 +188,43 @@ def _ffmpegs_file(container: str, codec_name: str) -> bytes:
 
 OPTIONS = DecodingOptions(language="en", temperatures=(0.0, 0.4), live=LiveOptions())
 WINDOW = Window(1, 0, 3000, (25,), 60)
+STATE = Checkpoint(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0), (3,)), True, 0.25, {"en": 0.75})
+TRANSCRIPTION = {"language": "en", "prompt": "names", "keywords": ["one", "two"]}
+EVENTS = [
+    {
+        "type": "session.update",
+        "event_id": "first",
+        "session": {
+            "type": "transcription",
+            "audio": {
+                "input": {
+                    "format": {"type": "audio/pcm", "rate": 16_000},
+                    "transcription": TRANSCRIPTION,
+                    "turn_detection": {"type": "server_vad", "threshold": 0.5, "silence_duration_ms": 500},
+                }
+            },
+        },
+    },
+    {
+        "type": "transcription_session.update",
+        "session": {"input_audio_format": "pcm16", "input_audio_transcription": TRANSCRIPTION},
+    },
+    {"type": "input_audio_buffer.append", "audio": "AAABAA=="},
+    {"type": "input_audio_buffer.commit"},
+]
+MESSAGES = [
+    {
+        "type": "start",
+        "sample_rate": 48_000,
+        "language": "en",
+        "mode": "full",
+        "gamma": 4,
+        "position": {"start_sample": 320, "num_utterances": 1, "final_tokens": [1, 2]},
+    },
+    {"type": "change", "mode": "sync", "added_latency_ms": 50},
+    {"type": "finish"},
+]
+FORM = "model=whisper-1&prompt=names&temperature=0.4&response_format=verbose_json"
 CONFIG = {"encoding": "LINEAR_PCM", "sample_rate_hertz": 16_000, "language_code": "en-US"}
 FILES = [_file("WAV"), _file("WAV", "ULAW"), _file("FLAC", channels=2), _file("OGG"), _file("MP3")]
 
@@ -166,6 +264,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             ).SerializeToString()
         ],
     ),
+    "checkpoint": (checkpoint, [codec.checkpoint_to_bytes(STATE, WEIGHTS)]),
     "riva-stream": (
         riva_stream,
         [
@@ -185,6 +284,16 @@ PARSERS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "riva-audio": (riva_audio, [b"\x00\x40" + file for file in FILES[:2]]),
     "flac": (flac_piece, [flac.encode(bytes(range(200)))]),
     "recording": (recording, [*FILES, _ffmpegs_file("mp4", "aac"), _ffmpegs_file("webm", "libopus")]),
+    "realtime-event": (realtime_event, [json.dumps(event).encode() for event in EVENTS]),
+    "live-message": (live_message, [json.dumps(message).encode() for message in MESSAGES]),
+    "transcription-form": (
+        form_of_transcription,
+        [
+            f"{FORM}&language=en&timestamp_granularities[]=word".encode(),
+            b"model=whisper-1&stream=true&chunking_strategy[type]=server_vad&languages[]=en&keywords[]=one",
+        ],
+    ),
+    "translation-form": (form_of_translation, [f"{FORM}&hotwords=one".encode()]),
 }
 
 

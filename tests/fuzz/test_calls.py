@@ -5,30 +5,29 @@ from __future__ import annotations
 import grpc
 import grpc.aio
 import pytest
-from grpc_health.v1 import health_pb2
-from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from riva.client.proto import riva_asr_pb2
 
+from experiments.common.scripted import END
+from experiments.common.serve_scripted import scripted_checkpoint
+from specwhisper.types import Resume, Window
+from specwhisper.wire import PROTOCOL_VERSION, codec
 from specwhisper.wire.streams import with_true_status
-from specwhisper.wire.v1 import transcription_pb2, verification_pb2
+from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.fuzz.messages import messages, requests
+from tests.fuzz.resumes import resumes
 from tests.fuzz.running import CALL_S, Running, examples
-from tests.rpc.services import RATE, recording
+from tests.rpc.methods import FILES, methods_of
+from tests.rpc.services import RATE, recording, streaming_config
 
-FILES = {
-    "target": [verification_pb2, health_pb2, reflection_pb2],
-    "draft": [transcription_pb2, riva_asr_pb2, health_pb2, reflection_pb2],
-}
 METHODS = {
-    f"{server} {service.full_name}/{method.name}": (server, method)
+    f"{server} {path.removeprefix('/')}": (server, path, method)
     for server, files in FILES.items()
-    for file in files
-    for service in file.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
+    for path, method in methods_of(*files).items()
 }
+STREAM = "/specwhisper.wire.v1.Transcription/StreamingRecognize"
 # Of a request that cannot be served as it stands; everything else would be a defect.
 REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -36,6 +35,7 @@ REFUSALS = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.NOT_FOUND,  # a service whose health is asked for
 }
+WEIGHTS = scripted_checkpoint().weights_digest
 FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 
 
@@ -59,18 +59,14 @@ def check(running: Running, server: str, path: str, sent: list[bytes]) -> None:
         assert status in REFUSALS | {grpc.StatusCode.OK}
 
 
-def test_all_methods_are_here():
-    assert len(METHODS) == 3 + 3 + 3 + 2 * (2 + 1)
-
-
 @pytest.mark.parametrize("name", METHODS)
 @FUZZED
 @given(data=st.data())
 def test_any_bytes(running, name, data):
-    server, method = METHODS[name]
+    server, path, method = METHODS[name]
     most = 4 if method.client_streaming else 1
     sent = data.draw(st.lists(requests(method.input_type), max_size=most))
-    check(running, server, f"/{method.containing_service.full_name}/{method.name}", sent)
+    check(running, server, path, sent)
 
 
 class Piece(bytes):
@@ -81,6 +77,10 @@ class Piece(bytes):
 
 
 LIKELY = (recording(1.0), recording(1.0)[:3_201], recording(1.0)[:7], b"", b"RIFF\xff\xff\xff\xffWAVE")
+WHOLE = [
+    [Piece(pcm[at : at + 2 * RATE]) for at in range(0, len(pcm), 2 * RATE)]
+    for pcm in (recording(1.0), recording(33.0))
+]
 PIECES = st.sampled_from([Piece(data) for data in LIKELY]) | st.binary(max_size=100)
 
 
@@ -99,8 +99,36 @@ def test_any_options_of_a_stream(running, config, is_right, pieces):
         config.config.ClearField("mode")
     sent = [pb.StreamingRecognizeRequest(streaming_config=config)]
     sent += [pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces]
-    path = "/specwhisper.wire.v1.Transcription/StreamingRecognize"
-    check(running, "draft", path, [request.SerializeToString() for request in sent])
+    check(running, "draft", STREAM, [request.SerializeToString() for request in sent])
+
+
+def going_on(state: checkpoint_pb2.CheckpointState, pieces: list[bytes]) -> list[bytes]:
+    """A stream that goes on at a checkpoint which was begun here, as far as one can tell."""
+    state.protocol_version, state.weights_digest = PROTOCOL_VERSION, WEIGHTS
+    first = streaming_config(language_code="en")
+    first.streaming_config.checkpoint = state.SerializeToString()
+    first.streaming_config.with_checkpoints = True
+    sent = [first, *(pb.StreamingRecognizeRequest(audio_content=piece) for piece in pieces)]
+    return [request.SerializeToString() for request in sent]
+
+
+@FUZZED
+@given(
+    state=messages(checkpoint_pb2.CheckpointState.DESCRIPTOR),
+    resume=resumes(),
+    pieces=st.sampled_from(WHOLE) | st.lists(PIECES, max_size=4),
+)
+def test_any_checkpoint_behind_the_right_digests(running, state, resume, pieces):
+    state.resume.CopyFrom(resume)
+    check(running, "draft", STREAM, going_on(state, pieces))
+
+
+def test_a_right_checkpoint_gets_as_far_as_the_text(running):
+    """Which is how far one that was made up may get."""
+    resume = Resume(Window(1, 0, 3000, (END + 1,), 60), (), None, (), ())
+    state = checkpoint_pb2.CheckpointState(resume=codec.resume_to_proto(resume))
+    status = running.run(status_of(running.channels["draft"], STREAM, going_on(state, WHOLE[0])))
+    assert status is grpc.StatusCode.OK
 
 
 @FUZZED

@@ -18,11 +18,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from experiments.common.scripted import END, TIME, VOCABULARY
+from experiments.common.scripted import VOCABULARY
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.fuzz.messages import messages
+from tests.fuzz.resumes import SIZE, TOKENS, resumes
 from tests.fuzz.running import CALL_S, Running, examples
 from tests.fuzz.test_calls import REFUSALS
 from tests.rpc.hostile import Session, audio, candidates, hello, window_tokens
@@ -31,9 +32,7 @@ from tests.rpc.services import MAX_SESSIONS, RATE, all_free, eventually, recordi
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 LENGTHS_S = (1.0, 33.0)
 PIECE = 2 * RATE  # samples
-SIZE = len(VOCABULARY)
 FUZZED = settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
-TOKENS = st.sampled_from([0, 1, 7, END, TIME, TIME + 1500]) | st.integers(0, SIZE - 1)
 BAD_TOKENS = st.sampled_from([SIZE, SIZE + 1, 2**31 - 1, 2**31, 2**32 - 1])
 ENDED = (grpc.aio.AioRpcError, asyncio.InvalidStateError)  # what a write to a call that is over raises
 WHICH = st.integers(0, MAX_SESSIONS - 1)
@@ -68,14 +67,7 @@ def hostile_messages(draw: st.DrawFn) -> pb.VerifyRequest:
             )
             return block
         case _:
-            window = pb.Window(id=1, num_frames=3000, prompt=[END + 1], max_new_tokens=60)
-            window.MergeFrom(draw(messages(pb.Window.DESCRIPTOR)))
-            committed = draw(st.lists(TOKENS | st.integers(0, 20), max_size=4))
-            committed += draw(st.sampled_from([[], [SIZE]]))
-            log_probs = draw(st.lists(st.floats(width=32), max_size=4))
-            if draw(st.booleans()):
-                log_probs = [-0.5] * len(committed)
-            return pb.VerifyRequest(resume=pb.Resume(window=window, committed=committed, log_probs=log_probs))
+            return pb.VerifyRequest(resume=draw(resumes()))
 
 
 class Speaker:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from riva.client.proto import riva_asr_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 from specwhisper.errors import TargetUnavailable, Unauthenticated, UnsafeBind
 from specwhisper.wire.access import caller
@@ -22,25 +22,19 @@ from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.tls import ClientTls, ServerTls
 from specwhisper.wire.tokens import Tokens, read_tokens
-from specwhisper.wire.v1 import transcription_pb2, verification_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.methods import FILES, OF_ALL, methods_of, noted_methods
+from tests.rpc.services import draft_server, target_server
 
 TOKEN = "0123456789abcdef-Right"
 FORMER, NEWCOMER = "a-token-of-one-who-left", "a-token-of-one-who-came"
 TOKENS = Tokens({TOKEN: "anna", "another-token-of-hers": "anna"})
 SERVICE = "specwhisper.wire.v1.Verification"
-METHODS = [
-    f"/{service.full_name}/{method.name}"
-    for file in (transcription_pb2, verification_pb2, riva_asr_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
-]
-OPEN = [
-    f"/grpc.health.v1.Health/{method.name}"
-    for method in health_pb2.DESCRIPTOR.services_by_name["Health"].methods
-]
+METHODS = list(methods_of(*(file for files in FILES.values() for file in files if file not in OF_ALL)))
+OPEN = list(methods_of(health_pb2))
 OTHERS = [
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    *methods_of(reflection_pb2),
     "/specwhisper.wire.v1.Verification/NoSuchMethod",
     "/no.such.Service/Method",
 ]
@@ -138,11 +132,26 @@ async def refusal(ask: Callable[[], Any]) -> grpc.aio.AioRpcError:
             return refused.value
 
 
+async def test_every_method_that_is_offered_is_tried():
+    """One that is new must be among those that the tests here, and the fuzzing ones, call."""
+    async with AsyncExitStack() as servers:
+        with noted_methods() as of_target:
+            target = await servers.enter_async_context(target_server())
+        with noted_methods() as of_draft:
+            await servers.enter_async_context(draft_server(target.address))
+    assert of_target == methods_of(*FILES["target"]).keys()
+    assert of_draft == methods_of(*FILES["draft"]).keys()
+    assert of_target | of_draft == {*METHODS, *OPEN, OTHERS[0]}
+
+
 @pytest.mark.parametrize("shown", HEADERS)
 async def test_nobody_gets_in_without_a_token(shown):
     header = HEADERS[shown]
     metadata = () if header is None else (("authorization", header),)
-    async with serving(tokens=TOKENS) as (address, servicer), open_channel(address) as channel:
+    async with (
+        serving_everything(tokens=TOKENS) as (address, everything),
+        open_channel(address) as channel,
+    ):
         for method in [*METHODS, *OTHERS]:
             for ask in (
                 lambda: channel.unary_unary(method)(b"", metadata=metadata, timeout=5),  # noqa: B023
@@ -151,9 +160,11 @@ async def test_nobody_gets_in_without_a_token(shown):
                 error = await refusal(ask)
                 assert error.code() is grpc.StatusCode.UNAUTHENTICATED, method
                 assert isinstance(error_from_rpc(error, address), Unauthenticated)
-        assert not servicer.callers
+        assert not everything.entered
         health = health_pb2_grpc.HealthStub(channel)
         assert (await health.Check(health_pb2.HealthCheckRequest(service=SERVICE))).status == 1
+        await enter_all(channel, TOKEN)
+        assert everything.entered == [*METHODS, *OTHERS[1:]]
 
 
 async def enter_all(channel: grpc.aio.Channel, token: str) -> None:

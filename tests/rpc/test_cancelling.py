@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc.aio
 import pytest
 
+from experiments.common import silence
 from experiments.common.scripted import ScriptedModel
+from specwhisper.audio.decode import decode_bytes
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.gated import Gated
 from tests.rpc.services import (
@@ -97,3 +103,41 @@ async def test_a_client_that_leaves_while_an_answer_waits_to_be_read():
         await asyncio.gather(speaking, return_exceptions=True)
         await all_free(target, draft)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
+
+
+class Scanned:
+    """Decodes recordings; the second time, which is the scan, it waits at a gate behind the first block."""
+
+    def __init__(self) -> None:
+        self.is_there, self.gate = threading.Event(), threading.Event()
+        self.num_opened = self.num_closed = self.num_scanned = 0
+
+    def __call__(self, *recording) -> Iterator[bytes]:
+        self.num_opened += 1
+        is_scan = self.num_opened == 2
+        try:
+            for pcm in decode_bytes(*recording):
+                self.num_scanned += is_scan
+                if is_scan:
+                    self.is_there.set()
+                    self.gate.wait()
+                yield pcm
+        finally:
+            self.num_closed += 1
+
+
+async def test_a_client_that_leaves_while_its_hour_is_scanned_takes_no_thread_from_others(monkeypatch):
+    """The threads that decode are few, and all sessions share them; here there is one."""
+    scanned = Scanned()
+    monkeypatch.setattr("draft_server.service.decode_bytes", scanned)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with target_server() as target, draft_server(target.address) as draft:
+        call = draft.stub.Recognize(pb.RecognizeRequest(audio=silence.flac(3600)))
+        await eventually(scanned.is_there.is_set)
+        call.cancel()
+        await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
+        scanned.gate.set()
+        await asyncio.to_thread(int)  # the pool is free
+        assert (scanned.num_opened, scanned.num_closed, scanned.num_scanned) == (2, 2, 1)
+        await all_free(target, draft)
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))

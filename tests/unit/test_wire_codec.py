@@ -38,7 +38,7 @@ from specwhisper.types import (
     WordAlignment,
 )
 from specwhisper.wire import codec
-from specwhisper.wire.codec.messages import MAX_WINDOW_ID
+from specwhisper.wire.codec.messages import MAX_LOG_PROB, MAX_START_FRAME, MAX_WINDOW_ID
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
 
@@ -105,7 +105,7 @@ limits = st.builds(Limits, positive, positive, positive, st.integers(3 * WINDOW_
 windows = st.builds(
     Window,
     id=st.integers(0, MAX_WINDOW_ID),
-    start_frame=uint64,
+    start_frame=st.integers(0, MAX_START_FRAME),
     num_frames=st.integers(0, WINDOW_FRAMES),
     prompt=ids,
     max_new_tokens=st.integers(8, 448),
@@ -184,7 +184,8 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
     )
 
 
-resumes = st.builds(Resume, windows, ids, maybe(finite), st.lists(single, max_size=4).map(tuple), ids)
+log_probs = st.lists(st.floats(max_value=MAX_LOG_PROB, width=32), max_size=4).map(tuple)
+resumes = st.builds(Resume, windows, ids, maybe(finite), log_probs, ids)
 openings = st.builds(WindowOpened, windows, maybe(finite), ids, uint32)
 
 ROUND_TRIPS = {
@@ -304,9 +305,12 @@ REFUSED = [
     ("window", pb.Window(num_frames=3001), InvalidRequest, "3001 mel frames"),
     ("window", some_window(temperature=math.nan), InvalidRequest, "temperature nan"),
     ("window", some_window(temperature=-0.5), InvalidRequest, r"temperature -0\.5"),
+    ("window", some_window(start_frame=2**56), InvalidRequest, "begins at mel frame 72057594037927936"),
     ("resume", pb.Resume(), InvalidRequest, "no window"),
     ("resume", pb.Resume(window=some_window(), committed=[1, 2, 3]), InvalidRequest, "3 committed"),
     ("resume", pb.Resume(window=some_window(), log_mel_ceiling=math.nan), InvalidRequest, "log_mel_ceiling"),
+    ("resume", pb.Resume(window=some_window(), log_probs=[math.nan]), InvalidRequest, "no log-probability"),
+    ("resume", pb.Resume(window=some_window(), log_probs=[1000.0]), InvalidRequest, "no log-probability"),
     ("window_opened", pb.WindowOpened(), InvalidRequest, "no window"),
     ("commit", pb.Commit(tokens=[1, 2], margins=[0.5]), InvalidRequest, "2 tokens but 1 margins"),
     ("commit", pb.Commit(tokens=[1], log_probs=[math.nan]), InvalidRequest, "log_probs that are not numbers"),

@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from specwhisper.errors import InvalidAudio, InvalidCandidates, InvalidRequest
 from specwhisper.types import (
+    HOP_SAMPLES,
     NUM_PROPOSED,
     WINDOW_FRAMES,
     WINDOW_SAMPLES,
@@ -31,7 +32,9 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 
 BYTES_PER_SAMPLE = 2
 MAX_WINDOW_ID = 2**31  # what is resumed there can go on counting
+MAX_START_FRAME = 2**63 // HOP_SAMPLES  # the samples behind it can go on counting
 MAX_MARKS = 256  # of a message; speech does not begin and end that often in the longest
+MAX_LOG_PROB = 1.0  # 0, but for rounding where logits have half precision
 MAX_TOTAL_PROB = 1.001  # single precision does not sum to 1 exactly
 OUTCOMES = {
     Outcome.KEPT: pb.OUTCOME_KEPT,
@@ -157,6 +160,10 @@ def window_from_proto(message: pb.Window) -> Window:
         raise InvalidRequest(f"A window has {message.num_frames} mel frames; at most {WINDOW_FRAMES} fit.")
     if message.id > MAX_WINDOW_ID:
         raise InvalidRequest(f"A window has number {message.id}; they are counted up to {MAX_WINDOW_ID}.")
+    if message.start_frame > MAX_START_FRAME:
+        raise InvalidRequest(
+            f"A window begins at mel frame {message.start_frame}; they are counted up to {MAX_START_FRAME}."
+        )
     if not (math.isfinite(message.temperature) and message.temperature >= 0):
         raise InvalidRequest(f"A window has temperature {message.temperature}; it must be 0 or more.")
     return Window(
@@ -192,8 +199,8 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
         )
     previous, log_probs = tuple(message.previous), tuple(message.log_probs)
     _check_tokens("Resume", window.prompt + committed + previous, vocabulary_size)
-    if any(map(math.isnan, log_probs)):
-        raise InvalidRequest("Resume has log-probabilities that are not numbers.")
+    if not all(log_prob <= MAX_LOG_PROB for log_prob in log_probs):  # nor is it NaN
+        raise InvalidRequest("Resume has a number that is no log-probability; send those that commits told.")
     return Resume(window, committed, _log_mel_ceiling(message), log_probs, previous)
 
 
