@@ -338,6 +338,7 @@ def evaluate(context: typer.Context) -> None:
 
 @app.command()
 def tune(
+    context: typer.Context,
     target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Target server.")],
     draft_model: Annotated[
         str, typer.Option(metavar="MODEL", help="As the draft server takes it.")
@@ -356,10 +357,13 @@ def tune(
         Path | None, typer.Option(dir_okay=False, metavar="FILE", help="Write the figures here.")
     ] = None,
 ) -> None:
-    """Measure link and models for a minute: which mode and draft length are best, and how fast that is."""
+    """Measure link and models for a minute: which mode and draft length are best, and how fast that is.
+
+    Encryption and token before the command are those of the target.
+    """
     errors = Console(stderr=True)
     try:
-        pair = Pair(target, draft_model, device, dtype, threads)
+        pair = Pair(target, draft_model, device, dtype, threads, context.obj)
         figures = asyncio.run(run_tune(pair, audio or [], seconds, Console()))
         if json is not None:
             json.write_text(json_module.dumps(figures, indent=1) + "\n")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
@@ -16,9 +17,17 @@ STOP_TIMEOUT_S = 10.0
 TAIL_LINES = 20  # of a log, told where a server did not start
 
 
-def start_server(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a server that logs JSON lines; it blocks unless :func:`following` reads them."""
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace")
+def start_server(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a server that logs JSON lines; it blocks unless :func:`following` reads them.
+
+    Parameters
+    ----------
+    environment : variables that are set beside ours.
+    """
+    variables = {**os.environ, **(environment or {})}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace", env=variables)
 
 
 @contextmanager

@@ -44,7 +44,7 @@ async def tune(pair: Pair, files: Sequence[Path], seconds: float, console: Conso
     if find_spec("torch") is None:
         raise UnsupportedOption("tune runs a draft server here: pip install 'specwhisper[server]'.")
     files = files or sorted(path for path in SAMPLES.iterdir() if path.suffix in (".flac", ".ogg", ".mp3"))
-    with following(start_server(pair.command), "The draft server") as address:
+    with following(start_server(pair.command, pair.environment), "The draft server") as address:
         async with TranscriptionClient(address) as client:
             model, rounds = await _measure(client, files, seconds, console)
     advice = advise(rounds)

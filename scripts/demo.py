@@ -87,7 +87,7 @@ def main() -> None:
                 "\nDIFFERENT: the split transcript is not the target's own. This is a bug; please report it."
             )
         count = len(tokens(split))
-        print(f"\nidentical: all {count} tokens are those that the target alone writes (--mode target-only).")
+        print(f"\nidentical: all {count} tokens of the text are the target alone's (--mode target-only).")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Put Serve's configuration into KubeRay's manifest, from standard input to standard output.
 
-kubectl kustomize deploy/kubernetes/ray | .venv/bin/python scripts/rayservice.py | kubectl apply --filename -
+kubectl kustomize deploy/kubernetes/ray | python3 scripts/rayservice.py | kubectl apply --filename -
 
 The configuration is deploy/serve.yaml, with the changes of deploy/kubernetes/ray/serve-changes.yaml.
 """

@@ -203,6 +203,7 @@ def test_draft_servers_know_rays_front_and_the_name_in_its_certificate(secrets):
     cluster, _ = ray_pods()
     [head] = cluster["headGroupSpec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in head["ports"]}
+    assert ports["serve"] == 8000  # KubeRay refuses a service whose head names ports, and not this one
     assert draft.flags["target"] == f"{service}-head-svc:{ports['front']}"
     shown = subprocess.run(
         ["openssl", "x509", "-in", secrets / "target" / "server.pem", "-noout", "-ext", "subjectAltName"],
@@ -226,6 +227,73 @@ def test_rays_pods_are_of_kubernetes_schemas_and_its_version_is_the_locked_one()
         kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, "1.33", strict=True)
     locked = (ROOT / "requirements" / "ray.txt").read_text()
     assert f"\nray=={cluster['rayVersion']} " in locked
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_prometheus_finds_the_metrics_of_every_pod_and_nothing_else(overlay):
+    example = yaml.safe_load((DEPLOY / "observability" / "prometheus.kubernetes.yml").read_text())
+    containers = [pod_of(workload)[1] for workload in workloads(overlay).values()]
+    if overlay == "ray":
+        containers += [pod["spec"]["containers"][0] for pod in ray_pods()[1]]
+    found = {}
+    for job in example["scrape_configs"]:
+        assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["specwhisper"]}}]
+        [rule] = job["relabel_configs"]
+        assert rule["action"] == "keep"
+        assert rule["source_labels"] == [
+            f"__meta_kubernetes_pod_container_{it}" for it in ("name", "port_name")
+        ]
+        for container in containers:
+            for port in container["ports"]:
+                if re.fullmatch(rule["regex"], f"{container['name']};{port['name']}"):
+                    found[job["job_name"], container["name"]] = port["containerPort"]
+    target = "ray-worker" if overlay == "ray" else "target"
+    assert found == {
+        ("specwhisper-target", target): 9464,
+        ("specwhisper-draft", "draft"): 9465,
+        ("specwhisper-gateway", "gateway"): PORTS["gateway"],
+    }
+
+
+def names_told(text: str) -> list[dict[str, set[str]]]:
+    """Give the names in every call of make-secrets that has some, by role."""
+    calls = re.findall(r"make-secrets deploy/secrets ((?:[\w.-]+=\S+\s+|\\\n[# ]*)+)", text)
+    told = []
+    for call in calls:
+        told.append({})
+        for role, name in re.findall(r"(\w+)=([\w.-]+)", call):
+            told[-1].setdefault(role, set()).add(name)
+    return told
+
+
+def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
+    [draft] = [server for server in in_kubernetes("cpu-demo") if server.role == "draft"]
+    names = {
+        "target": {split_address(address)[0] for address in draft.flags["target"].split(",")},
+        **{role: {f"{role}.specwhisper.svc"} for role in of_kind("cpu-demo", "Service") if role != "target"},
+    }
+    for file in ("docs/deployment.md", "deploy/kubernetes/base/kustomization.yaml"):
+        assert names in names_told((ROOT / file).read_text()), file
+    [renewed] = names_told((ROOT / "docs" / "runbook.md").read_text())
+    assert renewed == {"target": names["target"]}
+
+
+def test_compose_is_called_with_its_file_and_where_torch_is():
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *DEPLOY.glob("compose*.yaml")]
+    found = set()
+    for path in files:
+        text = path.read_text()
+        for call in re.findall(r"docker compose [^`\n]*--build[^`\n]*", text):
+            found.add(path.name)
+            assert "--file deploy/compose.yaml " in call, path
+            assert "export TORCH_CPU=https://download.pytorch.org/whl/cpu/torch/\n" in text, path
+    assert found == {"README.md", "deployment.md", "runbook.md", "compose.yaml", "compose.gpu.yaml"}
+
+
+def test_workflows_are_of_githubs_schema():
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    checked = tool("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_a_wrong_manifest_would_be_found():

@@ -8,13 +8,13 @@ import ssl
 import stat
 import subprocess
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from specwhisper.wire.addresses import split_address
 from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.tls import ServerTls
 from specwhisper.wire.tokens import read_tokens
@@ -73,6 +73,28 @@ def test_a_name_without_its_role_is_refused_before_anything_is_made(tmp_path, na
     assert not folder.exists()
 
 
+def test_a_name_that_a_certificate_lacks_is_refused_until_the_certificate_is_deleted(tmp_path):
+    folder = tmp_path / "secrets"
+
+    def make(*names: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [DEPLOY / "make-secrets", folder, *names], capture_output=True, text=True, timeout=60
+        )
+
+    there = ("target=target-0.target", "target=10.0.0.1", "target=2001:db8::1")
+    assert make(*there).returncode == 0
+    assert make(*there).returncode == 0
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for name in ("target-1.target", "10.0.0.2", "2001:db8::2"):
+        told = make(*there, f"target={name}")
+        assert told.returncode == 1
+        assert f"not for '{name}': delete target/server.pem first" in told.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    (folder / "target" / "server.pem").unlink()
+    assert make(*there, "target=target-1.target").returncode == 0
+    assert "target-1.target" in names_in(folder / "target" / "server.pem")
+
+
 def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
     folder = tmp_path / "secrets"
     roots, certificate = folder / "draft" / "roots.pem", folder / "target" / "server.pem"
@@ -106,11 +128,18 @@ def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
     assert is_trusted(new)
 
 
-def test_all_that_prometheus_may_ask_is_encrypted_and_shown_a_token_that_it_has(secrets):
-    text = (DEPLOY / "observability" / "prometheus.yml").read_text()
-    example = yaml.safe_load(re.sub(r"^  # (?=- job_name|  )", "  ", text, flags=re.MULTILINE))
-    jobs = example["scrape_configs"]
-    assert sum("http_sd_configs" in job for job in jobs) == 1
+def jobs_of(name: str) -> list[dict[str, Any]]:
+    """Give what Prometheus scrapes by an example, with what stands in its remarks."""
+    text = (DEPLOY / "observability" / name).read_text()
+    return yaml.safe_load(re.sub(r"^  # (?=- job_name|  )", "  ", text, flags=re.MULTILINE))["scrape_configs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "fronts"), [("prometheus.yml", 1), ("prometheus.kubernetes.yml", 0)], ids=["hosts", "kubernetes"]
+)
+def test_all_that_prometheus_may_ask_is_encrypted_and_shown_a_token_that_it_has(secrets, name, fronts):
+    jobs = jobs_of(name)
+    assert sum("http_sd_configs" in job for job in jobs) == fronts
     found = [
         at | {"scheme": at["url"].partition(":")[0]} for job in jobs for at in job.get("http_sd_configs", ())
     ]
@@ -118,8 +147,9 @@ def test_all_that_prometheus_may_ask_is_encrypted_and_shown_a_token_that_it_has(
         assert asked["scheme"] == "https"
         for file in (asked["tls_config"]["ca_file"], asked["authorization"]["credentials_file"]):
             assert (secrets / "prometheus" / Path(file).name).is_file()
-        name = asked["tls_config"].get("server_name", "target")
-        assert name in names_in(secrets / "target" / "server.pem")
+        role = Path(asked["authorization"]["credentials_file"]).name.removesuffix("-token")
+        assert asked["tls_config"]["server_name"] == role
+        assert role in names_in(secrets / role / "server.pem")
 
 
 async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_it(secrets):
@@ -134,10 +164,11 @@ async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_
         assert server.flags["metrics_host"] == "0.0.0.0", server.where
         assert services[server.role]["expose"] == [port], server.where
         job = jobs[server.role]
-        assert {split_address(at)[1] for at in job["static_configs"][0]["targets"]} == {port}
+        assert job["static_configs"] == [{"targets": [f"{server.role}:{port}"]}]
         own, prometheus = secrets / server.role, secrets / "prometheus"
         tls = ServerTls(own / "server.pem", own / "server.key")
         token = (prometheus / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
+        assert job["tls_config"]["server_name"] in names_in(own / "server.pem")
         trusted = ssl.create_default_context(cafile=prometheus / Path(job["tls_config"]["ca_file"]).name)
         async with serving_metrics(
             CollectorRegistry(), "127.0.0.1", 0, tls, read_tokens(own / "tokens")

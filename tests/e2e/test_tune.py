@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from math import prod
 
 import pytest
 
+from tests.deploy.manifests import DEPLOY
 from tests.e2e.processes import run
 
 pytestmark = pytest.mark.timeout(600)
@@ -41,6 +43,23 @@ def test_the_advice_is_what_was_measured(start_server, tmp_path):
     assert (f"blocks of {measured[implied]['gamma']}" in told["gamma"]) is (implied != "target-only")
     assert "Estimates by closed form" in out
     assert "if the draft is as fast there as here" in out
+
+
+def test_a_target_may_ask_for_encryption_a_certificate_and_a_token(start_server, tmp_path):
+    secrets = tmp_path / "secrets"
+    subprocess.run([DEPLOY / "make-secrets", secrets], check=True, capture_output=True, timeout=60)
+    served, own = secrets / "target", secrets / "draft"
+    protected = ("--grpc-use-ssl", "--grpc-server-cert", served / "server.pem")
+    protected += ("--grpc-server-key", served / "server.key", "--tokens-file", served / "tokens")
+    protected += ("--grpc-use-ssl-mutual", "--grpc-root-cert", served / "roots.pem")
+    target = start_server("target_server", "--model", "demo-target", *protected)
+    trust = ("--use-ssl", "--ssl-root-cert", own / "roots.pem", "--ssl-server-name", "target")
+    shown = ("--ssl-client-cert", own / "server.pem", "--ssl-client-key", own / "server.key")
+    shown += ("--token-file", own / "target-token")
+    tune = ("tune", "--target", target.address, "--threads", "1", "--seconds", "0")
+    status, out, err = run("client.cli", *map(str, (*trust, *shown)), *tune)
+    assert status == 0, err
+    assert "Run --mode " in out
 
 
 def test_a_target_that_is_not_there_is_one_sentence():

@@ -133,7 +133,12 @@ def test_panels_lie_side_by_side():
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 @pytest.mark.parametrize(
     "arguments",
-    ["check rules alerts.yml", "test rules alerts.test.yml", "check config --syntax-only prometheus.yml"],
+    [
+        "check rules alerts.yml",
+        "test rules alerts.test.yml",
+        "check config --syntax-only prometheus.yml",
+        "check config --syntax-only prometheus.kubernetes.yml",
+    ],
 )
 def test_prometheus_takes_the_files(arguments):
     run = subprocess.run(["promtool", *arguments.split()], cwd=FOLDER, capture_output=True, text=True)

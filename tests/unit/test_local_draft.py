@@ -1,0 +1,21 @@
+"""What starts a draft server of one's own."""
+
+from __future__ import annotations
+
+from client.local_draft import Pair
+from specwhisper.wire.channels import Credentials
+from specwhisper.wire.tls import ClientTls
+
+
+def test_a_token_stands_in_the_environment_and_never_in_the_list_of_processes():
+    token = "0123456789abcdef"
+    pair = Pair("gpu:50052", "tiny", credentials=Credentials(ClientTls(server_name="target"), token))
+    assert pair.environment == {"SPECWHISPER_TARGET_TOKEN": token}
+    assert not any(token in word for word in pair.command)
+    assert pair.command[-3:] == ["--target-use-ssl", "--target-server-name", "target"]
+
+
+def test_an_open_target_is_reached_as_it_is():
+    pair = Pair("127.0.0.1:50052", "tiny")
+    assert pair.environment == {}
+    assert "--target-use-ssl" not in pair.command
