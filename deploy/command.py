@@ -7,11 +7,10 @@ import os
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 # Read when Ray is imported. Whoever reaches its ports can have it run anything.
@@ -54,8 +53,46 @@ def read_schema(path: Path) -> ServeDeploySchema:
         raise InvalidRequest(f"{path} is no configuration of Ray Serve: {fields_in(error)}") from error
 
 
-def check(schema: ServeDeploySchema) -> None:
-    """Have our applications say what is wrong with their flags, before Ray says it with its tracebacks."""
+class Signals:
+    """Counts SIGTERM and SIGINT: the first one stops, another one hurries.
+
+    A number that is looked at, and no event: a handler runs amid whatever it interrupts, which may hold the
+    event's lock.
+    """
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def catch(self) -> None:
+        """Be told of them from now on."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._count)
+
+    def stop(self) -> None:
+        """Take it that the first one has come: the next one hurries."""
+        self._number = max(self._number, 1)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether one has come."""
+        return self._number > 0
+
+    @property
+    def is_hurried(self) -> bool:
+        """Whether another one has come since."""
+        return self._number > 1
+
+    def _count(self, *_: object) -> None:
+        self._number += 1
+
+
+def check(schema: ServeDeploySchema, *, is_here: bool = True) -> None:
+    """Have our applications say what is wrong with their flags, before Ray says it with its tracebacks.
+
+    Parameters
+    ----------
+    is_here : whether they are to run on this machine; else files that flags name may be on others.
+    """
     for application in schema.applications:
         module, _, builder = application.import_path.partition(":")
         if module == serve_app.__name__:
@@ -67,6 +104,9 @@ def check(schema: ServeDeploySchema) -> None:
                 build(application.args)
             except ValidationError as error:
                 raise InvalidRequest(f"Arguments of '{application.name}': {fields_in(error)}") from error
+            except InvalidRequest as error:
+                if is_here or not isinstance(error.__cause__, FileNotFoundError):
+                    raise
 
 
 def deploy(schema: ServeDeploySchema) -> None:
@@ -86,12 +126,13 @@ def deploy(schema: ServeDeploySchema) -> None:
 
 
 def wait_until_running(
-    schema: ServeDeploySchema, stopped: threading.Event, timeout_s: float = START_TIMEOUT_S
+    schema: ServeDeploySchema, signals: Signals, timeout_s: float = START_TIMEOUT_S
 ) -> None:
     """Wait until all applications run, or nobody wants them to; an error tells which one does not."""
     until_s = monotonic() + timeout_s
     names = {application.name for application in schema.applications}
-    while not stopped.wait(LOOK_S):
+    while not signals.is_stopped:
+        sleep(LOOK_S)
         told = serve.status().applications
         for name in names & told.keys():
             if told[name].status == ApplicationStatus.DEPLOY_FAILED:
@@ -171,42 +212,47 @@ def last_line(text: str) -> str:
 
 
 def run(config: Path | None, address: str | None) -> None:
-    """Serve what a file says until SIGTERM or SIGINT; then drain, and end it. Another one hurries."""
+    """Serve what a file says until SIGTERM or SIGINT; then drain, and end it. Another one hurries.
+
+    Where an error ends it, applications that ran before are left to Ray.
+    """
     schema = read_schema(config or DEMO)
-    if address is None:  # else files that flags name may be on other machines
-        check(schema)
-    stopped, hurried = threading.Event(), threading.Event()
-    console = Console()
+    check(schema, is_here=address is None)
+    names = [application.name for application in schema.applications]
+    signals, console = Signals(), Console()
     with cluster(address):
-        for number in (signal.SIGTERM, signal.SIGINT):  # Ray has put handlers of its own there
-            signal.signal(number, lambda *_: (hurried if stopped.is_set() else stopped).set())
+        signals.catch()  # Ray has put handlers of its own there
+        ran_before = serve.status().applications.keys()
+        to_end = [name for name in names if name not in ran_before]
         try:
             deploy(schema)
-            wait_until_running(schema, stopped)
-            if not stopped.is_set():
+            wait_until_running(schema, signals)
+            if not signals.is_stopped:
                 for name, where in addresses(schema).items():
                     console.print(f"[bold]{name}[/] at {where}", highlight=False)
                 console.print("Ready; Ctrl-C lets open sessions end, and stops; another one does not wait.")
-            stopped.wait()
+            while not signals.is_stopped:
+                sleep(LOOK_S)
+            to_end = names
         finally:
-            stopped.set()  # also where an error ends it
-            end(schema, hurried, console, is_all=address is None)
+            signals.stop()  # also where an error ends it
+            end(to_end, signals, console, is_all=address is None)
 
 
-def end(schema: ServeDeploySchema, hurried: threading.Event, console: Console, *, is_all: bool) -> None:
+def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: bool) -> None:
     """Drain and end what was started, clients' side first; on a cluster of others, nothing else.
 
     An application that Serve does not end in time is told of and left: shutting down ends it, or nobody does.
     """
-    for application in reversed(schema.applications):
-        name, within_s = application.name, longest_grace_s(application.name) + END_MARGIN_S
+    for name in reversed(names):
+        within_s = longest_grace_s(name) + END_MARGIN_S
         serve.delete(name, _blocking=False)
-        if not wait_until_gone(name, within_s, hurried) and not hurried.is_set():
+        if not wait_until_gone(name, within_s, signals) and not signals.is_hurried:
             console.print(
                 f"Application '{name}' has not ended within {within_s:g} s; {LOGS} may say why.",
                 highlight=False,
             )
-    if is_all and not hurried.is_set():
+    if is_all and not signals.is_hurried:
         serve.shutdown()  # else Ray's processes are simply ended
 
 
@@ -218,12 +264,13 @@ def longest_grace_s(name: str) -> float:
     return max(graces, default=0.0)
 
 
-def wait_until_gone(name: str, within_s: float, hurried: threading.Event) -> bool:
+def wait_until_gone(name: str, within_s: float, signals: Signals) -> bool:
     """Wait until Serve has ended an application, for some time and unless there is a hurry; tell whether."""
     until_s = monotonic() + within_s
     while is_there := name in serve.status().applications:
-        if monotonic() > until_s or hurried.wait(LOOK_S):
+        if monotonic() > until_s or signals.is_hurried:
             break
+        sleep(LOOK_S)
     return not is_there
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
@@ -13,14 +10,14 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from deploy.answers import Reply, read_answer
-from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable
+from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.wire.access import caller
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
 ANSWER_S = 2.0  # for all targets that are asked; draft servers wait longer, and so learn what is wrong
-MAX_FULL = 2  # times that another target is asked where one has no room
+TRIES = 3  # targets that are asked: the next one where one has no room, or takes its part of that time
 
 
 class FrontService(verification_pb2_grpc.VerificationServicer):
@@ -38,32 +35,40 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
         """Name a target that has room, with the right to open a session there."""
-        return await self._in_time(self._locate(request.SerializeToString()))
+        asked = request.SerializeToString(), caller.get()
+        return await self._ask_some(pb.LocateResponse, self._targets.locate, *asked)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
         """Tell what the targets are; all are of one checkpoint."""
         asked = request.SerializeToString()
-        return await self._in_time(self._ask(pb.DescribeResponse, self._targets.describe, asked))
+        return await self._ask_some(pb.DescribeResponse, self._targets.describe, asked)
 
     async def Verify(self, requests: Any, context: Any) -> None:
         """Refuse: no session passes through here."""
         raise InvalidRequest("This address leads to targets: ask Locate, and open the session where it says.")
 
-    async def _locate(self, request: bytes) -> pb.LocateResponse:
-        ask = partial(self._ask, pb.LocateResponse, self._targets.locate, request, caller.get())
-        for _ in range(MAX_FULL):  # what is known of them is a second old: the emptiest may have filled up
-            with suppress(ServerFull):
-                return await ask()
-        return await ask()
-
-    async def _in_time(self, answer: Awaitable[Reply]) -> Reply:
+    async def _ask_some(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
+        refusal: SpecWhisperError = TargetUnavailable(
+            f"No target has answered the front within {self._answer_s:g} s; try again."
+        )
+        asked: list[asyncio.Task[Reply]] = []
         try:
-            async with asyncio.timeout(self._answer_s):
-                return await answer
-        except TimeoutError:
-            raise TargetUnavailable(
-                f"No target has answered the front within {self._answer_s:g} s; try again."
-            ) from None
+            for _ in range(TRIES):
+                asked.append(asyncio.create_task(self._ask(kind, method, *args)))
+                open_ones = [question for question in asked if not question.done()]
+                answered, _ = await asyncio.wait(
+                    open_ones, timeout=self._answer_s / TRIES, return_when=asyncio.FIRST_COMPLETED
+                )
+                for question in answered:
+                    try:
+                        return question.result()
+                    except ServerFull as error:  # what is known of it was a second old
+                        refusal = error
+            raise refusal
+        finally:
+            for question in asked:
+                question.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def _ask(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
         asked = method.remote(*args)

@@ -1,4 +1,4 @@
-"""Which target takes the next session: the one with the fewest."""
+"""Which target takes the next session: the one with the fewest of those that answer."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ OPEN_SESSIONS = "open_sessions"
 HAS_ROOM = "has_room"  # for another one, in slots and in time
 OPENS_SESSION = "locate"  # the question that a session follows
 STATS_PERIOD_S = 1.0
+UNANSWERED_S = 0.5  # shorter than the front waits: who hangs is known when it asks another one
+SILENT_S = 10.0  # until who hung is given another chance, which costs somebody the front's wait
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -45,28 +47,69 @@ class RecentPicks(Generic[Name]):
         return Counter(name for _, name in self._picks.values())
 
 
+class Silent(Generic[Name]):
+    """Remembers who has left a question unanswered.
+
+    Parameters
+    ----------
+    after_s : how long an answer may take.
+    for_s : how long a question is held against whom it was put to, unless it answers another one in time.
+    """
+
+    def __init__(self, after_s: float, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
+        self._after_s = after_s
+        self._for_s = for_s
+        self._clock = clock
+        self._asked: dict[str, tuple[float, Name]] = {}  # by question: when, and who
+
+    def note(self, question: str, name: Name) -> None:
+        """Remember who is asked."""
+        self._asked[question] = (self._clock(), name)
+
+    def hear(self, question: str, name: Name) -> None:
+        """Take an answer. One that comes late is none: it may be the end of a question that was given up."""
+        asked_s, _ = self._asked.get(question, (-inf, name))
+        if self._clock() - asked_s < self._after_s:
+            self._asked = {each: asked for each, asked in self._asked.items() if asked[1] != name}
+
+    def names(self) -> set[Name]:
+        """Give those that are silent."""
+        now_s = self._clock()
+        self._asked = {each: asked for each, asked in self._asked.items() if now_s < asked[0] + self._for_s}
+        return {name for asked_s, name in self._asked.values() if now_s >= asked_s + self._after_s}
+
+
 class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes have no types
     """Sends a question to the replica with the fewest sessions, those to be opened soon included."""
 
-    def initialize_state(self, remember_s: float = 1.5 * STATS_PERIOD_S) -> None:
+    def initialize_state(
+        self, remember_s: float = 1.5 * STATS_PERIOD_S, clock: Callable[[], float] = monotonic
+    ) -> None:
         """Take what the deployment's configuration says."""
-        self._recent = RecentPicks[ReplicaID](remember_s)
+        self._recent = RecentPicks[ReplicaID](remember_s, clock=clock)
+        self._silent = Silent[ReplicaID](UNANSWERED_S, SILENT_S, clock=clock)
 
     async def choose_replicas(
         self, candidate_replicas: Iterable[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Rank replicas, the emptiest first; equals at random."""
-        recent = self._recent.count()
+        """Rank replicas, the emptiest first, full ones and then silent ones last; equals at random."""
+        recent, silent = self._recent.count(), self._silent.names()
 
-        def num_sessions(replica: RunningReplica) -> float:
-            open_sessions: float = replica.routing_stats.get(OPEN_SESSIONS, 0)
-            is_full = not replica.routing_stats.get(HAS_ROOM, True)
-            return inf if is_full else open_sessions + recent[replica.replica_id]
+        def rank(replica: RunningReplica) -> tuple[bool, bool, int]:
+            told, name = replica.routing_stats, replica.replica_id
+            return name in silent, not told.get(HAS_ROOM, True), told.get(OPEN_SESSIONS, 0) + recent[name]
 
         replicas = list(candidate_replicas)
         random.shuffle(replicas)
-        replicas.sort(key=num_sessions)
+        replicas.sort(key=rank)
         # Noted before it is asked: of many questions at once, the next is ranked before this is answered.
-        if replicas and pending_request is not None and pending_request.metadata.call_method == OPENS_SESSION:
-            self._recent.note(pending_request.metadata.internal_request_id, replicas[0].replica_id)
+        if replicas and pending_request is not None:
+            question, first = pending_request.metadata.internal_request_id, replicas[0].replica_id
+            self._silent.note(question, first)
+            if pending_request.metadata.call_method == OPENS_SESSION:
+                self._recent.note(question, first)
         return [[replica] for replica in replicas]
+
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+        """Learn who answers; Ray calls it with failures and questions that were given up as well."""
+        self._silent.hear(internal_request_id, replica_id)

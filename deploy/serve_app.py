@@ -100,8 +100,10 @@ def targets(args: dict[str, Any]) -> Application:
         **_until_drained(target.drain_timeout_s), **_apart(target.port, target.metrics_port)
     )
     of_front = config_from(read_target, front).serving
-    alone = _apart(of_front.port, of_front.metrics_port)
-    return Front.options(**alone).bind(front, replicas.bind(arguments.target))
+    fronts = Front.options(
+        **_until_drained(of_front.drain_timeout_s), **_apart(of_front.port, of_front.metrics_port)
+    )
+    return fronts.bind(front, replicas.bind(arguments.target))
 
 
 def drafts(args: dict[str, Any]) -> Application:

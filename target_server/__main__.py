@@ -95,8 +95,6 @@ def read_config(
     device_map: Annotated[
         Path | None,
         typer.Option(
-            exists=True,
-            dir_okay=False,
             rich_help_panel=MODEL_PANEL,
             metavar="FILE",
             help='JSON file: decoder module to device, e.g. {"layers.0": 0}.',
@@ -170,6 +168,8 @@ def read_device_map(path: Path) -> dict[str, int | str]:
     """Read accelerate's map from decoder module to device."""
     try:
         device_map = json.loads(path.read_text())
+    except OSError as error:
+        raise InvalidRequest(f"--device-map {path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise InvalidRequest(f"--device-map {path} is not JSON: {error}.") from error
     if not (isinstance(device_map, dict) and all(isinstance(v, int | str) for v in device_map.values())):

@@ -16,7 +16,8 @@ from ray.exceptions import ActorDiedError, RayTaskError
 
 from deploy.answers import TargetAnswers
 from deploy.discovery import finder
-from deploy.front import ANSWER_S, SERVICE_NAME, FrontService
+from deploy.front import ANSWER_S, SERVICE_NAME, TRIES, FrontService
+from deploy.routing import UNANSWERED_S
 from draft_server.config import DraftConfig
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.types import Limits
@@ -31,7 +32,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import collected, value
-from tests.rpc.services import Target, target_server
+from tests.rpc.services import Target, eventually, target_server
 
 TOKEN = "0123456789abcdef-Right"
 TOKENS = Tokens({TOKEN: "anna"})
@@ -185,7 +186,7 @@ async def test_full_targets_refuse_with_the_time_to_wait():
     trailing = dict(error.trailing_metadata())
     assert trailing[ERROR_KEY] == ServerFull.__name__
     assert trailing[PUSHBACK_KEY] == str(PUSHBACK_MS)
-    assert len(handle.locate.asked) == 3
+    assert len(handle.locate.asked) == TRIES
 
 
 async def test_another_one_is_asked_where_one_is_full(caplog):
@@ -216,7 +217,36 @@ async def test_who_hangs_is_not_awaited_for_long(method):
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert type(error_from_rpc(error, "front:1")) is TargetUnavailable
         assert "within 0.05 s" in error.details()
-        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True]
+        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True] * TRIES
+
+
+@pytest.mark.parametrize("method", ["Locate", "Describe"])
+async def test_another_one_is_asked_where_one_hangs(method):
+    async with (
+        target_server() as target,
+        front(Hanging(), answers_of(target), answer_s=3.0) as (stub, handle),
+    ):
+        request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
+        reply = await getattr(stub, method)(request, timeout=PATIENCE_S)
+        assert reply.free_slots if method == "Locate" else reply.model
+        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True, False]
+
+
+async def test_who_is_slow_may_still_answer_while_another_one_is_asked():
+    class Slow:
+        async def locate(self, *_: Any) -> bytes:
+            await eventually(lambda: len(handle.locate.asked) == 2)
+            return pb.LocateResponse(free_slots=3).SerializeToString()
+
+        describe = locate
+
+    async with front(Slow(), Hanging(), answer_s=3.0) as (stub, handle):
+        assert (await stub.Locate(pb.LocateRequest(), timeout=PATIENCE_S)).free_slots == 3
+        assert [asked.is_cancelled for asked in handle.locate.asked] == [False, True]
+
+
+def test_who_is_asked_next_is_not_who_hangs():
+    assert ANSWER_S / TRIES > UNANSWERED_S
 
 
 def test_a_draft_server_waits_longer_than_the_front():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import signal
+from contextlib import nullcontext
 from io import StringIO
 from math import inf
 from pathlib import Path
@@ -19,8 +20,17 @@ from ray.serve.schema import ServeDeploySchema
 from rich.console import Console
 
 from deploy import command, serve_app
-from deploy.command import DEMO, check, check_reachable, cluster, last_line, read_schema
-from deploy.routing import RecentPicks
+from deploy.command import DEMO, Signals, check, check_reachable, cluster, last_line, read_schema
+from deploy.routing import (
+    HAS_ROOM,
+    OPEN_SESSIONS,
+    OPENS_SESSION,
+    SILENT_S,
+    UNANSWERED_S,
+    LeastSessions,
+    RecentPicks,
+    Silent,
+)
 from deploy.scaling import BySessions
 from specwhisper.errors import InvalidRequest, TargetUnavailable, UnsafeBind
 from specwhisper.wire.command_lines import config_from
@@ -59,6 +69,85 @@ def test_a_question_that_is_asked_again_is_one_pick():
     assert recent.count() == {"first": 1, "second": 1}
     clock.now_s = 2.0
     assert recent.count() == {"second": 1}
+
+
+def test_who_leaves_a_question_unanswered_is_silent_until_it_answers_another_in_time():
+    clock = Clock()
+    silent = Silent(0.5, 10.0, clock=clock)
+    silent.note("a", "first")
+    silent.note("b", "second")
+    silent.hear("b", "second")
+    clock.now_s = 0.4
+    assert silent.names() == set()
+    clock.now_s = 0.5
+    assert silent.names() == {"first"}
+    clock.now_s = 0.7
+    silent.hear("a", "first")  # so ends a question that was given up, too
+    assert silent.names() == {"first"}
+    silent.note("c", "first")
+    silent.hear("c", "first")
+    assert silent.names() == set()
+
+
+def test_who_was_silent_is_asked_again_later():
+    clock = Clock()
+    silent = Silent(0.5, 10.0, clock=clock)
+    silent.note("a", "first")
+    clock.now_s = 9.9
+    assert silent.names() == {"first"}
+    clock.now_s = 10.0
+    assert silent.names() == set()
+    silent.hear("a", "first")  # long forgotten
+    assert silent.names() == set()
+
+
+class Routing:
+    """A router of targets, as Ray asks it and tells it of answers."""
+
+    def __init__(self, **sessions: int | None) -> None:
+        self.clock = Clock()
+        self._router = object.__new__(LeastSessions)  # the rest of it needs a cluster
+        self._router.initialize_state(clock=self.clock)
+        self._replicas = [
+            SimpleNamespace(
+                replica_id=name, routing_stats={OPEN_SESSIONS: number or 0, HAS_ROOM: number is not None}
+            )
+            for name, number in sessions.items()
+        ]
+
+    async def ask(self, question: str, method: str = OPENS_SESSION) -> list[str]:
+        """Give the targets in the order in which they are asked."""
+        metadata = SimpleNamespace(call_method=method, internal_request_id=question)
+        ranked = await self._router.choose_replicas(self._replicas, SimpleNamespace(metadata=metadata))
+        return [replica.replica_id for [replica] in ranked]
+
+    def answer(self, question: str, name: str) -> None:
+        self._router.on_request_completed(name, question)
+
+
+async def test_sessions_go_to_who_has_the_fewest_and_who_is_full_comes_last():
+    routing = Routing(many=5, few=3, full=None)
+    assert await routing.ask("a") == ["few", "many", "full"]
+    routing.answer("a", "few")
+    assert await routing.ask("b") == ["few", "many", "full"]
+    routing.answer("b", "few")
+    assert (await routing.ask("c"))[2] == "full"  # as many as the other, with those to be opened soon
+
+
+@pytest.mark.parametrize("method", [OPENS_SESSION, "describe"])
+async def test_who_leaves_a_question_unanswered_is_asked_last(method):
+    routing = Routing(hangs=0, works=5, full=None)
+    assert await routing.ask("a", method) == ["hangs", "works", "full"]
+    routing.clock.now_s = UNANSWERED_S
+    assert await routing.ask("b", method) == ["works", "full", "hangs"]
+    routing.answer("b", "works")
+    assert await routing.ask("c", method) == ["works", "full", "hangs"]
+    routing.answer("c", "works")
+    routing.clock.now_s = SILENT_S
+    assert await routing.ask("d", method) == ["hangs", "works", "full"]
+    routing.answer("d", "hangs")
+    routing.clock.now_s = SILENT_S + UNANSWERED_S
+    assert await routing.ask("e", method) == ["hangs", "works", "full"]
 
 
 @pytest.mark.parametrize(
@@ -136,12 +225,14 @@ def test_a_file_that_is_none_is_told_by_name(tmp_path):
         read_schema(wrong)
 
 
-def alone_on_a_node(application):
-    """Names of the deployments of which a node may have one replica only."""
+def deployments_of(application):
+    """What Ray is told of each deployment, by name."""
     deployment = application._bound_deployment
-    others = [each for each in deployment.init_args if isinstance(each, serve_app.Application)]
-    own = {deployment.name} if deployment_to_schema(deployment).max_replicas_per_node == 1 else set()
-    return own.union(*map(alone_on_a_node, others))
+    told = {deployment.name: deployment_to_schema(deployment)}
+    for each in deployment.init_args:
+        if isinstance(each, serve_app.Application):
+            told |= deployments_of(each)
+    return told
 
 
 @pytest.mark.parametrize(
@@ -159,7 +250,22 @@ def alone_on_a_node(application):
     ],
 )
 def test_where_a_port_is_fixed_a_node_has_one_replica(build, args, names):
-    assert alone_on_a_node(getattr(serve_app, build)(args)) == names
+    told = deployments_of(getattr(serve_app, build)(args))
+    assert {name for name, deployment in told.items() if deployment.max_replicas_per_node == 1} == names
+
+
+@pytest.mark.parametrize(
+    ("build", "args", "drains"),
+    [
+        ("targets", {"target": {"drain-timeout": 60}}, {"Target": 60.0, "Front": 30.0}),
+        ("drafts", {"draft": {"drain-timeout": 60}}, {"Draft": 60.0}),
+        ("gateway", {"gateway": {"drain-timeout": 60}}, {"Gateway": 60.0}),
+    ],
+)
+def test_nobody_is_killed_who_still_drains(build, args, drains):
+    told = deployments_of(getattr(serve_app, build)(args))
+    graces = {name: deployment.graceful_shutdown_timeout_s for name, deployment in told.items()}
+    assert graces == {name: drain_s + serve_app.STOP_MARGIN_S for name, drain_s in drains.items()}
 
 
 def application(**changes):
@@ -179,6 +285,28 @@ def test_what_is_wrong_is_told_in_a_line_before_ray_starts(changes, words):
     with pytest.raises(InvalidRequest, match=words) as refused:
         check(application(**changes))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"tokens-file": "/nowhere"},
+        {"device-map": "/nowhere"},
+        {"grpc-use-ssl": True, "grpc-server-cert": "/nowhere", "grpc-server-key": "/nowhere"},
+    ],
+)
+def test_files_that_flags_name_may_be_on_other_machines(flags):
+    with pytest.raises(InvalidRequest, match="/nowhere cannot be read"):
+        check(application(args={"target": flags}))
+    check(application(args={"target": flags}), is_here=False)
+    with pytest.raises(InvalidRequest, match="No such option: --modle"):
+        check(application(args={"target": flags | {"modle": "large-v3"}}), is_here=False)
+
+
+def test_a_file_that_is_here_is_read_wherever_the_cluster_is(tmp_path):
+    (tmp_path / "tokens").write_text("anna short\n")
+    with pytest.raises(InvalidRequest, match="a token has 16"):
+        check(application(args={"target": {"tokens-file": str(tmp_path / "tokens")}}), is_here=False)
 
 
 def test_applications_of_others_are_theirs_to_check():
@@ -232,18 +360,13 @@ class Ending:
         self.is_shut_down = True
 
 
-BOTH = ServeDeploySchema.model_validate(
-    {"applications": [{"name": name, "import_path": f"a:{name}", "route_prefix": None} for name in "ab"]}
-)
-
-
 @pytest.mark.parametrize("is_all", [False, True])
 def test_applications_end_one_after_the_other(monkeypatch, is_all):
     serve = Ending(a=2, b=3)
     monkeypatch.setattr(command, "serve", serve)
     monkeypatch.setattr(command, "longest_grace_s", lambda _: 60.0)
     console = Console(file=StringIO())
-    command.end(BOTH, threading.Event(), console, is_all=is_all)
+    command.end(["a", "b"], Signals(), console, is_all=is_all)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], is_all)
     assert console.file.getvalue() == ""
 
@@ -254,18 +377,97 @@ def test_an_application_that_does_not_end_is_told_of_and_left(monkeypatch):
     monkeypatch.setattr(command, "longest_grace_s", lambda _: 0.0)
     monkeypatch.setattr(command, "END_MARGIN_S", 0.01)
     console = Console(file=StringIO(), width=200)
-    command.end(BOTH, threading.Event(), console, is_all=True)
+    command.end(["a", "b"], Signals(), console, is_all=True)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], True)
     assert "Application 'b' has not ended within 0.01 s" in console.file.getvalue()
     assert "'a'" not in console.file.getvalue()
 
 
-def test_who_is_in_a_hurry_waits_for_nobody(monkeypatch):
-    serve, hurried = Ending(a=inf, b=inf), threading.Event()
+@pytest.fixture
+def signals():
+    """Whoever is told of SIGTERM and SIGINT is no longer told behind the test."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    signals = Signals()
+    signals.catch()
+    yield signals
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_in_a_hurry_waits_for_nobody(monkeypatch, signals, second):
+    serve = Ending(a=inf, b=inf)
     monkeypatch.setattr(command, "serve", serve)
     monkeypatch.setattr(command, "longest_grace_s", lambda _: 3600.0)
+    signal.raise_signal(signal.SIGTERM)
+    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(second))
     console = Console(file=StringIO())
-    hurried.set()
-    command.end(BOTH, hurried, console, is_all=True)
+    command.end(["a", "b"], signals, console, is_all=True)
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], False)
     assert console.file.getvalue() == ""
+
+
+class Serving:
+    """Stands for Serve on a cluster of others, with an application of this file and one of another."""
+
+    def __init__(self) -> None:
+        self.applications = {"a", "other"}
+        self.deleted: list[str] = []
+
+    def deploy(self, schema: ServeDeploySchema) -> None:
+        self.applications = {application.name for application in schema.applications}
+
+    def status(self) -> SimpleNamespace:
+        running = SimpleNamespace(status="RUNNING")
+        return SimpleNamespace(applications=dict.fromkeys(self.applications, running))
+
+    def delete(self, name: str, *, _blocking: bool) -> None:
+        self.deleted.append(name)
+        self.applications.remove(name)
+
+
+@pytest.fixture
+def serving(monkeypatch, signals):
+    serving = Serving()
+    monkeypatch.setattr(command, "serve", serving)
+    monkeypatch.setattr(command, "deploy", serving.deploy)
+    monkeypatch.setattr(command, "cluster", lambda _: nullcontext())
+    monkeypatch.setattr(command, "addresses", lambda _: {})
+    monkeypatch.setattr(command, "longest_grace_s", lambda _: 0.0)
+    return serving
+
+
+@pytest.fixture
+def both(tmp_path):
+    """A file with two applications."""
+    names = [{"name": name, "import_path": f"theirs:{name}", "route_prefix": None} for name in "ab"]
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump({"applications": names}))
+    return path
+
+
+def test_what_a_file_names_ends_with_a_signal(monkeypatch, serving, both):
+    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
+    command.run(both, "auto")
+    assert serving.deleted == ["b", "a"]
+
+
+@pytest.mark.parametrize("step", ["deploy", "wait_until_running"])
+def test_where_it_does_not_start_what_ran_before_is_left(monkeypatch, serving, both, step):
+    def fail(schema, *_):
+        serving.deploy(schema)
+        raise TargetUnavailable("no room")
+
+    monkeypatch.setattr(command, step, fail)
+    with pytest.raises(TargetUnavailable, match="no room"):
+        command.run(both, "auto")
+    assert serving.deleted == ["b"]
+
+
+def test_a_file_is_checked_before_a_cluster_is_asked(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "cluster", lambda _: pytest.fail("it was asked"))
+    path = tmp_path / "wrong.yaml"
+    wrong = {"name": "a", "import_path": "deploy.serve_app:targets", "args": {"target": {"modle": "x"}}}
+    path.write_text(yaml.safe_dump({"applications": [wrong]}))
+    with pytest.raises(InvalidRequest, match="No such option: --modle"):
+        command.run(path, "auto")
