@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 
 from specwhisper.wire import SILENCE_S, WELCOME_S
+from specwhisper.wire.following import Following
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
@@ -55,17 +56,11 @@ async def _next(
     responses: AsyncIterator[pb.StreamingRecognizeResponse], patience_s: float
 ) -> pb.StreamingRecognizeResponse | None:
     """Give the server's next word, ``None`` behind the last."""
-    following = asyncio.ensure_future(anext(responses, None))
-    try:
+    async with Following(responses) as following:
         # In parts: where this process itself stood still, only one of them has passed.
         for _ in range(NUM_PARTS):
-            if (await asyncio.wait((following,), timeout=patience_s / NUM_PARTS))[0]:
-                return following.result()
-    finally:
-        if not following.done():
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-        del following  # its error knows this frame: in a circle, a file that is read would stay open
+            if await following.is_there(within_s=patience_s / NUM_PARTS):
+                return following.item
     raise grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE,
         grpc.aio.Metadata(),

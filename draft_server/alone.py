@@ -78,7 +78,7 @@ class Alone:
         )
         yield AloneSession(believing, target.limits, self.foretold)
 
-    async def find_room(self) -> Alone:
+    async def find_room(self, avoid: str = "") -> Alone:
         """Give itself: there is room for everybody."""
         return self
 

@@ -36,8 +36,8 @@ class _FailingTranscriber:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transcriber, name)
 
-    async def find_room(self) -> Transcriber:
-        room = await self._transcriber.find_room()
+    async def find_room(self, avoid: str = "") -> Transcriber:
+        room = await self._transcriber.find_room(avoid)
         return cast(Transcriber, _FailingTranscriber(room, self._failpoints))
 
     @asynccontextmanager

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from specwhisper.wire import HEARTBEAT_S
+from specwhisper.wire.following import Following
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
@@ -19,15 +19,9 @@ async def with_heartbeats(
     """
     async with aclosing(answers):
         while True:
-            following = asyncio.ensure_future(anext(answers, None))
-            try:
-                while not (await asyncio.wait((following,), timeout=HEARTBEAT_S))[0]:
+            async with Following(answers) as following:
+                while not await following.is_there(within_s=HEARTBEAT_S):
                     yield pb.StreamingRecognizeResponse(heartbeat=True)
-                if (response := following.result()) is None:
+                if (response := following.item) is None:
                     return
-            finally:  # nobody may close what is still running
-                if not following.done():
-                    following.cancel()
-                    await asyncio.gather(following, return_exceptions=True)
-                del following  # its error knows this frame, and what is left in a circle stays for a while
             yield response

@@ -101,10 +101,10 @@ class TargetLink:
             reply = await stub.Locate(pb.LocateRequest(), timeout=self._connect_timeout_s)
         return Place(reply.address or address, reply.lease, reply.free_slots)
 
-    async def find_room(self) -> TargetLink:
+    async def find_room(self, avoid: str = "") -> TargetLink:
         """Ask where a session could be opened now, and lead there: that of live audio asks no more."""
         there = copy(self)
-        there._place = await self._targets.place()
+        there._place = await self._targets.place(avoid)
         return there
 
     @asynccontextmanager

@@ -33,6 +33,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceEvent, VoiceMark
 from specwhisper.wire.backoff import Backoff
+from specwhisper.wire.following import Following
 from specwhisper.wire.tracing import note_event
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,8 @@ class LiveSession:
         self._waits_since_s: float | None = None  # for a target that takes the session
         self._foretold: Foretold | None = None  # by the draft, while it was alone
         self._session_id = ""  # of the last one
+        self._last_address = ""  # of its target
+        self._room: Transcriber | None = None  # found behind a loss
         self._next: Session | None = None  # open at another target than the one that stops
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
@@ -131,8 +134,11 @@ class LiveSession:
 
     async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
         """Run on the target, from where the last one was lost."""
-        session, self._next = self._next or await self._open(self._transcriber), None
+        room, self._room = self._room or self._transcriber, None
+        session, self._next = self._next or await self._open(room), None
         self._session_id = session.id
+        if session.target_session is not None:
+            self._last_address = session.target_session.address
         part = _transcript(session)
         self.builder.go_on(part)
         moving = asyncio.create_task(self._move(session))
@@ -174,7 +180,8 @@ class LiveSession:
 
     async def _open_behind(self, session: Session) -> Session:
         """Open a session behind what another one has written, which waits and is left then."""
-        room = await self._transcriber.find_room()  # before it waits: who is asked may take long to answer
+        # Before it waits: who is asked may take long to answer.
+        room = await self._transcriber.find_room(self._last_address)
         session.pause()
         try:
             async with asyncio.timeout(HANDOVER_S):
@@ -190,7 +197,7 @@ class LiveSession:
     ) -> AsyncGenerator[list[Segment]]:
         """Wait until a target has room; meanwhile the draft goes on alone, where that is wanted."""
         if not self._goes_on_alone or self._drafting is None or not self._request.length.mode.drafts:
-            await self._knock(error)
+            self._room = await self._knock(error)
             return
         vocabulary = self._target.vocabulary
         language = self._request.options.language or self.builder.spoken or vocabulary.default_language
@@ -218,13 +225,13 @@ class LiveSession:
                     yield self._take(session, segments)
             if reading.done():
                 await reading  # whom no target can help need not wait for one
-            await knocking
+            self._room = await knocking
         finally:
             knocking.cancel()
             await asyncio.gather(knocking, return_exceptions=True)
 
-    async def _knock(self, error: SpecWhisperError) -> None:
-        """Wait until a target has room."""
+    async def _knock(self, error: SpecWhisperError) -> Transcriber:
+        """Wait until a target has room, rather than the last one, and give what opens a session there."""
         while True:
             await self._backoff.wait(error)
             self._lost_since_s = self._lost_since_s or monotonic()
@@ -246,8 +253,7 @@ class LiveSession:
                         f"Target {self._transcriber.address} came back with other weights than the session "
                         "began on: begin another one."
                     )
-                await self._transcriber.find_room()
-                return
+                return await self._transcriber.find_room(self._last_address)
             except LOST_OR_FULL as refusal:
                 error = refusal
 
@@ -292,17 +298,12 @@ def _alone(length: DraftLength) -> DraftLength:
 
 
 async def _until(
-    knocking: asyncio.Task[None], updates: AsyncGenerator[list[Segment]]
+    knocking: asyncio.Task[Transcriber], updates: AsyncGenerator[list[Segment]]
 ) -> AsyncGenerator[list[Segment]]:
     """Give updates until the target answers, or the audio has ended."""
     async with aclosing(updates):
         while not knocking.done():
-            following = asyncio.ensure_future(anext(updates, None))
-            try:
-                await asyncio.wait((knocking, following), return_when=asyncio.FIRST_COMPLETED)
-                if not following.done() or (segments := following.result()) is None:
+            async with Following(updates) as following:
+                if not await following.is_there(knocking) or (segments := following.item) is None:
                     return
-            finally:  # nobody may close what is still running
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
             yield segments

@@ -38,12 +38,14 @@ class Client:
     Attributes
     ----------
     num_restarts : how often it began again.
+    num_resumes : how often another call went on, or tried to.
     """
 
     def __init__(self, asked: Asked, folder: Path, *, begins_again: bool = False) -> None:
         self.asked = asked
         self.log = Log(str(asked))
         self.num_restarts = 0
+        self.num_resumes = 0
         self._begins_again = begins_again
         self._folder = folder
 
@@ -81,8 +83,11 @@ class Client:
         path = file_of(asked, self._folder)
         async with TranscriptionClient(address) as client:
             updates = client.stream_file(path, options_of(asked), mode=asked.mode, gamma=asked.gamma)
-            async for update in updates:
-                self._note(update)
+            try:
+                async for update in updates:
+                    self._note(update)
+            finally:
+                self.num_resumes += updates.num_resumes
 
     async def _speak(self, asked: Spoken, address: str) -> None:
         async with StreamingClient(
@@ -99,6 +104,7 @@ class Client:
                     async for update in updates:
                         self._note(update)
             finally:
+                self.num_resumes += stream.num_reconnects
                 speaking.cancel()
                 await asyncio.gather(speaking, return_exceptions=True)
 

@@ -14,9 +14,9 @@ from experiments.chaos.clients import violations
 from experiments.chaos.runs import Outcome, broken_servers, run
 from experiments.chaos.scenarios import Kind, Scenario
 from experiments.chaos.spoiling import OF_LIVE, OF_RECORDING
-from experiments.chaos.summary import MAX_RESUME_S
+from experiments.chaos.summary import MAX_RESUME_S, RESUMES, bars
 from experiments.chaos.world import SPARE, World
-from experiments.common.oracle import Violation, Wrong, pause_s
+from experiments.common.oracle import Violation, Wrong
 from experiments.common.speaking import talk
 from specwhisper.types import Mode
 
@@ -26,7 +26,6 @@ KILLED = Scenario(0, Kind.KILL, (RECORDED, SPOKEN), delay_s=0.1)
 LATE_S = MAX_RESUME_S + 0.5
 PATIENCE_S = 2.5  # with a session that hangs
 NOTHING = "nothing"
-LATE = "a pause over the bar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +90,10 @@ async def spoilt_logs(folder: Path) -> list[Control]:
 
 async def _late_spare(folder: Path) -> Control:
     """Let the spare be there only when it takes too long."""
-    async with World(KILLED, folder) as world:
-        await world.run(_kill_long_before_the_spare)
-        since_s = world.struck_s or 0.0
-        pauses_s = [pause for client in world.clients if (pause := pause_s(client.log, since_s)) is not None]
-    is_late = max(pauses_s, default=0.0) > MAX_RESUME_S
-    return Control("a spare that comes too late", LATE, (LATE if is_late else NOTHING,))
+    outcome = await run(KILLED, folder, fault=_kill_long_before_the_spare)
+    short = [bar for bar in bars([outcome]) if not bar.holds]
+    found = tuple(bar.name for bar in short) or (NOTHING,)
+    return Control("a spare that comes too late", RESUMES, found, "; ".join(map(str, short)))
 
 
 async def _kept_slot(folder: Path) -> Control:

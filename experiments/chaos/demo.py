@@ -81,6 +81,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
         serving=ServingOptions(
             max_message_bytes=MAX_MESSAGE_BYTES,
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            drain_timeout_s=settings.drain_timeout_s,
             failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
         ),
     )

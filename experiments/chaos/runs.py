@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from experiments.chaos.faults import FAULTS
-from experiments.chaos.scenarios import Kind, Scenario
+from experiments.chaos.faults import FAULTS, Fault
+from experiments.chaos.scenarios import LOSES_DRAFT, Kind, Scenario
 from experiments.chaos.world import FREE_WITHIN_S, World
 from experiments.common.oracle import Log, Violation, Wrong, pause_s
 from experiments.common.serve_scripted import TargetSettings
@@ -25,6 +25,7 @@ class Heard:
     ----------
     pause_s : the longest time without a commit, from the fault on; ``None`` where it met nothing.
     num_restarts : how often it found nobody before it was told anything, and began again.
+    num_resumes : how often it went on in another call, or tried to.
     """
 
     asked: str
@@ -32,6 +33,7 @@ class Heard:
     violations: tuple[Violation, ...]
     pause_s: float | None
     num_restarts: int = 0
+    num_resumes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +59,23 @@ class Outcome:
 
     @property
     def pauses_s(self) -> list[float]:
-        """Of the sessions that the fault met."""
-        return [one.pause_s for one in self.heard if one.pause_s is not None]
+        """Of the sessions that the fault met: where draft servers are lost, those that went on at one."""
+        met = [one for one in self.heard if one.num_resumes or self.scenario.kind not in LOSES_DRAFT]
+        return [one.pause_s for one in met if one.pause_s is not None]
 
 
 async def run(
     scenario: Scenario,
     folder: Path,
     *,
+    fault: Fault | None = None,
     spare: TargetSettings | None = None,
     resume_timeout_s: float = 60.0,
 ) -> Outcome:
-    """Run a scenario with processes of its own."""
+    """Run a scenario with processes of its own, and a fault that is not of its kind where one is named."""
     began_s = monotonic()
     async with World(scenario, folder, spare=spare, resume_timeout_s=resume_timeout_s) as world:
-        await world.run(FAULTS[scenario.kind])
+        await world.run(fault or FAULTS[scenario.kind])
         wrong = await broken_servers(world, FREE_WITHIN_S + UNNOTICED_S.get(scenario.kind, 0.0))
         heard = tuple(
             Heard(
@@ -80,6 +84,7 @@ async def run(
                 tuple(client.violations()),
                 None if world.struck_s is None else pause_s(client.log, world.struck_s),
                 client.num_restarts,
+                client.num_resumes,
             )
             for client in world.clients
         )

@@ -60,6 +60,8 @@ AT_POINTS = {Kind.KILL_AT, Kind.KILL_DRAFT_AT}
 WITHOUT_DRAFT = {Kind.KILL_DRAFT, Kind.KILL_DRAFT_AT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
 # It is there from the beginning, and clients know it.
 SPARE_DRAFT = {Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
+# A client goes on in another call.
+LOSES_DRAFT = {*WITHOUT_DRAFT, Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.CUT_DRAFT}
 # The only one may be gone before everybody has begun.
 NOBODY_THERE = {Kind.KILL_DRAFT_AT}
 # It has an end, behind which all goes on.
@@ -73,7 +75,8 @@ LASTS_S = {
     Kind.CUT_DRAFT: (1.0, 5.0),
 }
 SMALL_SPARE_SLOTS = 2
-SHORT_DRAIN_S = 0.5
+SHORT_DRAIN_S = 0.5  # sessions last longer
+SHORT_DRAIN = {Kind.DRAIN_EXPIRED, Kind.DRAIN_DRAFT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Scenario:
     lasts_s : of a fault that passes.
     num_bytes : that a network lets through.
     spare_slots : of the spare; 0 for as many as all clients need.
-    drain_timeout_s : of the first target.
+    drain_timeout_s : of the first target, and of draft servers.
     is_demo : whether the bundled pair writes, in place of the scripted one.
     """
 
@@ -146,6 +149,6 @@ def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Sc
         lasts_s=random.choice(LASTS_S.get(kind, (0.0,))),
         num_bytes=random.randint(1_000, 400_000) if kind is Kind.LIMIT else 0,
         spare_slots=SMALL_SPARE_SLOTS if kind is Kind.DRAIN_SMALL_SPARE else 0,
-        drain_timeout_s=SHORT_DRAIN_S if kind is Kind.DRAIN_EXPIRED else 30.0,
+        drain_timeout_s=SHORT_DRAIN_S if kind in SHORT_DRAIN else 30.0,
         is_demo=is_demo,
     )

@@ -10,11 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from draft_server.target_session import SILENCE_S
 from experiments.chaos.runs import Outcome
 from experiments.chaos.scenarios import NOBODY_THERE, PASSING, SILENT, WITH_SPARE, WITHOUT_DRAFT, Kind
 from experiments.common.report import Bar
+from specwhisper.wire import SILENCE_S
 
+RESUMES = "resume with a spare, p99"
 MAX_RESUME_S = 3.0  # with a spare, target or draft server
 MAX_HEAL_S = 2.0  # once a network is back
 MAX_UNMET = 0.1  # of runs, whose sessions were over before the fault
@@ -69,6 +70,8 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
     num_broken = sum(bool(outcome.violations) for outcome in outcomes)
     num_sessions = sum(len(outcome.heard) for outcome in outcomes)
     num_unmet = sum(not outcome.pauses_s for outcome in outcomes)
+    kinds = {outcome.scenario.kind for outcome in outcomes}
+    num_idle = len(kinds - {outcome.scenario.kind for outcome in outcomes if outcome.pauses_s})
     found = [
         Bar("transcripts that differ or fail", num_wrong, 1, f"{num_wrong} of {num_sessions}"),
         Bar("runs whose servers keep slots, or end badly", num_broken, 1, f"{num_broken} of {len(outcomes)}"),
@@ -78,6 +81,7 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
             MAX_UNMET,
             f"{num_unmet} of {len(outcomes)}",
         ),
+        Bar("kinds of faults that met no session", num_idle, 1, f"{num_idle} of {len(kinds)}"),
     ]
     # Where the only draft server kills itself, those who come just then find nobody.
     others = (outcome for outcome in outcomes if outcome.scenario.kind not in NOBODY_THERE)
@@ -85,7 +89,7 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
     num_again = sum(one.num_restarts > 0 for one in there)
     found.append(Bar("sessions that had to begin anew", num_again, 1, f"{num_again} of {len(there)}"))
     for name, kinds, bound, unit in (
-        ("resume with a spare, p99", WITH_SPARE, MAX_RESUME_S, "s"),
+        (RESUMES, WITH_SPARE, MAX_RESUME_S, "s"),
         ("resume at another draft server, p99", WITHOUT_DRAFT, MAX_RESUME_S, "s"),
         (
             "silence noticed and resumed, p99",
@@ -121,6 +125,7 @@ def facts(outcome: Outcome) -> dict[str, Any]:
                 "asked": one.asked,
                 "pause_s": one.pause_s,
                 "num_restarts": one.num_restarts,
+                "num_resumes": one.num_resumes,
                 "violations": list(map(str, one.violations)),
                 "num_told": len(one.log.told),
                 "num_committed": one.log.told[-1].num_committed if one.log.told else 0,

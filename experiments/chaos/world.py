@@ -111,6 +111,7 @@ class World:
             addresses,
             max_sessions=NUM_SLOTS,
             pass_ms=DRAFT_PASS_MS,
+            drain_timeout_s=self.scenario.drain_timeout_s,
             resume_timeout_s=self._resume_timeout_s,
             failpoints=failpoints,
         )

@@ -92,6 +92,7 @@ class DraftSettings:
     port: int = 0
     max_sessions: int = 16
     pass_ms: float = 0.0
+    drain_timeout_s: float = 30.0
     resume_timeout_s: float = 60.0
     idle_timeout_s: float = 60.0
     max_audio_s: float = 4 * 3600.0
@@ -135,6 +136,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
             port=settings.port,
             max_message_bytes=MAX_MESSAGE_BYTES,
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
+            drain_timeout_s=settings.drain_timeout_s,
             idle_timeout_s=settings.idle_timeout_s,
             failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
         ),

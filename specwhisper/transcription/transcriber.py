@@ -68,8 +68,11 @@ class Transcriber(Protocol):
     ) -> AbstractAsyncContextManager[TranscriberSession]:
         """Open a session on a target that is what ``target`` says; of a recording, anew or in a window."""
 
-    async def find_room(self) -> Transcriber:
-        """Give what opens one session where there is room for it now; else raise what opening one would."""
+    async def find_room(self, avoid: str = "") -> Transcriber:
+        """Give what opens one session where there is room for it now; else raise what opening one would.
+
+        It is at the address to ``avoid`` only where there is room nowhere else.
+        """
 
     async def close(self) -> None:
         """End it; open sessions fail."""

@@ -171,7 +171,7 @@ class LocalTranscriber:
                 self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
             yield LocalSession(session_id, self._engine, events, self._note)
 
-    async def find_room(self) -> LocalTranscriber:
+    async def find_room(self, avoid: str = "") -> LocalTranscriber:
         """Ask the engine."""
         await self._engine.thread.call(self._engine.verifier.check_room)
         return self

@@ -37,6 +37,12 @@ async def test_whatever_happens_the_text_is_the_same(kind, point, tmp_path):
     assert outcome.has_struck
 
 
+async def test_clients_go_on_at_another_draft_server_where_theirs_stops(tmp_path):
+    outcome = await run_short(draw(1, Kind.DRAIN_DRAFT), tmp_path)
+    assert outcome.all_violations == []
+    assert len(outcome.pauses_s) == 2, "each was cut off, and went on in another call"
+
+
 async def test_a_spare_of_other_weights_is_noticed(tmp_path):
     outcome = await run_short(KILLED, tmp_path, spare=replace(SPARE, seed=1))
     assert Wrong.DIFFERENT in {wrong.kind for one in outcome.heard for wrong in one.violations}

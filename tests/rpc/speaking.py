@@ -34,13 +34,16 @@ STEP_MS = 300
 
 @asynccontextmanager
 async def speaking_target(
-    *, digest: str = "digest of scripted", limits: Limits | None = None, **kwargs
+    *,
+    digest: str = "digest of scripted",
+    limits: Limits | None = None,
+    model: SpeakingModel | None = None,
+    **kwargs,
 ) -> AsyncIterator[Target]:
     checkpoint = scripted_checkpoint(vocabulary=SPOKEN, weights_digest=digest)
     limits = limits or Limits(max_sessions=MAX_SESSIONS)
-    async with target_server(
-        SpeakingModel(limits.max_sessions), checkpoint, limits=limits, **kwargs
-    ) as target:
+    model = model or SpeakingModel(limits.max_sessions)
+    async with target_server(model, checkpoint, limits=limits, **kwargs) as target:
         yield target
 
 

@@ -8,16 +8,19 @@ from functools import partial
 
 import grpc.aio
 import pytest
+import torch
 
 from draft_server import live_session
-from experiments.common.speaking import Ear, spoken_utterances, talk
+from experiments.common.speaking import Ear, SpeakingModel, spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import backoff, status
 from specwhisper.wire.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from tests.rpc.services import (
+    MAX_SESSIONS,
     VERIFICATION,
     audio_requests,
     draft_server,
@@ -35,6 +38,7 @@ LENGTH_S = 65.0
 BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
 AT_ONCE = 0.02  # seconds: whoever has left a target without another one fails
 ONE = Limits(max_sessions=1)
+PATIENCE_S = 20.0  # seconds, of those whose target was killed
 NEVER = 10**9  # hits of a failpoint
 
 
@@ -101,15 +105,18 @@ class Talk:
 
 
 @asynccontextmanager
-async def sessions(kind: str, mode: str, port: int, num: int = 2, **settings):
+async def sessions(
+    kind: str, mode: str, port: int, num: int = 2, model=None, resume_timeout_s: float = AT_ONCE, **settings
+):
     """A target with sessions, a draft server that knows of a spare which is not there yet, and clients."""
     if kind == "recordings":
         open_target, open_draft, client = target_server, draft_server, Recording
     else:
-        open_target, open_draft, client = speaking_target, speaking_draft, Talk
-    async with open_target() as busy:
+        open_target, open_draft = speaking_target, speaking_draft
+        client = partial(Talk, continue_unverified=kind == "live, alone in outages")
+    async with open_target(**({"model": model} if model else {})) as busy:
         named = f"{busy.address},127.0.0.1:{port}"
-        async with open_draft(named, resume_timeout_s=AT_ONCE, **settings) as draft:
+        async with open_draft(named, resume_timeout_s=resume_timeout_s, **settings) as draft:
             clients = [client(draft, mode, seed) for seed in range(num)]
             for each in clients:
                 await each.begin()
@@ -162,6 +169,81 @@ async def test_each_question_for_room_is_followed_by_a_session(kind, unused_tcp_
                 await stopped
             assert len(asked) == 2
             await asyncio.gather(*(client.end() for client in clients))
+
+
+@pytest.mark.parametrize("kind", ["recordings", "live", "live, alone in outages"])
+async def test_each_question_behind_a_killed_target_is_followed_by_a_session(
+    kind, unused_tcp_port, monkeypatch
+):
+    patient = {"resume_timeout_s": PATIENCE_S}
+    async with sessions(kind, "MODE_FULL", unused_tcp_port, **patient) as (busy, open_other, _, clients):
+        async with open_other() as other:
+            asked = count_questions(other, monkeypatch)
+            await busy.server.stop(drain_timeout_s=0)
+            await eventually(lambda: other.service.num_sessions == 2)
+            assert len(asked) == 2
+            await asyncio.gather(*(client.end() for client in clients))
+
+
+class Failing(SpeakingModel):
+    """A model whose target has no memory left at some time."""
+
+    has_memory = True
+
+    def score(self, rows):
+        if not self.has_memory:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return super().score(rows)
+
+
+@pytest.mark.parametrize("kind", ["live", "live, alone in outages"])
+async def test_a_target_that_has_failed_a_session_is_avoided_although_it_is_the_emptiest(
+    kind, unused_tcp_port, monkeypatch, caplog
+):
+    model = Failing(MAX_SESSIONS)
+    there = sessions(kind, "MODE_FULL", unused_tcp_port, 1, model, resume_timeout_s=PATIENCE_S)
+    async with there as (_, open_other, draft, (client,)):
+        async with open_other(limits=ONE) as other:
+            asked = count_questions(other, monkeypatch)
+            while not asked:  # until it is known that somebody is there now
+                await draft.service._transcriber.find_room()
+            model.has_memory = False
+            await client.end()
+    losses = [record for record in caplog.records if record.message == "target lost"]
+    assert len(losses) == 1, "it is not tried again"
+
+
+class OutOfDate(verification_pb2_grpc.VerificationServicer):
+    """A front that goes on to name a target, as the emptiest one."""
+
+    def __init__(self, target) -> None:
+        self._target = target
+        self.num_asked = 0
+
+    async def Locate(self, request, context):
+        self.num_asked += 1
+        return pb.LocateResponse(address=self._target.address, free_slots=100)
+
+    async def Describe(self, request, context):
+        return await self._target.stub.Describe(request)
+
+
+async def test_whoever_leaves_goes_elsewhere_although_its_target_is_still_named():
+    async with speaking_target() as busy, speaking_target() as other:
+        front = OutOfDate(busy)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, front)
+        server = await start_server({VERIFICATION: add}, ServingOptions())
+        async with speaking_draft(f"{server.address},{other.address}", resume_timeout_s=AT_ONCE) as draft:
+            client = Talk(draft, "MODE_FULL")
+            await client.begin()
+            assert busy.service.num_sessions == 1
+            front.num_asked = 0
+            async with stopping(busy) as stopped:
+                await eventually(lambda: other.service.num_sessions == 1)
+                await stopped
+                assert front.num_asked == 1
+                await client.end()
+        await server.stop(drain_timeout_s=0)
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])

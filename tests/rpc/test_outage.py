@@ -526,8 +526,8 @@ class Unsteady:
     async def describe(self) -> TargetDescription:
         return TargetDescription("unsteady", self._digest, SPOKEN, 80, self.limits)
 
-    async def find_room(self) -> None:
-        pass
+    async def find_room(self, avoid: str) -> Unsteady:
+        return self
 
     @asynccontextmanager
     async def open(self, *_, **__) -> AsyncIterator[Unsteady]:

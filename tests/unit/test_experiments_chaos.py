@@ -12,6 +12,7 @@ from experiments.chaos.faults import FAULTS, edits
 from experiments.chaos.runs import Heard, Outcome
 from experiments.chaos.scenarios import (
     EVERY,
+    LOSES_DRAFT,
     PASSING,
     QUICK,
     SILENT,
@@ -158,10 +159,14 @@ def test_spoilt_candidates_are_lost_late_or_repeated():
 
 
 def outcome(
-    kind: Kind, *pauses_s: float | None, wrong: tuple[str, ...] = (), num_restarts: int = 0
+    kind: Kind,
+    *pauses_s: float | None,
+    wrong: tuple[str, ...] = (),
+    num_restarts: int = 0,
+    num_resumes: int = 1,
 ) -> Outcome:
     found = tuple(Violation(Wrong(kind), kind) for kind in wrong)
-    heard = tuple(Heard("a client", GOOD, found, pause, num_restarts) for pause in pauses_s)
+    heard = tuple(Heard("a client", GOOD, found, pause, num_restarts, num_resumes) for pause in pauses_s)
     return Outcome(draw(1, kind), heard, (), has_struck=True, took_s=1.0)
 
 
@@ -182,15 +187,22 @@ def test_bars_hold_what_is_promised():
         outcome(Kind.STOP_LONG, 18.5),
         outcome(Kind.STOP, 12.5),
         outcome(Kind.SLOW, 0.1, wrong=("lost",)),
-        outcome(Kind.DRAIN, None),
+        outcome(Kind.KILL, None),
         outcome(Kind.DRAIN_DRAFT, 3.1),
         outcome(Kind.STOP_DRAFT_LONG, 18.5),
         outcome(Kind.CUT_LONG, 32.5),
         outcome(Kind.KILL, 0.1, num_restarts=1),
     ):
         assert sum(not bar.holds for bar in bars([*good, bad])) == 1, bad
+    unmet = outcome(Kind.DRAIN_DRAFT, 0.1, num_resumes=0)
+    assert [bar.name for bar in bars([*good * 2, unmet]) if not bar.holds] == [
+        "kinds of faults that met no session"
+    ], "its clients were done before the draft server stopped"
+    assert unmet.pauses_s == [], "what nobody resumed is no pause"
+    assert outcome(Kind.STOP_DRAFT, 10.0, num_resumes=0).pauses_s == [10.0], "all goes on in the same call"
     found = pauses_of(good)
     assert found is not None and found.longest_s == 31.0
     assert pauses_of([outcome(Kind.KILL, None)]) is None
+    assert WITHOUT_DRAFT < LOSES_DRAFT
     sets = (WITH_SPARE, WITHOUT_DRAFT, SILENT, PASSING)
     assert sum(map(len, sets)) == len(set().union(*sets)), "a kind is held against one bar"
