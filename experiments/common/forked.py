@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -79,8 +80,9 @@ class Forked:
 
     def signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
-        if self.ended_s is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # which is told a moment later
+            if self.ended_s is None:
+                os.kill(self.pid, number)
 
     async def ended(self) -> None:
         """Wait for its end."""

@@ -254,3 +254,5 @@ async def serve(
     finally:
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
+            if stop.is_set():  # else one that comes late would make a failure of a good end
+                signal.signal(number, signal.SIG_IGN)

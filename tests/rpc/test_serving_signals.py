@@ -52,6 +52,13 @@ def test_a_stop_signal_ends_an_idle_server(server, number):
     assert server.wait(timeout=30) == 0
 
 
+def test_signals_that_go_on_until_it_has_ended_change_nothing(server):
+    next_event(server, "ready")
+    while server.poll() is None:
+        server.send_signal(signal.SIGTERM)
+    assert server.returncode == 0
+
+
 async def test_an_open_stream_survives_repeated_signals_and_ends_well(server):
     address = next_event(server, "ready")["address"]
     async with grpc.aio.insecure_channel(address) as channel:
