@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
@@ -11,3 +12,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share few cores: threads 
 # Machines of two cores that also do other things: an example may take its time, the whole test has a timeout.
 settings.register_profile("specwhisper", deadline=None, print_blob=True)
 settings.load_profile("specwhisper")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what takes long to the night."""
+    if "SPECWHISPER_NIGHTLY" in os.environ:
+        return
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.skip(reason="for SPECWHISPER_NIGHTLY=1"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.rpc.services import eventually
 
 pytestmark = [
     # A second cluster takes half a minute: the others together shall not take much more than two.
-    pytest.mark.skipif("SPECWHISPER_NIGHTLY" not in os.environ, reason="for SPECWHISPER_NIGHTLY=1"),
+    pytest.mark.nightly,
     pytest.mark.timeout(400),
     # Ray does not see that the interval is set, where it wants it set.
     pytest.mark.filterwarnings("ignore:`look_back_period_s`:FutureWarning"),

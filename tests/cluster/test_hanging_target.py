@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 import psutil
@@ -14,7 +13,7 @@ from tests.rpc.services import eventually
 
 pytestmark = [
     # Ray takes three checks of 15 s to be sure that it hangs.
-    pytest.mark.skipif("SPECWHISPER_NIGHTLY" not in os.environ, reason="for SPECWHISPER_NIGHTLY=1"),
+    pytest.mark.nightly,
     pytest.mark.timeout(400),
     # Ray does not see that the interval is set, where it wants it set.
     pytest.mark.filterwarnings("ignore:`look_back_period_s`:FutureWarning"),

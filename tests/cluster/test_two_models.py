@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import grpc
@@ -28,7 +27,7 @@ from tests.rpc.services import draft_server, eventually
 TOKEN = "0123456789abcdef-cluster"
 
 pytestmark = [
-    pytest.mark.skipif("SPECWHISPER_NIGHTLY" not in os.environ, reason="for SPECWHISPER_NIGHTLY=1"),
+    pytest.mark.nightly,
     pytest.mark.timeout(400),
 ]
 

@@ -23,7 +23,10 @@ def run(*arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"distil.py"})  # which the next test runs
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_example_runs(name):
     assert run(f"examples/{name}").count("\n") >= 2
 

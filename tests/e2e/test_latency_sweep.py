@@ -24,6 +24,7 @@ def place(one: dict) -> tuple:
     return tuple(one[name] for name in ("repeat", "mode", "gamma", "round_trip", "cores", "sample"))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_a_sweep_is_measured_once_and_drawn(tmp_path):
     sweep = tmp_path / "sweep.jsonl"

@@ -45,6 +45,7 @@ def test_the_advice_is_what_was_measured(start_server, tmp_path):
     assert "if the draft is as fast there as here" in out
 
 
+@pytest.mark.nightly
 def test_a_target_may_ask_for_encryption_a_certificate_and_a_token(start_server, tmp_path):
     secrets = tmp_path / "secrets"
     subprocess.run([DEPLOY / "make-secrets", secrets], check=True, capture_output=True, timeout=60)

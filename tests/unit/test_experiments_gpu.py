@@ -28,6 +28,7 @@ from specwhisper.types import Mode
 CPU = Place(torch.device("cpu"), is_narrow=True, seed=0)
 
 
+@pytest.mark.nightly
 def test_the_whole_script_on_narrow_shapes(tmp_path, capsys):
     file = tmp_path / "figures.json"
     with pytest.raises(SystemExit) as ended:

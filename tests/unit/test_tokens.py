@@ -41,6 +41,7 @@ def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
 def test_a_bad_file_of_tokens_is_refused_and_only_an_empty_one_changes_anything(
     tmp_path, text, complaint, caplog
 ):
+    caplog.set_level("WARNING")  # whatever tests before have set
     running = tmp_path / "of a server that runs"
     running.write_text(f"ben {FORMER}\n")
     tokens = read_tokens(running)

@@ -209,6 +209,7 @@ class TestKernels:
         torch.testing.assert_close(attended, expected, **CLOSE)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(IS_INTERPRETED, reason="they run here")
 def test_kernels_in_the_interpreter():
     """Triton decides when it is imported whether it interprets, so this takes a process of its own."""
