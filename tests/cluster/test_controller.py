@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from tests.cluster.clients import WAIT_S, Client, check_all, clients_of, running, sessions_at
