@@ -50,12 +50,18 @@ async def left(reading: asyncio.Task, decoder: Decoder) -> None:
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     decoder.gate.set()
-    await asyncio.to_thread(int)  # the pool is free
+    await has_let_go()
+
+
+async def has_let_go() -> None:
+    """The pool's only thread is free: it answers before it lets go of what it has read."""
+    await asyncio.to_thread(int)
 
 
 async def test_nobody_scans_on_for_a_listener_that_has_left(decoder):
     decoder.gate.set()
     source = await AudioSource.open(decoder)
+    await has_let_go()
     assert (source.fits_one_window, decoder.is_closed) == (False, True)
     decoder.gate.clear()
     decoder.is_there.clear()
