@@ -78,6 +78,11 @@ class Forked:
             raise TypeError(f"{self.name} answered {facts!r}.")
         return facts
 
+    async def leak(self, num_blocks: int, block_bytes: int) -> None:
+        """Have it keep so many blocks of memory for good."""
+        self._connection.send((num_blocks, block_bytes))
+        await self._hear()
+
     def signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         with suppress(ProcessLookupError):  # which is told a moment later
@@ -126,15 +131,25 @@ async def _serve(connection: Connection, serve: Serve, settings: Any) -> None:
         "heap_bytes": settled_heap_bytes,
     }
 
+    leaked: list[bytes] = []
+
     def answer() -> None:
-        try:
-            names = connection.recv()
-        except EOFError:
-            os._exit(1)  # whoever started it is gone
-        connection.send({name: ask() for name, ask in probes.items() if not names or name in names})
+        match _received(connection):
+            case int(num_blocks), int(block_bytes):
+                leaked.extend(b"\1" * block_bytes for _ in range(num_blocks))
+                connection.send(len(leaked))
+            case names:
+                connection.send({name: ask() for name, ask in probes.items() if not names or name in names})
 
     asyncio.get_running_loop().add_reader(connection.fileno(), answer)
     await serve(settings, probes)
+
+
+def _received(connection: Connection) -> Any:
+    try:
+        return connection.recv()
+    except EOFError:
+        os._exit(1)  # whoever started it is gone
 
 
 class _Ready(logging.Handler):

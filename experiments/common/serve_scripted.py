@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
@@ -28,12 +27,10 @@ from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
-from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from target_server.config import DEFAULT_IDLE_S, TargetConfig
 from target_server.server import SERVICE_NAME as VERIFICATION
 from target_server.server import running_service as running_target
-from target_server.service import VerificationService
 
 ERROR_RATE = 0.2  # of the draft
 
@@ -72,7 +69,6 @@ class TargetSettings:
     ----------
     seed : of what it writes; its digest does not tell.
     failpoints : as the environment's variable has them.
-    leak_bytes : that every session leaves behind.
     """
 
     port: int = 0
@@ -81,7 +77,6 @@ class TargetSettings:
     pass_ms: float = 0.0
     drain_timeout_s: float = 30.0
     failpoints: str = ""
-    leak_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +113,7 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
     model = model or PacedModel(settings.max_sessions, pass_ms=settings.pass_ms, seed=settings.seed)
     async with running_target(config, checkpoint, model) as service:
         probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
-        servicer = _Leaking(service, settings.leak_bytes) if settings.leak_bytes else service
-        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
         await serve({VERIFICATION: add}, config.serving, on_drain=service.say_goodbye)
 
 
@@ -153,25 +147,6 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
 def _num_taken(num_free: int | None, num_slots: int) -> int:
     """Count a draft's sessions; before it is placed there are none."""
     return 0 if num_free is None else num_slots - num_free
-
-
-class _Leaking(verification_pb2_grpc.VerificationServicer):
-    """Forgets to free a little of every session."""
-
-    def __init__(self, service: VerificationService, leak_bytes: int) -> None:
-        self.Locate, self.Describe = service.Locate, service.Describe
-        self._service = service
-        self._leak_bytes = leak_bytes
-        self._leaked: list[bytes] = []
-
-    async def Verify(
-        self, requests: AsyncIterator[pb.VerifyRequest], context: Any
-    ) -> AsyncIterator[pb.VerifyResponse]:
-        """Run one session."""
-        self._leaked.append(b"\1" * self._leak_bytes)
-        async with aclosing(self._service.Verify(requests, context)) as responses:
-            async for response in responses:
-                yield response
 
 
 app = typer.Typer(help="Serve a scripted model over gRPC, until a signal.")

@@ -13,6 +13,7 @@ from experiments.common.forked import Forked, Probes
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
 
 NUM_SLOTS = 16
+GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,15 @@ class Servers:
     @property
     def all(self) -> dict[str, Forked]:
         """Each by its name."""
-        return {"target": self.target, "draft server": self.draft, "gateway": self.gateway}
+        return {"target": self.target, "draft server": self.draft, GATEWAY: self.gateway}
 
 
 @asynccontextmanager
-async def running_servers(*, leak_bytes: int = 0) -> AsyncIterator[Servers]:
-    """Keep them running; the target may leave something behind of every session."""
+async def running_servers() -> AsyncIterator[Servers]:
+    """Keep them running."""
     started: list[Forked] = []
     try:
-        started.append(Forked(serve_target, TargetSettings(max_sessions=NUM_SLOTS, leak_bytes=leak_bytes)))
+        started.append(Forked(serve_target, TargetSettings(max_sessions=NUM_SLOTS)))
         settings = DraftSettings(await started[0].ready(), max_sessions=NUM_SLOTS)
         started.append(Forked(serve_draft, settings))
         started.append(Forked(serve_gateway, GatewayConfig(server=await started[1].ready(), port=0)))

@@ -25,7 +25,7 @@ from experiments.common.clients import LOG_MEL_MAX, MODES
 from experiments.common.forked import Forked, Probes
 from experiments.common.scripted import END, recording
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel, spoken_utterances, talk
-from experiments.soak.servers import Servers
+from experiments.soak.servers import GATEWAY, Servers
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.whisper.one_process import OneProcess
@@ -54,15 +54,16 @@ class Kind(StrEnum):
 
 
 WEIGHTS = {
-    Kind.WHOLE: 0.53,
+    Kind.WHOLE: 0.4,
     Kind.LIVE: 0.1,
-    Kind.GATEWAY: 0.07,
-    Kind.CANCELLED: 0.17,
+    Kind.GATEWAY: 0.2,
+    Kind.CANCELLED: 0.12,
     Kind.CANCELLED_LIVE: 0.05,
-    Kind.CANCELLED_GATEWAY: 0.03,
+    Kind.CANCELLED_GATEWAY: 0.08,
     Kind.ONLY_CONNECTED: 0.04,
     Kind.KILLED: 0.01,
 }
+OVER_THE_GATEWAY = (Kind.GATEWAY, Kind.CANCELLED_GATEWAY)
 
 
 @dataclass(slots=True)
@@ -71,6 +72,10 @@ class Tally:
 
     done: Counter[Kind] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
+
+    def num_at(self, server: str) -> int:
+        """Count the sessions that a server had: few of them come over the gateway."""
+        return sum(self.done[kind] for kind in (OVER_THE_GATEWAY if server == GATEWAY else Kind))
 
 
 async def run_sessions(servers: Servers, num: int, random: Random, tally: Tally) -> None:

@@ -9,7 +9,7 @@ import pytest
 from experiments.soak.__main__ import look
 from experiments.soak.census import COUNTED
 from experiments.soak.servers import running_servers
-from experiments.soak.sessions import Kind, run_session
+from experiments.soak.sessions import Kind, Tally, run_session
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -20,7 +20,7 @@ async def test_no_kind_of_session_leaves_anything_behind():
         for seed in range(2):
             for kind in Kind:
                 await run_session(servers, kind, Random(seed))
-            await look(servers, seed, censuses)
+            await look(servers, Tally(), censuses)
     for name, (first, second) in censuses.items():
         for counted in set(COUNTED) - {"threads"}:  # pools fill as they are needed
             assert getattr(second, counted) <= getattr(first, counted), (name, counted)

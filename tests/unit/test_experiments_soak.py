@@ -10,6 +10,7 @@ import pytest
 
 from experiments.soak.__main__ import MAX_GROWTH_KIB, Soaked, bars
 from experiments.soak.census import Sample, growth_kib, left_behind
+from experiments.soak.servers import GATEWAY
 from experiments.soak.sessions import WEIGHTS, Kind, Tally
 from experiments.soak.streams import Stream, spans
 
@@ -76,6 +77,17 @@ def test_pools_of_threads_may_fill():
     first, *others = samples(0.5)
     filled = {"target": [first, *(replace(sample, threads=sample.threads + 3) for sample in others)]}
     assert all(bar.holds for bar in bars(Soaked(Tally(), filled), soaked(8.0), [CALM]))
+
+
+def test_a_leak_has_to_be_noticed_in_every_server():
+    leaky = Soaked(Tally(), {"target": samples(8.0), "gateway": samples(1.0)})
+    (missed,) = (bar for bar in bars(soaked(), leaky, [CALM]) if not bar.holds)
+    assert "gateway" in missed.name
+
+
+def test_growth_is_by_the_sessions_that_a_server_had():
+    tally = Tally(Counter({Kind.WHOLE: 4, Kind.CANCELLED: 2, Kind.GATEWAY: 2, Kind.CANCELLED_GATEWAY: 1}))
+    assert (tally.num_at("target"), tally.num_at("draft server"), tally.num_at(GATEWAY)) == (9, 9, 3)
 
 
 def test_three_sessions_in_ten_are_left():
