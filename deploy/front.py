@@ -10,14 +10,14 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from deploy.answers import Reply, read_answer
-from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import GONE, InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.wire.access import caller
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
 ANSWER_S = 2.0  # for all targets that are asked; draft servers wait longer, and so learn what is wrong
-TRIES = 3  # targets that are asked: the next one where one has no room, or takes its part of that time
+TRIES = 3  # targets that are asked: the next one where one is full, gone, or takes its part of that time
 
 
 class FrontService(verification_pb2_grpc.VerificationServicer):
@@ -62,7 +62,7 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
                 for question in answered:
                     try:
                         return question.result()
-                    except ServerFull as error:  # what is known of it was a second old
+                    except (ServerFull, *GONE) as error:  # what is known of it was a second old
                         refusal = error
             raise refusal
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,14 +17,15 @@ from client.gateway.connections import MAX_HEADER_BYTES, SocketConnection, at_mo
 from client.gateway.encryption import encryption
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.sockets import MAX_FRAME_BYTES
+from client.gateway.state import Gateway
 from specwhisper.wire.addresses import cannot_listen, join_address
 from specwhisper.wire.metrics.exposition import serving_metrics
+from specwhisper.wire.stop_signals import stop_signals
 from specwhisper.wire.tracing import configure_tracing
 
 logger = logging.getLogger(__name__)
 
 KEEPALIVE_S = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class GatewayServer(uvicorn.Server):
@@ -66,6 +66,12 @@ class GatewayServer(uvicorn.Server):
         self.ready = asyncio.Event()
         self.metrics_address: str | None = None
         self._metrics.watch_draining(lambda: self.should_exit)
+
+    @property
+    def num_transcriptions(self) -> int:
+        """Transcriptions that have a place, once it answers."""
+        gateway: Gateway = self.config.app.state.gateway
+        return gateway.places.num_taken
 
     def stop(self) -> None:
         """Take no new requests, let open ones end in time, then end."""
@@ -129,12 +135,10 @@ def _listen(host: str, port: int) -> socket.socket:
 async def run(config: GatewayConfig) -> None:
     """Serve until SIGTERM or SIGINT; further signals change nothing."""
     configure_tracing("specwhisper-gateway")
-    server = GatewayServer(config)
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, server.stop)
-    try:
+    await serve_until_signal(GatewayServer(config))
+
+
+async def serve_until_signal(server: GatewayServer) -> None:
+    """Have a gateway answer until SIGTERM or SIGINT."""
+    with stop_signals(server.stop):
         await server.serve()
-    finally:
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from random import Random
 
 from experiments.chaos.scenarios import Kind
@@ -192,9 +192,16 @@ async def drain_draft(world: World) -> None:
 async def _drain(world: World, server: Forked) -> None:
     world.strike()
     server.signal(signal.SIGTERM)
-    try:
+    async with _ends_well(world, server):
         await server.ended()
-    finally:  # also where its clients are done a moment before it is
+
+
+@asynccontextmanager
+async def _ends_well(world: World, server: Forked) -> AsyncIterator[None]:
+    """Note how a server ends that was told to, also where its clients are done a moment before it is."""
+    try:
+        yield
+    finally:
         with suppress(TimeoutError):
             async with asyncio.timeout(FREE_WITHIN_S):
                 await server.ended()
@@ -205,11 +212,11 @@ async def drain_again(world: World) -> None:
     """Have the target stop in order, and say so again while it does."""
     world.strike()
     ending = asyncio.create_task(world.target.ended())
-    while not ending.done():
-        world.target.signal(signal.SIGTERM)
-        world.target.signal(signal.SIGINT)
-        await asyncio.wait((ending,), timeout=AGAIN_S)
-    world.exit_statuses.append(world.target.exit_status)
+    async with _ends_well(world, world.target):
+        while not ending.done():
+            world.target.signal(signal.SIGTERM)
+            world.target.signal(signal.SIGINT)
+            await asyncio.wait((ending,), timeout=AGAIN_S)
 
 
 async def drain_expired(world: World) -> None:
@@ -228,8 +235,8 @@ async def redeploy(world: World) -> None:
         old = world.targets[place]
         await world.start_target(spare_place)
         old.signal(signal.SIGTERM)
-        await old.ended()
-        world.exit_statuses.append(old.exit_status)
+        async with _ends_well(world, old):
+            await old.ended()
         place.leads_to, spare_place = None, place
 
 

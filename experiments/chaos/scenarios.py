@@ -118,7 +118,16 @@ EVERY: tuple[Plan, ...] = (
     *((kind, "") for kind in Kind if kind not in AT_POINTS),
 )
 # Two minutes: what takes long is left out, and what other plans have in them.
-NOT_QUICK = {Kind.STOP, Kind.STOP_DRAFT, Kind.CUT_LONG, Kind.MESSAGES, Kind.DRAIN, Kind.DRAIN_DRAFT, *SILENT}
+NOT_QUICK = {
+    *SILENT,
+    Kind.STOP,
+    Kind.STOP_DRAFT,
+    Kind.HELD,
+    Kind.CUT_LONG,
+    Kind.MESSAGES,
+    Kind.DRAIN,
+    Kind.DRAIN_DRAFT,
+}
 QUICK: tuple[Plan, ...] = tuple(
     (kind, point) for kind, point in EVERY if kind not in NOT_QUICK and not point.endswith(".after")
 )

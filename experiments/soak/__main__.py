@@ -140,7 +140,7 @@ async def look(servers: Servers, tally: Tally, censuses: Censuses) -> None:
         samples, num_sessions = censuses[name], tally.num_at(name)
         sample = await take(process, num_sessions)
         until_s = asyncio.get_running_loop().time() + SETTLE_S
-        while (sample.taken_slots or (samples and left_behind(samples[0], sample))) and (
+        while (sample.taken_slots or sample.sessions or (samples and left_behind(samples[0], sample))) and (
             asyncio.get_running_loop().time() < until_s
         ):
             await asyncio.sleep(0.05)

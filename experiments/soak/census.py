@@ -1,4 +1,4 @@
-"""What processes hold between sessions: memory, files, threads, tasks and slots; and how that grows."""
+"""What processes hold between sessions (memory, files, tasks, slots, places), and how that grows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.common.forked import Forked
 
-COUNTED = ("files", "threads", "tasks", "taken_slots")
+COUNTED = ("files", "threads", "tasks", "taken_slots", "sessions")
 # Pools of libraries start a thread more whenever more calls than ever happen to coincide, up to their bounds.
 SPARED = {"threads": 2}
 
@@ -25,6 +25,7 @@ class Sample:
     heap_kib : what it has allocated, behind a garbage collection; all of it, as Python is told to use malloc.
     resident_kib : its resident memory, which also tells how the heap lies: it swings by megabytes.
     taken_slots : by sessions, at servers that have slots.
+    sessions : that have a place, at servers that count them.
     """
 
     num_sessions: int
@@ -34,6 +35,7 @@ class Sample:
     threads: int
     tasks: int
     taken_slots: int
+    sessions: int
 
 
 async def take(process: Forked, num_sessions: int) -> Sample:
@@ -49,6 +51,7 @@ async def take(process: Forked, num_sessions: int) -> Sample:
         threads=int(status["Threads"]),
         tasks=probed["tasks"],
         taken_slots=probed.get("taken_slots", 0),
+        sessions=probed.get("sessions", 0),
     )
 
 

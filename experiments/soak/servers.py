@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from client.gateway.config import GatewayConfig
-from client.gateway.server import run
+from client.gateway.server import GatewayServer, serve_until_signal
 from experiments.common.forked import Forked, Probes
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
 
@@ -47,4 +47,6 @@ async def running_servers() -> AsyncIterator[Servers]:
 
 async def serve_gateway(config: GatewayConfig, probes: Probes) -> None:
     """Serve until a signal."""
-    await run(config)
+    server = GatewayServer(config)
+    probes["sessions"] = lambda: server.num_transcriptions
+    await serve_until_signal(server)

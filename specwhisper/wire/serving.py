@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,12 +24,12 @@ from specwhisper.wire.health import CheckHealth, Health
 from specwhisper.wire.keepalive import keepalive
 from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.metrics.server import ServerMetrics
+from specwhisper.wire.stop_signals import stop_signals
 from specwhisper.wire.tls import ServerTls
 from specwhisper.wire.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
 HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
 # For a connection without a call; clients open another one by themselves. How old one may become is not
@@ -243,16 +242,8 @@ async def serve(
     line "ready" carries the address.
     """
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
-    try:
+    with stop_signals(stop.set):
         server = await start_server(services, options, metrics, check_health)
         logger.info("ready", extra={"address": server.address})
         await stop.wait()
         await server.stop(options.drain_timeout_s, on_drain)
-    finally:
-        for number in STOP_SIGNALS:
-            loop.remove_signal_handler(number)
-            if stop.is_set():  # else one that comes late would make a failure of a good end
-                signal.signal(number, signal.SIG_IGN)

@@ -254,10 +254,23 @@ def test_a_draft_server_waits_longer_than_the_front():
 
 
 async def test_a_replica_that_dies_while_it_is_asked_is_no_bug_of_the_front():
-    async with front(Broken(ActorDiedError())) as (stub, _):
+    async with front(Broken(ActorDiedError())) as (stub, handle):
         error = await refusal(stub.Locate(pb.LocateRequest()))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert "ActorDiedError" in error.details()
+        assert len(handle.locate.asked) == TRIES
+
+
+@pytest.mark.parametrize("method", ["Locate", "Describe"])
+async def test_another_one_is_asked_where_one_has_died(method):
+    async with (
+        target_server() as target,
+        front(Broken(ActorDiedError()), answers_of(target)) as (stub, handle),
+    ):
+        request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
+        reply = await getattr(stub, method)(request)
+        assert reply.free_slots if method == "Locate" else reply.model
+        assert len(getattr(handle, method.lower()).asked) == 2
 
 
 async def test_a_bug_in_a_replica_stays_in_the_log(caplog):

@@ -29,10 +29,25 @@ add = partial(pb_grpc.add_VerificationServicer_to_server, Echo())
 asyncio.run(serve({"specwhisper.wire.v1.Verification": add}, ServingOptions()))
 """
 
+GATEWAY = """
+import asyncio
+from client.gateway.config import GatewayConfig
+from client.gateway.server import run
+from specwhisper.wire.logs import LogFormat, configure_logging
+
+configure_logging(LogFormat.JSON)
+asyncio.run(run(GatewayConfig(server="127.0.0.1:9", port=0)))
+"""
+
 
 @pytest.fixture
-def server():
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stderr=subprocess.PIPE, text=True)
+def program():
+    return SERVER
+
+
+@pytest.fixture
+def server(program):
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     with process:
         yield process
         process.kill()
@@ -46,6 +61,7 @@ def next_event(server, message):
     raise EOFError(f"The server ended before it said '{message}'.")
 
 
+@pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_signal_ends_an_idle_server(server, number):
     next_event(server, "ready")
@@ -53,6 +69,7 @@ def test_a_stop_signal_ends_an_idle_server(server, number):
     assert server.wait(timeout=30) == 0
 
 
+@pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
 def test_signals_that_go_on_until_it_has_ended_change_nothing(server):
     next_event(server, "ready")
     status = None

@@ -20,7 +20,7 @@ CALM = Stream((), 0, 0.3, 1.0)
 def samples(growth_per_session: float, **last: int) -> list[Sample]:
     """Twenty looks at a process that grows steadily, behind a first half in which it warms up."""
     held = [
-        Sample(n, 50_000 + min(n, 500) * 40 + n * growth_per_session, 90_000, 20, 10, 9, 0)
+        Sample(n, 50_000 + min(n, 500) * 40 + n * growth_per_session, 90_000, 20, 10, 9, 0, 0)
         for n in range(0, 1_000, 50)
     ]
     return [*held[:-1], replace(held[-1], **last)]
@@ -65,7 +65,7 @@ def test_each_fault_breaks_one_bar(spoilt):
     assert sum(not bar.holds for bar in bars(*spoilt)) == 1
 
 
-@pytest.mark.parametrize("counted", ["files", "tasks", "taken_slots"])
+@pytest.mark.parametrize("counted", ["files", "tasks", "taken_slots", "sessions"])
 def test_what_is_left_early_is_left_all_the_same(counted):
     first, *others = samples(0.5)
     early = [first, *(replace(sample, **{counted: getattr(sample, counted) + 1}) for sample in others)]
