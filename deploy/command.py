@@ -29,7 +29,7 @@ from rich.console import Console
 
 from deploy import serve_app
 from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable, Unauthenticated
-from specwhisper.wire.addresses import split_address
+from specwhisper.wire.addresses import bind_error, cannot_listen, split_address
 
 DEMO = Path(__file__).with_name("serve.yaml")
 START_TIMEOUT_S = 600.0  # large models take minutes to load
@@ -106,7 +106,17 @@ def check(schema: ServeDeploySchema, *, is_here: bool = True) -> None:
                 raise InvalidRequest(f"Arguments of '{application.name}': {fields_in(error)}") from error
             except InvalidRequest as error:
                 if is_here or not isinstance(error.__cause__, FileNotFoundError):
-                    raise
+                    raise InvalidRequest(f"Application '{application.name}': {error}") from error
+
+
+def check_ports(schema: ServeDeploySchema) -> None:
+    """Have nobody wait for a port of this machine that somebody else has; to be asked before Ray runs."""
+    parts = [part for each in schema.applications for part in each.args.values() if isinstance(part, dict)]
+    for flags in parts:
+        for prefix in ("", "metrics-"):
+            host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), flags.get(f"{prefix}port")
+            if port and (error := bind_error(host, int(port))) is not None:
+                raise cannot_listen(host, int(port), error)
 
 
 def deploy(schema: ServeDeploySchema) -> None:
@@ -197,7 +207,7 @@ def check_reachable(address: str) -> None:
 
 def fields_in(error: ValidationError) -> str:
     """Tell what is wrong with which fields, on a line."""
-    fields = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+    fields = (f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in error.errors())
     return in_a_line("; ".join(fields))
 
 
@@ -218,6 +228,8 @@ def run(config: Path | None, address: str | None) -> None:
     """
     schema = read_schema(config or DEMO)
     check(schema, is_here=address is None)
+    if address is None:
+        check_ports(schema)
     names = [application.name for application in schema.applications]
     signals, console = Signals(), Console()
     with cluster(address):
@@ -231,6 +243,8 @@ def run(config: Path | None, address: str | None) -> None:
                 for name, where in addresses(schema).items():
                     console.print(f"[bold]{name}[/] at {where}", highlight=False)
                 console.print("Ready; Ctrl-C lets open sessions end, and stops; another one does not wait.")
+            else:
+                console.print("Stopping; what runs already lets open sessions end.")
             while not signals.is_stopped:
                 sleep(LOOK_S)
             to_end = names
@@ -242,17 +256,22 @@ def run(config: Path | None, address: str | None) -> None:
 def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: bool) -> None:
     """Drain and end what was started, clients' side first; on a cluster of others, nothing else.
 
-    An application that Serve does not end in time is told of and left: shutting down ends it, or nobody does.
+    What has never run has no sessions, and is not waited for. An application that Serve does not end in time
+    is told of and left: shutting down ends it, or nobody does.
     """
+    told = serve.status().applications
+    run = [name for name in names if name in told and told[name].status == ApplicationStatus.RUNNING]
     for name in reversed(names):
         within_s = longest_grace_s(name) + END_MARGIN_S
         serve.delete(name, _blocking=False)
+        if name not in run:
+            continue
         if not wait_until_gone(name, within_s, signals) and not signals.is_hurried:
             console.print(
                 f"Application '{name}' has not ended within {within_s:g} s; {LOGS} may say why.",
                 highlight=False,
             )
-    if is_all and not signals.is_hurried:
+    if is_all and len(run) == len(names) and not signals.is_hurried:
         serve.shutdown()  # else Ray's processes are simply ended
 
 

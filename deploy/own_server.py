@@ -97,13 +97,16 @@ async def once_ports_are_free(start: Callable[[], Awaitable[Server]], drain_time
     """
     clock = asyncio.get_running_loop().time
     until_s = clock() + drain_timeout_s + PORT_WAIT_S
+    has_told = False
     while True:
         try:
             return await start()
         except PortTaken as error:
             if clock() > until_s:
                 raise
-            logger.info("waits for its port", extra={"error": str(error)})
+            if not has_told:
+                logger.info("waits for its port", extra={"error": str(error)})
+            has_told = True
             await asyncio.sleep(RETRY_S)
 
 

@@ -19,17 +19,19 @@ from deploy.routing import STATS_PERIOD_S, LeastSessions
 from draft_server.__main__ import read_config as read_draft
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.command_lines import config_from
+from specwhisper.wire.health import CHECK_WITHIN_S
 from target_server.__main__ import read_config as read_target
 
 # Questions that a replica answers at once; Serve's own limit of five would make the sixth wait.
 MANY = 1_000
+FAILED_CHECKS = 3  # in a row, behind which Serve replaces a replica
 STOP_MARGIN_S = 10.0  # behind the drain, until Serve kills
 # Of every replica; no call of Serve's is ever long.
 OWN: dict[str, Any] = {
     "max_ongoing_requests": MANY,
     "graceful_shutdown_wait_loop_s": 0.5,
     "health_check_period_s": 5.0,
-    "health_check_timeout_s": 15.0,
+    "health_check_timeout_s": CHECK_WITHIN_S / FAILED_CHECKS,
 }
 # Who shares what with the targets unless it is told otherwise: how it listens and whom it lets in.
 SHARED_WITH_FRONT = (

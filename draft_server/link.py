@@ -24,9 +24,12 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Limits, Mode, Resume
 from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
 from specwhisper.wire.channels import OPEN, Credentials
+from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+
+REASON_S = 1.0  # for why a connection fails, which is known where it has been tried
 
 
 class TargetLink:
@@ -77,7 +80,8 @@ class TargetLink:
                 if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
                 raise TargetUnavailable(
-                    f"No target server answered at {address} within {self._connect_timeout_s:g} s; "
+                    await self._refused_handshake(stub, address)
+                    or f"No target server answered at {address} within {self._connect_timeout_s:g} s; "
                     "is it running?"
                 ) from error
         if reply.protocol_version != PROTOCOL_VERSION:
@@ -95,6 +99,16 @@ class TargetLink:
             num_mel_bins=reply.num_mel_bins,
             limits=codec.limits_from_proto(reply.limits),
         )
+
+    async def _refused_handshake(
+        self, stub: verification_pb2_grpc.VerificationStub, address: str
+    ) -> str | None:
+        """Ask why who does not answer does not: gRPC keeps it to itself while it waits for a connection."""
+        try:
+            await stub.Describe(pb.DescribeRequest(), timeout=REASON_S)
+        except grpc.aio.AioRpcError as error:
+            return refused_handshake(error.details() or "", address)
+        return None
 
     async def _locate(self, address: str) -> Place:
         async with self._asking(address) as stub:

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 
+from specwhisper.errors import OutOfMemory
 from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.whisper.faults import is_out_of_memory
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.process import prepare_process
@@ -60,14 +62,23 @@ async def running_service(
 
 
 def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
-    model = WhisperModel(
-        checkpoint,
-        config.limits.max_sessions,
-        device_map=config.device_map,
-        offload_folder=config.offload_folder,
-        cross_cache_dtype=config.cross_cache,
-    )
-    model.warm_up(config.max_width)
+    num_slots = config.limits.max_sessions
+    try:
+        model = WhisperModel(
+            checkpoint,
+            num_slots,
+            device_map=config.device_map,
+            offload_folder=config.offload_folder,
+            cross_cache_dtype=config.cross_cache,
+        )
+        model.warm_up(config.max_width)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemory(
+            f"There is no memory for '{checkpoint.name}' in {config.dtype} with {num_slots} "
+            "slots: start with a lower --max-sessions, or a --dtype that takes less."
+        ) from error
     logger.info(
         "model placed",
         extra={"model": checkpoint.name, "slots": model.num_slots, "mb_per_slot": model.bytes_per_slot / 1e6},

@@ -41,8 +41,9 @@ class GatewayServer(uvicorn.Server):
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
         self._metrics = GatewayMetrics()
+        self._app = create_app(config, self._metrics)
         listening = uvicorn.Config(
-            create_app(config, self._metrics),
+            self._app,
             lifespan="on",
             log_config=None,  # the process's own
             access_log=False,  # the middleware's lines say more
@@ -55,7 +56,7 @@ class GatewayServer(uvicorn.Server):
             ws_per_message_deflate=False,  # audio does not shrink
             # A pong waits behind the audio that a client sends faster than it is transcribed.
             ws_ping_interval=None,
-            timeout_graceful_shutdown=math.ceil(config.drain_timeout_s),
+            timeout_graceful_shutdown=_whole_s(config.drain_timeout_s),
         )
         listening.load()
         if config.tls is not None:
@@ -70,7 +71,7 @@ class GatewayServer(uvicorn.Server):
     @property
     def num_transcriptions(self) -> int:
         """Transcriptions that have a place, once it answers."""
-        gateway: Gateway = self.config.app.state.gateway
+        gateway: Gateway = self._app.state.gateway
         return gateway.places.num_taken
 
     def stop(self) -> None:
@@ -115,6 +116,11 @@ class GatewayServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to :func:`run`: uvicorn would raise them again at the end, which is no status 0."""
         yield
+
+
+def _whole_s(seconds: float) -> int | None:
+    """Give a time as uvicorn takes it: ``None`` is for ever."""
+    return None if math.isinf(seconds) else math.ceil(seconds)
 
 
 def _listen(host: str, port: int) -> socket.socket:

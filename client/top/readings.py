@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, RemoteDisconnected
 from time import time
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -118,6 +119,12 @@ def _reason(error: Exception) -> str:
         return f"no answer in {TIMEOUT_S:g} s"
     if isinstance(error, ConnectionRefusedError):
         return "nobody answers"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no encrypted connection comes about: {error.reason}"
+    if isinstance(error, ConnectionResetError | RemoteDisconnected):
+        return "hangs up: does it ask for encryption?"
     if isinstance(error, ValueError | LookupError | TypeError):
         return "answers with something else than metrics"
     return str(error) or type(error).__name__

@@ -40,14 +40,15 @@ def cannot_listen(host: str, port: int, error: OSError | None = None) -> Invalid
     error : what the system said; without it, it is asked once more, and where it sees no hindrance now, the
         port was taken a moment ago.
     """
-    error = error or _bind_error(host, port)
+    error = error or bind_error(host, port)
     where = join_address(host, port)
     if error is None or error.errno == errno.EADDRINUSE:
         return PortTaken(f"Cannot listen on {where}: the port is taken.")
     return InvalidRequest(f"Cannot listen on {where}: {error.strerror}.")
 
 
-def _bind_error(host: str, port: int) -> OSError | None:
+def bind_error(host: str, port: int) -> OSError | None:
+    """Ask the system what hinders somebody to listen there now."""
     try:
         for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             with socket.socket(family, kind) as tried:

@@ -55,5 +55,5 @@ def config_from(read: Callable[..., Config], flags: Mapping[str, object]) -> Con
     try:
         config: Config = command.main(words, prog_name="", standalone_mode=False)
     except UsageError as error:
-        raise InvalidRequest(f"{error.format_message()} (in {dict(flags)})") from error  # type: ignore[attr-defined]
+        raise InvalidRequest(error.format_message()) from error  # type: ignore[attr-defined]
     return config

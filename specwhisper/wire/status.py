@@ -68,6 +68,8 @@ PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; whatever else a peer says t
 MAX_PUSHBACK_S = 30.0  # nobody is waited for longer, whatever he says
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
+# As grpc words what its handshake finds.
+UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire, where 8 KiB of metadata break the call
 
 
@@ -105,7 +107,10 @@ async def errors_to_status(
     except SpecWhisperError as error:
         code, details, metadata = refusal(error)
         count_error(error)
-        logger.info("refused", extra={"method": method, "code": code.name, "error": type(error).__name__})
+        # What is wrong with a request may quote it; why nobody is there is the operator's to know.
+        why = {"reason": details} if isinstance(error, TargetUnavailable) else {}
+        facts = {"method": method, "code": code.name, "error": type(error).__name__}
+        logger.info("refused", extra=facts | why)
         await context.abort(code, details, metadata)
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
@@ -132,6 +137,23 @@ def was_told(rpc_error: grpc.aio.AioRpcError) -> bool:
     return ERROR_KEY in dict(rpc_error.trailing_metadata() or ())
 
 
+def refused_handshake(details: str, peer: str) -> str | None:
+    """Say why two that reach each other do not speak, from gRPC's account; ``None`` if that is not why."""
+    if reason := UNTRUSTED.search(details):
+        return (
+            f"The certificate of the server at {peer} is not trusted ({reason[0]}): check the authorities "
+            "that are to be trusted, and the names in it."
+        )
+    if "WRONG_VERSION_NUMBER" in details:
+        return f"The server at {peer} does not encrypt: connect without encryption, or to another port."
+    if "Socket closed" in details or "Connection reset" in details:
+        return (
+            f"The server at {peer} hangs up on who connects: does it ask for encryption, or for a "
+            "certificate, or is it full?"
+        )
+    return None
+
+
 def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
     """Whether a connection has broken: it was there, and no server ended the call."""
     is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not was_told(rpc_error)
@@ -143,7 +165,9 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
         return kind(details)
     match code:
         case grpc.StatusCode.UNAVAILABLE if _never_connected(details):
-            return TargetUnavailable(f"No server answers at {peer}; is it running?")
+            return TargetUnavailable(
+                refused_handshake(details, peer) or f"No server answers at {peer}; is it running?"
+            )
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:  # not by us: a server that was stopped
             return TargetUnavailable(f"The connection to {peer} was lost ({details}); try again.")
         case grpc.StatusCode.DEADLINE_EXCEEDED:

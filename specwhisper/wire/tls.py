@@ -31,6 +31,7 @@ class ServerTls:
 
     def __post_init__(self) -> None:
         self._read()
+        self.context()  # gRPC would say what is wrong when the model is loaded, or never
 
     def credentials(self) -> grpc.ServerCredentials:
         """Give the credentials of a listening port."""
@@ -86,6 +87,7 @@ class ClientTls:
         if (self.certificate is None) != (self.key is None):
             raise InvalidRequest("A client certificate and its key belong together: give both, or neither.")
         self.credentials()
+        self.context()  # gRPC itself takes what is no certificate, and then trusts nobody
 
     def context(self) -> ssl.SSLContext:
         """Give the same for HTTP; without roots, the system's are trusted."""

@@ -126,9 +126,11 @@ def _read(lines: Iterable[str], where: str) -> dict[str, str]:
 
 def read_token(path: Path | None, variable: str) -> str | None:
     """Read what a client shows: the file's only word, or else the environment's; ``None`` without either."""
-    token = "".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
+    token = "\n".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
     if token is None:
         return None
+    if "\n" in token:
+        raise InvalidRequest(f"{path} has several lines: a client shows one token, alone in its file.")
     if not TOKEN.fullmatch(token):
         where = str(path) if path is not None else f"${variable}"
         raise InvalidRequest(f"{where} is no token: it has 16 to 512 visible ASCII characters and no spaces.")

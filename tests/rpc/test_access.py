@@ -15,7 +15,8 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
-from specwhisper.errors import TargetUnavailable, Unauthenticated, UnsafeBind
+from draft_server.link import TargetLink
+from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
 from specwhisper.wire.access import caller
 from specwhisper.wire.channels import Credentials, open_channel
 from specwhisper.wire.serving import ServingOptions, start_server
@@ -269,6 +270,41 @@ async def test_a_connection_is_encrypted_and_both_ends_are_known(authority):
         assert await located(address, Credentials(shown)) == ""
         with pytest.raises(TargetUnavailable):
             await located(address, Credentials(trusting))
+
+
+async def test_who_does_not_come_in_is_told_why(authority):
+    """Before a token is shown: whom one side does not trust, or that they do not speak alike."""
+    _, folder = authority
+    roots, others = ClientTls(folder / "roots.pem"), ClientTls(folder / "others.pem")
+    named = ClientTls(folder / "roots.pem", server_name="elsewhere.example")
+    encrypted, mutual = server_tls(folder), server_tls(folder, is_mutual=True)
+    for tls, shown, says in (
+        (encrypted, others, "certificate of the server at .* is not trusted .unable to get local issuer"),
+        (encrypted, named, "is not trusted .Hostname"),
+        (encrypted, None, "hangs up on who connects: does it ask for encryption"),
+        (mutual, roots, "hangs up on who connects: does it ask for .* certificate"),
+        (None, roots, "does not encrypt"),
+    ):
+        async with serving(tls=tls) as (address, _):
+            with pytest.raises(TargetUnavailable, match=says):
+                await located(address, Credentials(shown))
+            link = TargetLink(address, credentials=Credentials(shown), connect_timeout_s=0.5)
+            with pytest.raises(TargetUnavailable, match=says):
+                await link.describe()
+            await link.close()
+
+
+def test_certificates_that_are_none_are_refused_before_anybody_listens(authority, tmp_path):
+    _, folder = authority
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("-----BEGIN nonsense")
+    localhost, client = (folder / "localhost.pem", folder / "localhost.key"), folder / "client.key"
+    for shown in (lambda: ServerTls(localhost[0], client), lambda: ClientTls(None, localhost[0], client)):
+        with pytest.raises(InvalidRequest, match="cannot be used together"):
+            shown()
+    for shown in (lambda: ServerTls(*localhost, nonsense), lambda: ClientTls(nonsense)):
+        with pytest.raises(InvalidRequest, match="has no certificates to trust"):
+            shown()
 
 
 STRANGERS = {

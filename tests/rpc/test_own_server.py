@@ -47,11 +47,12 @@ async def test_what_no_waiting_mends_is_told_at_once(tmp_path, fault, caplog):
     authority = trustme.CA()
     certificate, other = (authority.issue_cert("127.0.0.1") for _ in range(2))
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    pair = other if fault == "another key" else certificate
-    pair.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     tls = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
-    if fault == "no certificate":
-        (tmp_path / "cert.pem").unlink()  # behind the look at the flags
+    if fault == "another key":  # behind the look at the flags
+        other.private_key_pem.write_to_path(tmp_path / "key.pem")
+    elif fault == "no certificate":
+        (tmp_path / "cert.pem").unlink()
     host = "192.0.2.1" if fault == "no such address" else "127.0.0.1"
     start = partial(start_server, {}, ServingOptions(host=host, tls=tls, insecure=True))
     with pytest.raises(InvalidRequest) as refused:

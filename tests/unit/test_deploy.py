@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from contextlib import nullcontext
 from io import StringIO
 from math import inf
@@ -20,7 +21,16 @@ from ray.serve.schema import ServeDeploySchema
 from rich.console import Console
 
 from deploy import command, serve_app
-from deploy.command import DEMO, Signals, check, check_reachable, cluster, last_line, read_schema
+from deploy.command import (
+    DEMO,
+    Signals,
+    check,
+    check_ports,
+    check_reachable,
+    cluster,
+    last_line,
+    read_schema,
+)
 from deploy.routing import (
     HAS_ROOM,
     OPEN_SESSIONS,
@@ -32,7 +42,7 @@ from deploy.routing import (
     Silent,
 )
 from deploy.scaling import BySessions
-from specwhisper.errors import InvalidRequest, TargetUnavailable, UnsafeBind
+from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable, UnsafeBind
 from specwhisper.wire.command_lines import config_from
 from target_server.__main__ import read_config
 
@@ -220,6 +230,9 @@ def test_a_file_that_is_none_is_told_by_name(tmp_path):
     wrong.write_text("applications: 3")
     with pytest.raises(InvalidRequest, match=r"wrong.yaml is no configuration .* applications: \w+"):
         read_schema(wrong)
+    wrong.write_text("")
+    with pytest.raises(InvalidRequest, match="Serve: all of it: "):
+        read_schema(wrong)
     wrong.write_text("applications: [")
     with pytest.raises(InvalidRequest, match=r"wrong.yaml is no YAML: [^\n]+$"):
         read_schema(wrong)
@@ -276,7 +289,7 @@ def application(**changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"args": {"target": {"modle": "large-v3"}}}, "No such option: --modle"),
+        ({"args": {"target": {"modle": "large-v3"}}}, "Application 'targets': No such option: --modle"),
         ({"args": {"targets": {}}}, "Arguments of 'targets': targets: "),
         ({"import_path": "deploy.serve_app:tragets"}, "there is no deploy.serve_app:tragets"),
     ],
@@ -307,6 +320,15 @@ def test_a_file_that_is_here_is_read_wherever_the_cluster_is(tmp_path):
     (tmp_path / "tokens").write_text("anna short\n")
     with pytest.raises(InvalidRequest, match="a token has 16"):
         check(application(args={"target": {"tokens-file": str(tmp_path / "tokens")}}), is_here=False)
+
+
+@pytest.mark.parametrize("flag", ["port", "metrics-port"])
+def test_a_port_that_is_taken_is_told_before_ray_starts(flag):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        args = {"front": {flag: taken.getsockname()[1]}}
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{args['front'][flag]}"):
+            check_ports(application(args=args))
+    check_ports(application(args=args))
 
 
 def test_applications_of_others_are_theirs_to_check():
@@ -343,8 +365,9 @@ def test_of_a_traceback_the_end_is_told():
 class Ending:
     """Stands for Serve, where applications end once they were asked for so often, or never."""
 
-    def __init__(self, **looks: float) -> None:
+    def __init__(self, *starting: str, **looks: float) -> None:
         self._looks = looks
+        self._starting = starting
         self.deleted: list[str] = []
         self.is_shut_down = False
 
@@ -352,9 +375,11 @@ class Ending:
         self.deleted.append(name)
 
     def status(self) -> SimpleNamespace:
-        asked = self.deleted[-1]
-        self._looks[asked] -= 1
-        return SimpleNamespace(applications={asked} if self._looks[asked] >= 0 else set())
+        if self.deleted:
+            self._looks[self.deleted[-1]] -= 1
+        states = {name: "DEPLOYING" if name in self._starting else "RUNNING" for name in self._looks}
+        there = {name: SimpleNamespace(status=states[name]) for name, n in self._looks.items() if n >= 0}
+        return SimpleNamespace(applications=there)
 
     def shutdown(self) -> None:
         self.is_shut_down = True
@@ -381,6 +406,16 @@ def test_an_application_that_does_not_end_is_told_of_and_left(monkeypatch):
     assert (serve.deleted, serve.is_shut_down) == (["b", "a"], True)
     assert "Application 'b' has not ended within 0.01 s" in console.file.getvalue()
     assert "'a'" not in console.file.getvalue()
+
+
+def test_what_has_never_run_is_not_waited_for(monkeypatch):
+    serve = Ending("b", a=2, b=inf)
+    monkeypatch.setattr(command, "serve", serve)
+    monkeypatch.setattr(command, "longest_grace_s", lambda _: 3600.0)
+    console = Console(file=StringIO())
+    command.end(["a", "b"], Signals(), console, is_all=True)
+    assert (serve.deleted, serve.is_shut_down) == (["b", "a"], False)  # which would wait for it
+    assert console.file.getvalue() == ""
 
 
 @pytest.fixture

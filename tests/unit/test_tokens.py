@@ -25,6 +25,9 @@ def test_tokens_stand_in_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("A_TOKEN", TOKEN)
     assert read_token(None, "A_TOKEN") == TOKEN
     assert TOKEN not in repr(Credentials(token=TOKEN))
+    single.write_text(f"{FORMER}\n{TOKEN}\n")  # as one who adds a line would have it
+    with pytest.raises(InvalidRequest, match="has several lines"):
+        read_token(single, "NO_SUCH_VARIABLE")
 
 
 @pytest.mark.parametrize(
