@@ -36,6 +36,7 @@ from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
     ServerDraining,
+    ServerFull,
     TargetUnavailable,
     UnsupportedOption,
     check_between,
@@ -105,7 +106,20 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     def place(self) -> AbstractContextManager[None]:
         """Take a place for the session of the call that is answered; :class:`ServerFull` if there is none."""
+        self.check_room()
         return self._places.taken(caller.get())
+
+    def check_room(self) -> None:
+        """Raise :class:`ServerFull` where there is no place for the call that is answered.
+
+        Asked before anything of a call is read, which takes longer than all the rest of a refusal. So it is
+        counted as a session of the mode that is the server's own.
+        """
+        try:
+            self._places.check(caller.get())
+        except ServerFull as error:
+            self.metrics.count_session(self._config.mode, error)
+            raise
 
     @admitted_by(place)
     async def Recognize(self, request: pb.RecognizeRequest, context: Any) -> pb.RecognizeResponse:
@@ -144,6 +158,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
         """Transcribe while audio arrives."""
+        self.check_room()
         async with aclosing(unless_idle(self.transcribe, requests, self.idle_timeout_s)) as responses:
             async for response in responses:
                 yield response
@@ -179,7 +194,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
             )
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        with self.metrics.session(wanted.length.mode), self.place():
+        with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
             session: Session | LiveSession
             target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
             if wanted.options.live is None:

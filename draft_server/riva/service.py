@@ -56,6 +56,7 @@ class RivaService:
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[riva_asr_pb2.StreamingRecognizeResponse]:
         """Transcribe while audio arrives."""
+        self._service.check_room()
         answer = partial(self._transcribe, context=context)
         async with aclosing(unless_idle(answer, requests, self._service.idle_timeout_s)) as responses:
             async for response in responses:

@@ -4,7 +4,11 @@ import pytest
 import torch
 
 from experiments.common.scripted import ScriptedModel
+from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import OutOfMemory
+from specwhisper.types import Limits
+from target_server.config import TargetConfig
+from target_server.server import running_service
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -70,3 +74,18 @@ async def test_a_session_that_has_no_memory_anywhere_is_not_tried_for_ever():
         async with session(target, hello(), *whole(recording(1.0))) as one:
             ended = await one.error()
         assert dict(ended.trailing_metadata())["specwhisper-error"] == OutOfMemory.__name__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: x")],
+)
+async def test_too_many_slots_are_told_of_in_a_sentence(monkeypatch, error):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr("target_server.server.WhisperModel", fails)
+    config = TargetConfig(limits=Limits(max_sessions=2_000))
+    with pytest.raises(OutOfMemory, match=r"no memory for 'scripted' .* 2000 slots: .* --max-sessions"):
+        async with running_service(config, scripted_checkpoint()):
+            pass

@@ -46,15 +46,20 @@ class ServerMetrics(Registry):
     def session(self, mode: Mode) -> Iterator[None]:
         """Count a session in and out."""
         self._active.inc()
-        outcome = COMPLETE
+        ended_by = None
         try:
             yield
         except BaseException as error:
-            outcome = outcome_of(error)
+            ended_by = error
             raise
         finally:
             self._active.dec()
-            self._sessions.labels(mode, outcome).inc()
+            self.count_session(mode, ended_by)
+
+    def count_session(self, mode: Mode, ended_by: BaseException | None) -> None:
+        """Count a session that has ended, or that never began."""
+        outcome = COMPLETE if ended_by is None else outcome_of(ended_by)
+        self._sessions.labels(mode, outcome).inc()
 
     def count_error(self, error: BaseException) -> None:
         """Count a call that ended with an error."""
