@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.nightly import NIGHTLY
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports huggingface_hub: no test downloads a model
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # silences a warning about forks
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests share few cores: threads that wait for others only lose
@@ -16,7 +18,7 @@ settings.load_profile("specwhisper")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave what takes long to the night."""
-    if "SPECWHISPER_NIGHTLY" in os.environ:
+    if NIGHTLY:
         return
     for item in items:
         if item.get_closest_marker("nightly"):

@@ -39,12 +39,18 @@ def short_samples(tmp_path) -> Path:
 NAMES = sorted({path.name for path in EXAMPLES.glob("*.py")} - {"distil.py"})  # which the next test runs
 
 
-@pytest.mark.parametrize("name", NAMES)
+LONG = ("compare.py", "evaluate.py")  # and what they show is tested elsewhere
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in NAMES]
+)
 def test_an_example_runs(name, short_samples):
     takes = {"evaluate.py": [str(short_samples)], "compare.py": [str(short_samples / "01_phone_call.flac")]}
     assert run(f"examples/{name}", *takes.get(name, ())).count("\n") >= 2
 
 
+@pytest.mark.nightly
 def test_a_distilled_draft_fits_its_target(tmp_path):
     out = run("examples/distil.py", "--out", str(tmp_path), "--steps", "2", "--batch-size", "2")
     assert "agreement before" in out
@@ -56,6 +62,7 @@ def test_a_distilled_draft_fits_its_target(tmp_path):
     assert drafted.stats.overall_acceptance_rate > 0
 
 
+@pytest.mark.nightly
 def test_the_notebook_runs():
     cells = json.loads((EXAMPLES / "tour.ipynb").read_text(encoding="utf-8"))["cells"]
     program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")

@@ -27,6 +27,7 @@ def test_the_proxy_is_as_far_as_it_is_asked_to_be(tmp_path):
     assert near < 20 <= far
 
 
+@pytest.mark.nightly
 def test_one_session_is_simulated_by_round_trip(tmp_path):
     told = laboratory("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
     near, far = told["expected"]
@@ -36,6 +37,7 @@ def test_one_session_is_simulated_by_round_trip(tmp_path):
         assert one["full"] == pytest.approx(one["chosen"]["full"], rel=0.15)
 
 
+@pytest.mark.nightly
 def test_side_branches_bring_little_and_nothing_on_slow_links(tmp_path):
     told = laboratory(
         "branches", "--rtt", "0,5", "--tokens", "0", "--audio", SAMPLE, figures=tmp_path / "json"
@@ -45,6 +47,7 @@ def test_side_branches_bring_little_and_nothing_on_slow_links(tmp_path):
     assert 0.85 < ratios["full"]["0.0"] < 1.02 and 0.95 < ratios["full"]["5.0"] < 1.02
 
 
+@pytest.mark.nightly
 def test_who_is_far_away_waits_longer(tmp_path):
     arguments = ("--clients", "8", "--rtt-ms", "5,400", "--duration-s", "60", "--audio", SAMPLE)
     told = laboratory("simulate", *arguments, figures=tmp_path / "json")
@@ -53,6 +56,7 @@ def test_who_is_far_away_waits_longer(tmp_path):
         assert near_s < far_s <= 60
 
 
+@pytest.mark.nightly
 def test_a_population_is_simulated(tmp_path):
     arguments = ("--clients", "4,16", "--duration-s", "60", "--audio", SAMPLE)
     told = laboratory("simulate", *arguments, figures=tmp_path / "json")

@@ -9,6 +9,7 @@ from experiments.promises import resets, stops
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.nightly
 async def test_servers_that_stop_are_watched_until_they_say_so(tmp_path):
     """How soon they do is for a quiet machine to say."""
     stopped = await stops.measure_stops(1, tmp_path)

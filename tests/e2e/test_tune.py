@@ -15,6 +15,7 @@ from tests.e2e.processes import run
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.nightly
 def test_the_advice_is_what_was_measured(start_server, tmp_path):
     target = start_server("target_server", "--model", "demo-target", "--port", "0", "--threads", "1")
     figures = tmp_path / "figures.json"

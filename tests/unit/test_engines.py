@@ -21,6 +21,7 @@ from specwhisper.whisper.one_process import InlineExecutor, OneProcess
 from specwhisper.whisper.verifier import Verifier
 from specwhisper.whisper.window_draft import WindowDraft
 from tests.interference import KINDS, Interference
+from tests.nightly import NIGHTLY
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 
@@ -111,7 +112,7 @@ options = st.builds(
 
 
 @pytest.mark.timeout(900)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500 if NIGHTLY else 200, deadline=None)
 @given(
     options=options,
     mode=st.sampled_from(MODES),

@@ -234,6 +234,7 @@ def play(clients: ClientProcess, arm: Arm, numbers: range) -> Outcome:
     return outcome
 
 
+@pytest.mark.nightly
 def test_two_clients_on_a_real_target(measured, tmp_path):
     meter = tmp_path / "meter"
     arguments = ("--shape", DEMO, "--trace", str(measured.trace), "--meter", str(meter))

@@ -202,6 +202,7 @@ def test_pieces_are_the_take_and_the_silence_behind_it():
     assert [end_s for end_s, _ in cut] == pytest.approx([0.1 * (i + 1) for i in range(len(cut))])
 
 
+@pytest.mark.nightly
 def test_the_same_steps_give_the_same_text():
     """A session whose target leaves steps out, as under load, and the target alone in the same ones."""
     pcm = b"".join(decode_file(DEMO_FOLDER / "samples" / "01_phone_call.flac"))[: 4 * SAMPLE_RATE * 2]

@@ -106,7 +106,7 @@ def random_model(num_slots=4, **shape) -> WhisperModel:
     return WhisperModel(build_checkpoint(Shape(d_model=32, **shape))[1], num_slots)
 
 
-@pytest.fixture(scope="module", params=["random weights", "free"])
+@pytest.fixture(scope="module", params=[pytest.param("random weights", marks=pytest.mark.nightly), "free"])
 def replayed(request, trace, demo) -> Pair:
     vocabulary = demo.target.vocabulary
     is_free = request.param == "free"
