@@ -260,18 +260,18 @@ def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: boo
     is told of and left: shutting down ends it, or nobody does.
     """
     told = serve.status().applications
-    run = [name for name in names if name in told and told[name].status == ApplicationStatus.RUNNING]
+    running = [name for name in names if name in told and told[name].status == ApplicationStatus.RUNNING]
     for name in reversed(names):
         within_s = longest_grace_s(name) + END_MARGIN_S
         serve.delete(name, _blocking=False)
-        if name not in run:
+        if name not in running:
             continue
         if not wait_until_gone(name, within_s, signals) and not signals.is_hurried:
             console.print(
                 f"Application '{name}' has not ended within {within_s:g} s; {LOGS} may say why.",
                 highlight=False,
             )
-    if is_all and len(run) == len(names) and not signals.is_hurried:
+    if is_all and len(running) == len(names) and not signals.is_hurried:
         serve.shutdown()  # else Ray's processes are simply ended
 
 

@@ -129,10 +129,10 @@ def read_token(path: Path | None, variable: str) -> str | None:
     token = "\n".join(_lines(path)).strip() if path is not None else os.environ.get(variable)
     if token is None:
         return None
+    where = str(path) if path is not None else f"${variable}"
     if "\n" in token:
-        raise InvalidRequest(f"{path} has several lines: a client shows one token, alone in its file.")
+        raise InvalidRequest(f"{where} has several lines: a client shows one token, and nothing beside it.")
     if not TOKEN.fullmatch(token):
-        where = str(path) if path is not None else f"${variable}"
         raise InvalidRequest(f"{where} is no token: it has 16 to 512 visible ASCII characters and no spaces.")
     return token
 
