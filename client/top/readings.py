@@ -122,7 +122,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
-        return f"no encrypted connection comes about: {error.reason}"
+        return f"no encrypted connection comes about: {error}"
     if isinstance(error, ConnectionResetError | RemoteDisconnected):
         return "hangs up: does it ask for encryption?"
     if isinstance(error, ValueError | LookupError | TypeError):

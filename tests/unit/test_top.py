@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
+from http.client import HTTPException, RemoteDisconnected
 from math import inf
 
 import pytest
 from rich.console import Console
 
 from client.top.figures import DRAFT, DRAINING, LOST, TARGET, Figures, figures_of, quantile, total_of
-from client.top.readings import Reading, check_addresses, parse
+from client.top.readings import Reading, check_addresses, parse, read_all
 from client.top.tables import WIDE, cluster_view
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.wire.channels import OPEN, Credentials
@@ -176,3 +178,31 @@ def test_a_token_is_not_told_in_the_clear():
         check_addresses(["gpu:9464"], Credentials(token="0123456789abcdef"))
     with pytest.raises(InvalidRequest):
         check_addresses(["gpu"], OPEN)
+
+
+def untrusted() -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_message = "unable to get local issuer certificate"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (untrusted(), "certificate is not trusted: unable to get local issuer"),  # which is a ValueError, too
+        (ssl.SSLError(1, "wrong version number"), "no encrypted connection"),
+        (ConnectionResetError(104, "Connection reset by peer"), "does it ask for encryption"),
+        (RemoteDisconnected("without response"), "does it ask for encryption"),
+        (ConnectionRefusedError(), "nobody answers"),
+        (TimeoutError(), "no answer in 2 s"),
+        (ValueError("could not convert"), "something else than metrics"),
+        (HTTPException("answers 401 Unauthorized"), "answers 401"),
+    ],
+)
+async def test_why_a_server_is_not_read_is_told(monkeypatch, error, says):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("client.top.readings._fetch", fails)
+    (reading,) = await read_all(["server:1"], OPEN)
+    assert says in reading.error
