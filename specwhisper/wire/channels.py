@@ -69,7 +69,7 @@ def open_channel(
         ("grpc.max_send_message_length", -1),
         ("grpc.enable_retries", 0),
         ("grpc.initial_reconnect_backoff_ms", 200),
-        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.use_local_subchannel_pool", 1),  # no shared backoff with another channel to the same address
     ]
     if is_loopback(host):
