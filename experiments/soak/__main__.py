@@ -144,7 +144,7 @@ async def look(servers: Servers, tally: Tally, censuses: Censuses) -> None:
         while (sample.taken_slots or sample.sessions or (samples and left_behind(samples[0], sample))) and (
             asyncio.get_running_loop().time() < until_s
         ):
-            gc.collect()  # here are the clients: gRPC closes connections of calls that are left with the calls
+            gc.collect()  # here are the clients: with calls that were left gRPC closes their connections
             await asyncio.sleep(0.05)
             sample = await take(process, num_sessions)
         samples.append(sample)
