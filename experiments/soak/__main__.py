@@ -63,8 +63,8 @@ def soak(
     """Run short sessions, of which many are left at any moment, then streams for minutes.
 
     Target, draft server and gateway are real processes; the models are scripted. Between the sessions memory,
-    open files, threads, tasks and slots are counted. At last servers that leak 8 KiB a session are looked at
-    in the same way, which must be noticed of each. Exits with 1 if a session fails.
+    open files, threads, tasks, slots and places are counted. At last servers that leak 8 KiB a session are
+    looked at in the same way, which must be noticed of each. Exits with 1 if a session fails.
     """
     try:
         check_heap_is_counted()
