@@ -67,7 +67,8 @@ class TargetSettings:
 
     Attributes
     ----------
-    seed : of what it writes; its digest does not tell.
+    seed : of what it writes; its digest does not depend on it.
+    weights : name of its weights, which its digest depends on.
     failpoints : as the environment's variable has them.
     """
 
@@ -77,6 +78,7 @@ class TargetSettings:
     pass_ms: float = 0.0
     drain_timeout_s: float = 30.0
     failpoints: str = ""
+    weights: str = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,9 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
         ),
     )
     prepare_process(config.device, 1, None)
-    checkpoint = scripted_checkpoint(vocabulary=SPOKEN_MULTILINGUAL)
+    checkpoint = scripted_checkpoint(
+        vocabulary=SPOKEN_MULTILINGUAL, weights_digest=f"digest of {settings.weights}"
+    )
     model = model or PacedModel(settings.max_sessions, pass_ms=settings.pass_ms, seed=settings.seed)
     async with running_target(config, checkpoint, model) as service:
         probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
@@ -162,11 +166,12 @@ def target(
     max_sessions: MaxSessions = 16,
     pass_ms: PassMs = 0.0,
     seed: Annotated[int, typer.Option(help="Of what it writes.")] = 0,
+    weights: Annotated[str, typer.Option(help="Name of its weights; the digest depends on it.")] = "scripted",
     failpoints: FailpointsOption = "",
 ) -> None:
     """Serve a target."""
     configure_logging(LogFormat.AUTO, LogLevel.INFO)
-    settings = TargetSettings(port, max_sessions, seed, pass_ms, failpoints=failpoints)
+    settings = TargetSettings(port, max_sessions, seed, pass_ms, failpoints=failpoints, weights=weights)
     asyncio.run(serve_target(settings, {}))
 
 

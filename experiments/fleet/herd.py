@@ -1,0 +1,56 @@
+"""As many sessions at once as there are slots in all: each target takes what it has room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.common.report import Bar
+from experiments.fleet.crowd import Client, not_whole, run_together
+from experiments.fleet.servers import Fleet
+
+SLOTS = (4, 3)
+NUM_OVER = 3  # sessions beyond the last slot, in every second crowd
+
+
+@dataclass(frozen=True, slots=True)
+class Herded:
+    """What became of sessions that opened at once.
+
+    Attributes
+    ----------
+    refused : what was wrong with each session for which there was a slot.
+    """
+
+    num_opened: int
+    refused: tuple[str, ...]
+
+
+async def measure_herd(rounds: int, folder: Path) -> Herded:
+    """Open as many sessions as there are slots, and then more than that, of which the rest is refused."""
+    num_slots = sum(SLOTS)
+    refused: list[str] = []
+    async with Fleet(folder) as fleet:
+        targets = [await fleet.start_target(max_sessions=slots) for slots in SLOTS]
+        draft = await fleet.start_draft(*(target.address for target in targets))
+        await Client(folder, length_s=1.0).run(draft.address)  # after it the draft model is in place
+        for num_over in (0, NUM_OVER) * rounds:
+            clients = [
+                Client(folder, number, length_s=30.0, resume_timeout_s=0)
+                for number in range(num_slots + num_over)
+            ]
+            refused += not_whole(await run_together(clients, draft.address))[num_over:]
+    return Herded(2 * rounds * num_slots, tuple(refused))
+
+
+def bars(herded: Herded) -> list[Bar]:
+    """Hold the sessions against what is promised."""
+    slots = " + ".join(map(str, SLOTS))
+    return [
+        Bar(
+            f"{sum(SLOTS)} or more sessions at once for {slots} slots: refused while there was a slot",
+            len(herded.refused),
+            1,
+            f"{len(herded.refused)} of {herded.num_opened}",
+        )
+    ]
