@@ -11,21 +11,21 @@ from typing import Any
 from prometheus_client import make_wsgi_app
 from ray.serve.handle import DeploymentHandle
 
-from client.gateway.__main__ import read_config as read_gateway
+from client.gateway.command import read_config as read_gateway
 from deploy.answers import TargetAnswers, Told
 from deploy.discovery import finder
 from deploy.front import SERVICE_NAME, FrontService
 from deploy.health import NotServing, check_http
 from deploy.own_server import OwnServer, once_ports_are_free, reachable
 from deploy.routing import HAS_ROOM, OPEN_SESSIONS
-from draft_server.__main__ import read_config as read_draft
+from draft_server.command import read_config as read_draft
 from specwhisper.wire.command_lines import config_from
 from specwhisper.wire.leases import Leases
 from specwhisper.wire.metrics.discovery import targets_page
 from specwhisper.wire.metrics.exposition import serving_page
 from specwhisper.wire.metrics.server import ServerMetrics
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
-from target_server.__main__ import read_config as read_target
+from target_server.command import read_config as read_target
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,14 @@ from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 
-from client.gateway.__main__ import read_config as read_gateway
+from client.gateway.command import read_config as read_gateway
 from deploy.replicas import FREE_PORT, DraftReplica, Flags, FrontReplica, GatewayReplica, TargetReplica
 from deploy.routing import STATS_PERIOD_S, LeastSessions
-from draft_server.__main__ import read_config as read_draft
+from draft_server.command import read_config as read_draft
 from specwhisper.errors import InvalidRequest
 from specwhisper.wire.command_lines import config_from
 from specwhisper.wire.health import CHECK_WITHIN_S
-from target_server.__main__ import read_config as read_target
+from target_server.command import read_config as read_target
 
 # Questions that a replica answers at once; Serve's own limit of five would make the sixth wait.
 MANY = 1_000

@@ -24,9 +24,9 @@ KUBERNETES = DEPLOY / "kubernetes"
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 SECRETS = "/run/secrets/specwhisper/"
 MODULES = {
-    "specwhisper-target-server": "target_server.__main__",
-    "specwhisper-draft-server": "draft_server.__main__",
-    "specwhisper-gateway": "client.gateway.__main__",
+    "specwhisper-target-server": "target_server.command",
+    "specwhisper-draft-server": "draft_server.command",
+    "specwhisper-gateway": "client.gateway.command",
 }
 PROGRAMS = {
     "target": "specwhisper-target-server",

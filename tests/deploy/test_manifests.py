@@ -22,7 +22,7 @@ from specwhisper import __version__
 from specwhisper.errors import UnsafeBind
 from specwhisper.wire.addresses import split_address
 from specwhisper.wire.command_lines import config_from
-from target_server.__main__ import read_config as read_target
+from target_server.command import read_config as read_target
 from target_server.config import DEFAULT_PORT as TARGET_PORT
 from tests.deploy.manifests import (
     COMPOSE,

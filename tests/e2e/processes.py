@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ START_S = 240.0  # torch alone takes seconds to import, on a busy machine many
 
 
 class Process:
-    """A running command whose standard error is followed line by line."""
+    """A running command whose standard error is followed line by line.
 
-    def __init__(self, *command: str) -> None:
+    ``prefix`` is a program, with its arguments, that runs the command.
+    """
+
+    def __init__(self, *command: str, prefix: Sequence[str] = ()) -> None:
         environment = os.environ | {"COLUMNS": "80"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [*prefix, sys.executable, "-m", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -42,7 +42,7 @@ def ports(secrets, unused_tcp_port_factory):
             ]
             if started.role != "gateway":
                 arguments.append("--metrics-port=0")
-            module = MODULES[started.program].removesuffix(".__main__")
+            module = MODULES[started.program].removesuffix(".command")
             servers.append(Server(module, *arguments, "--port", found[started.role]))
         for server in servers:
             assert server.address

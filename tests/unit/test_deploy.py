@@ -30,7 +30,7 @@ from deploy.command import (
 )
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable, UnsafeBind
 from specwhisper.wire.command_lines import config_from
-from target_server.__main__ import read_config
+from target_server.command import read_config
 
 
 def test_the_bundled_file_is_one_that_ray_and_our_servers_understand():

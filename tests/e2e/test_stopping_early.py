@@ -1,0 +1,91 @@
+"""SIGTERM and SIGINT before a server is ready end it at once, also as the first process of a container."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.processes import START_S, Process
+
+pytestmark = pytest.mark.timeout(300)
+
+SERVERS = ("target_server", "draft_server", "client.gateway")
+AS_INIT = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def can_unshare() -> bool:
+    try:
+        return subprocess.run([*AS_INIT, "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.fixture(
+    params=[
+        "plain",
+        pytest.param(
+            "init", marks=pytest.mark.skipif(not can_unshare(), reason="no namespaces of processes here")
+        ),
+    ]
+)
+def started(request) -> Iterator[Callable[..., Process]]:
+    """Start servers, as any process or as the first one of a namespace."""
+    processes = []
+
+    def start(*command: str) -> Process:
+        processes.append(Process(*command, prefix=AS_INIT if request.param == "init" else ()))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.end()
+
+
+def server_pid(process: Process) -> int:
+    """The server's own process, which is a child where something else has started it."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(children[0]) if children else process.pid
+
+
+def statuses(number: int) -> set[int]:
+    """What a shell reports of a process that a signal has ended, and what subprocess does."""
+    return {128 + number, -number}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("module", SERVERS)
+async def test_a_server_that_reads_its_flags_ends(module, number, started, tmp_path):
+    """Its tokens are a pipe, so it has come that far when the other end opens."""
+    tokens = tmp_path / "tokens"
+    os.mkfifo(tokens)
+    server = started(module, "--port", "0", "--tokens-file", str(tokens))
+    with await asyncio.to_thread(open, tokens, "w"):
+        os.kill(server_pid(server), number)
+        status, out, _ = await asyncio.to_thread(server.wait)
+    assert status in statuses(number)
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "flag"), [("target_server", "--model"), ("draft_server", "--draft-model")]
+)
+async def test_a_server_that_loads_its_model_ends(module, flag, started, tmp_path, monkeypatch):
+    """It loads from a hub that answers nothing, so it has come that far when the hub is called."""
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.getsockname()[1]}")
+        monkeypatch.setenv("HF_HOME", str(tmp_path))
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        hub.settimeout(START_S)
+        server = started(module, "--port", "0", flag, "example/whisper")
+        call, _ = await asyncio.to_thread(hub.accept)
+        with call:
+            os.kill(server_pid(server), signal.SIGTERM)
+            status, _, _ = await asyncio.to_thread(server.wait)
+    assert status in statuses(signal.SIGTERM)
