@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
+from draft_server.drafting import PlaceDraft
 from draft_server.service import TranscriptionService
 from specwhisper.transcription.transcriber import Transcriber, TranscriberSession
 from specwhisper.types import Commit, WindowOpened
-from specwhisper.wire.failpoints import Failpoints
+from specwhisper.whisper.model import Model
+from specwhisper.wire.failpoints import FailingModel, Failpoints
 from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
@@ -18,6 +20,10 @@ class Failing:
 
     def __init__(self, failpoints: Failpoints) -> None:
         self._failpoints = failpoints
+
+    def place(self, place: PlaceDraft) -> PlaceDraft:
+        """Place a draft model whose steps are ``draft``."""
+        return lambda target: cast(Model, FailingModel(place(target), self._failpoints, "draft"))
 
     def transcriber(self, transcriber: Transcriber) -> Transcriber:
         """Give a way to the target that takes in what it says as ``receive``."""

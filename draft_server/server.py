@@ -54,7 +54,7 @@ async def running_service(
         place = place or partial(_place, checkpoint, config.num_slots)
         drafting = Drafting(
             checkpoint,
-            place,
+            place if failing is None else failing.place(place),
             runs_ahead=config.drafts_next_window,
             note_failure=metrics.fallbacks.inc,
         )

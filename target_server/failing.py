@@ -7,11 +7,10 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from specwhisper.types import Commit, Failed, FromTarget
-from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.faults import leave_process
 from specwhisper.whisper.model import Model
-from specwhisper.wire.failpoints import FailpointReached, Failpoints
+from specwhisper.wire.failpoints import FailingModel, FailpointReached, Failpoints
 from specwhisper.wire.v1 import verification_pb2 as pb
 from target_server.service import VerificationService
 
@@ -26,7 +25,7 @@ class Failing:
 
     def model(self, model: Model) -> Model:
         """Give a model whose passes are ``verify``."""
-        return cast(Model, _FailingModel(model, self._failpoints))
+        return cast(Model, FailingModel(model, self._failpoints, "verify"))
 
     def thread(self, observe: Observe) -> EngineThread[FromTarget]:
         """Give a thread that hands over commits as ``commit``."""
@@ -35,21 +34,6 @@ class Failing:
     def service(self, *args: Any, **kwargs: Any) -> VerificationService:
         """Give a service that sends windows and commits as ``send``."""
         return _FailingService(self._failpoints, *args, **kwargs)
-
-
-class _FailingModel:
-    def __init__(self, model: Model, failpoints: Failpoints) -> None:
-        self._model = model
-        self._failpoints = failpoints
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def score(self, rows: Sequence[Row]) -> list[Scores]:
-        self._failpoints.hit("verify.before")
-        scores = self._model.score(rows)
-        self._failpoints.hit("verify.after")
-        return scores
 
 
 class _FailingThread(EngineThread[FromTarget]):

@@ -124,6 +124,7 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
 async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel | None = None) -> None:
     """Serve until a signal; what is not silent is speech."""
     voice._model = Ear
+    failpoints = read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS)
     config = DraftConfig(
         target=settings.target,
         max_sessions=settings.max_sessions,
@@ -136,7 +137,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
             drain_timeout_s=settings.drain_timeout_s,
             idle_timeout_s=settings.idle_timeout_s,
-            failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
+            failpoints=failpoints,
         ),
     )
     prepare_process(config.device, 1, None)
@@ -144,6 +145,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
     placed = model or PacedModel(config.num_slots, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
     async with running_draft(config, checkpoint, lambda _: placed) as service:
         probes["sessions"] = lambda: service.num_sessions
+        probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
         probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
         await serve(services_of(service, config), config.serving)
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from specwhisper.errors import InvalidRequest
 
@@ -21,8 +22,10 @@ VARIABLE = "SPECWHISPER_FAILPOINTS"
 TARGET_POINTS = tuple(
     f"{what}.{when}" for what in ("verify", "commit", "send") for when in ("before", "after")
 )
-# Around what a target says being taken in, and what the client is told being sent.
-DRAFT_POINTS = tuple(f"{what}.{when}" for what in ("receive", "reply") for when in ("before", "after"))
+# Around a step of the draft model, an event of the target being received, and a response being sent.
+DRAFT_POINTS = tuple(
+    f"{what}.{when}" for what in ("draft", "receive", "reply") for when in ("before", "after")
+)
 
 
 class Fault(StrEnum):
@@ -31,6 +34,7 @@ class Fault(StrEnum):
     KILL = "kill"  # SIGKILL: nothing is said to anybody
     STOP = "stop"  # SIGSTOP: until somebody sends SIGCONT
     RAISE = "raise"
+    HANG = "hang"  # the thread that reaches the point never goes on
 
 
 class FailpointReached(RuntimeError):
@@ -51,15 +55,23 @@ class Failpoints:
     Parameters
     ----------
     send_signal : sends one to this process.
+    hang : blocks the thread that calls it.
+
+    Attributes
+    ----------
+    num_hanging : threads that hang at a point.
     """
 
     def __init__(
         self,
         points: Mapping[str, Failpoint],
         send_signal: Callable[[int], None] = lambda number: os.kill(os.getpid(), number),
+        hang: Callable[[], object] = lambda: threading.Event().wait(),
     ) -> None:
         self.points = dict(points)
+        self.num_hanging = 0
         self._send_signal = send_signal
+        self._hang = hang
         self._hits = dict.fromkeys(points, 0)
         self._lock = threading.Lock()
 
@@ -75,7 +87,31 @@ class Failpoints:
             return
         if failpoint.fault is Fault.RAISE:
             raise FailpointReached(f"Failpoint {point} was told to raise at hit {failpoint.hit}.")
+        if failpoint.fault is Fault.HANG:
+            self.num_hanging += 1
+            self._hang()
+            self.num_hanging -= 1
+            return
         self._send_signal(signal.SIGKILL if failpoint.fault is Fault.KILL else signal.SIGSTOP)
+
+
+class FailingModel:
+    """Wraps a model so that each of its forward passes hits ``POINT.before`` and ``POINT.after``."""
+
+    def __init__(self, model: Any, failpoints: Failpoints, point: str) -> None:
+        self._model = model
+        self._failpoints = failpoints
+        self._point = point
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def score(self, rows: Any) -> Any:
+        """Run a forward pass of the model."""
+        self._failpoints.hit(f"{self._point}.before")
+        scores = self._model.score(rows)
+        self._failpoints.hit(f"{self._point}.after")
+        return scores
 
 
 def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:

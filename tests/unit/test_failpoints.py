@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_several_are_read():
 )
 def test_what_cannot_be_read_is_an_error_that_says_what_can(text):
     with pytest.raises(
-        InvalidRequest, match=r"SPECWHISPER_FAILPOINTS has .*verify\.before.*kill, stop, raise"
+        InvalidRequest, match=r"SPECWHISPER_FAILPOINTS has .*verify\.before.*kill, stop, raise, hang"
     ):
         read(text)
 
@@ -82,6 +83,21 @@ def test_a_point_may_raise():
     with pytest.raises(FailpointReached, match=r"verify\.before was told to raise at hit 2\."):
         failpoints.hit("verify.before")
     failpoints.hit("verify.before")
+
+
+def test_a_point_may_hang_the_thread_that_hits_it():
+    goes_on = threading.Event()
+    failpoints = Failpoints({"draft.before": Failpoint(Fault.HANG, 2)}, hang=goes_on.wait)
+    failpoints.hit("draft.before")
+    assert failpoints.num_hanging == 0
+    hanging = threading.Thread(target=failpoints.hit, args=("draft.before",))
+    hanging.start()
+    while not failpoints.num_hanging:
+        assert hanging.is_alive()
+    failpoints.hit("draft.before")  # once only
+    goes_on.set()
+    hanging.join()
+    assert failpoints.num_hanging == 0
 
 
 def test_a_server_that_others_reach_has_none():
