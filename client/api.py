@@ -37,12 +37,12 @@ GET_MODEL_DEADLINE_S = 10.0
 
 
 class TranscriptionClient:
-    """A connection to a draft server; it opens on first use and carries many transcriptions at once.
+    """Connections to draft servers; they open on first use and carry many transcriptions at once.
 
     Parameters
     ----------
-    server : ``HOST:PORT`` of a draft server, or several with commas between: the next one is used when one is
-        lost.
+    server : ``HOST:PORT`` of a draft server, or several with commas between. Sessions are spread over all
+        addresses of all names, and go on at another server where one is lost.
     credentials : how it is reached, and who asks.
     resume_timeout_s : for how long a recording whose server is lost looks for another one.
 
@@ -73,8 +73,8 @@ class TranscriptionClient:
 
     async def get_model(self) -> ServerInfo:
         """Ask which models write the text, and what a request may ask of them."""
-        reply = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
-        peer = f"The draft server at {self.servers.address}"
+        reply, address = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
+        peer = f"The draft server at {address}"
         check_protocol(peer, reply.protocol_version, reply.software_version, here="this client")
         return server_from_proto(reply)
 
@@ -131,7 +131,7 @@ class TranscriptionClient:
         options = options or DecodingOptions()
         started_s = time.perf_counter()
         config = config_to_proto(options, mode, gamma, is_container=True)
-        reply = await self._ask("Recognize", pb.RecognizeRequest(config=config, audio=audio))
+        reply, _ = await self._ask("Recognize", pb.RecognizeRequest(config=config, audio=audio))
         return Transcript(
             segments=segments_from_proto(reply.results),
             language=reply.language.code,
@@ -143,16 +143,16 @@ class TranscriptionClient:
             language_probs=dict(reply.language.probabilities),
         )
 
-    async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> Any:
-        """Ask one server after the other, until one answers."""
-        for is_last in (*[False] * (len(self.servers) - 1), True):
-            address = self.servers.address
-            try:
-                return await getattr(TranscriptionStub(self.servers.channel), method)(
-                    request, timeout=timeout_s
-                )
-            except grpc.aio.AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error, address)
-                if is_last or not isinstance(error, GONE_OR_FULL):
-                    raise error from rpc_error
-                self.servers.leave(address)
+    async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:
+        """Ask one server after the other; return the first answer, and where it came from."""
+        attempts = self.servers.attempts()
+        while True:
+            async with attempts.connection(is_session=timeout_s is None) as connection:
+                try:
+                    ask = getattr(TranscriptionStub(connection.channel), method)
+                    return await ask(request, timeout=timeout_s), connection.address
+                except grpc.aio.AioRpcError as rpc_error:
+                    error = error_from_rpc(rpc_error, connection.address)
+                    is_final = not isinstance(error, GONE_OR_FULL)
+                    if is_final or not await attempts.failed(error):
+                        raise error from rpc_error

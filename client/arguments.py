@@ -11,7 +11,7 @@ from specwhisper.types import Mode
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 Server = Annotated[
-    str, typer.Option(metavar="HOST:PORT,...", help="Draft servers; the next one where one is lost.")
+    str, typer.Option(metavar="HOST:PORT,...", help="Draft servers; sessions are spread over all of their addresses.")
 ]
 
 

@@ -19,7 +19,7 @@ import grpc.aio
 
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
-from client.servers import Servers
+from client.servers import Connection, Servers
 from client.transcript import ModelInfo, Update
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
@@ -57,8 +57,8 @@ class StreamingClient:
 
     Parameters
     ----------
-    server : ``HOST:PORT`` of a draft server, or several with commas between: the next one is used when one is
-        lost.
+    server : ``HOST:PORT`` of a draft server, or several with commas between. The stream takes any of their
+        addresses, and goes on at another one where one is lost.
     options : what is asked of the target; by default openai/whisper's thresholds against noise.
     live : how live audio is decoded.
     endpointing : when utterances begin and end; ``None`` takes everything for one.
@@ -173,44 +173,48 @@ class StreamingClient:
         if self._is_iterated:
             raise InvalidRequest("A stream is listened to once: open another one.")
         self._is_iterated = True
-        backoff, num_untried, was_answered = None, 0, False
+        backoff, was_answered = None, False
+        attempts = self._servers.attempts()
         try:
             while True:
-                address = self._servers.address
                 try:
-                    async with aclosing(self._updates()) as updates:
+                    async with (
+                        attempts.connection() as connection,
+                        aclosing(self._updates(connection)) as updates,
+                    ):
                         async for update in updates:
                             backoff = None
+                            attempts.progressed()
                             yield update
                     if not self._has_changed:
                         return
                     self._has_changed = False
+                    continue
                 except IdleClient:  # the server has given the place to others
                     heard_to = round(self.received_s * SAMPLE_RATE)
                     if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
                         return
+                    continue
                 except GONE_OR_FULL as error:
-                    # A server that never answered is more likely a wrong address than lost; one that did, and
-                    # is full now, may hold the place of the very call that was lost.
-                    has_answered = self.model is not None
-                    if isinstance(error, ServerFull) and not has_answered:
-                        raise
-                    is_new = backoff is None
-                    if backoff is None or has_answered > was_answered:
-                        backoff = Backoff(
-                            self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s)
-                        )
-                    was_answered = has_answered
-                    num_untried = len(self._servers) - 1 if is_new or not num_untried else num_untried - 1
-                    await backoff.wait(error, is_elsewhere=num_untried > 0)
-                    log = {"request": self._request_id}
-                    logger.info("connection lost", extra=log | {"server": address, "error": str(error)})
-                    self._servers.leave(address)
-                    self.num_reconnects += is_new
+                    lost = error
+                # A server that never answered is more likely a wrong address than lost; one that did, and
+                # is full now, may hold the place of the very call that was lost.
+                has_answered = self.model is not None
+                is_elsewhere = await attempts.failed(lost)
+                if isinstance(lost, ServerFull) and not has_answered and not is_elsewhere:
+                    raise lost
+                is_new = backoff is None
+                if backoff is None or has_answered > was_answered:
+                    backoff = Backoff(self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s))
+                was_answered = has_answered
+                await backoff.wait(lost, is_elsewhere=is_elsewhere)
+                log = {"request": self._request_id, "server": attempts.address, "error": str(lost)}
+                logger.info("connection lost", extra=log)
+                self.num_reconnects += is_new
         finally:
             self._audio.finish()  # nobody reads what is sent from here on
 
-    async def _updates(self) -> AsyncGenerator[Update]:
+    async def _updates(self, connection: Connection) -> AsyncGenerator[Update]:
         """Run one call, from where the last one ended."""
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(self._options, self._mode, self._gamma, is_container=False),
@@ -219,32 +223,31 @@ class StreamingClient:
             continue_unverified=self._continue_unverified,
             added_latency_ms=self._added_latency_ms,
         )
-        address = self._servers.address
         before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
         self._all_is_final = False
         metadata = ((request_id.KEY, self._request_id),)
-        self._call = TranscriptionStub(self._servers.channel).StreamingRecognize(metadata=metadata)
+        self._call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
         try:
             async with aclosing(exchange(self._call, config, audio)) as responses:
                 async for response in responses:
                     if response.HasField("model"):
-                        self._note_model(model_from_proto(response.model))
+                        self._note_model(model_from_proto(response.model), connection)
                         continue
                     if response.HasField("position"):
                         self._move_to(response.position)
                     yield self._read(response, before)
         except grpc.aio.AioRpcError as error:
-            raise error_from_rpc(error, address) from error
+            raise error_from_rpc(error, connection.address) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._has_changed or (task is not None and task.cancelling()):
                 raise
 
-    def _note_model(self, model: ModelInfo) -> None:
+    def _note_model(self, model: ModelInfo, connection: Connection) -> None:
         """Note who writes the text; a stream does not go on with another target's."""
         if self.model is not None and self.model.target_weights_digest != model.target_weights_digest:
             raise PairMismatch(
-                f"Behind {self._servers.address} is now a target '{model.target}' of other weights than the "
+                f"Behind {connection.address} is now a target '{model.target}' of other weights than the "
                 f"'{self.model.target}' that the stream began on: open another stream."
             )
         self.model = model

@@ -13,7 +13,7 @@ import grpc.aio
 
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, seconds, update_from_proto
-from client.servers import Servers
+from client.servers import Connection, Servers
 from client.transcript import ModelInfo, PathLike, ServerInfo, Transcript, Update
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.source import AudioSource
@@ -125,33 +125,31 @@ class Transcription:
         self, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
         """Run one call after the other, until all of the recording is final."""
-        backoff, num_untried, num_committed = None, len(self._servers) - 1, 0
+        backoff, num_committed = None, 0
+        attempts = self._servers.attempts()
         while True:
-            address = self._servers.address
-            try:
-                async with aclosing(self._call(config, source)) as updates:
-                    async for update in updates:
-                        if self._statistics.num_committed > num_committed:  # else it has not got any further
-                            backoff, num_committed = None, self._statistics.num_committed
-                            num_untried = len(self._servers) - 1
-                        yield update
-                return
-            except grpc.aio.AioRpcError as rpc_error:
-                error = error_from_rpc(rpc_error, address)
-                if not isinstance(error, GONE_OR_FULL):
-                    raise error from rpc_error
-                self._servers.leave(address)
-                if num_untried > 0:
-                    num_untried -= 1
-                elif self._is_mendable(error, rpc_error):
-                    num_untried = len(self._servers) - 1
-                    backoff = backoff or Backoff(self._resume_timeout_s)
-                    await backoff.wait(error)
-                else:
-                    raise error from rpc_error
-                self.num_resumes += self._model is not None
-                log = {"request": self._request_id, "server": address, "error": str(error)}
-                logger.info("server lost", extra=log)
+            async with attempts.connection() as connection:
+                try:
+                    async with aclosing(self._call(connection, config, source)) as updates:
+                        async for update in updates:
+                            if self._statistics.num_committed > num_committed:  # it has made progress
+                                backoff, num_committed = None, self._statistics.num_committed
+                                attempts.progressed()
+                            yield update
+                    return
+                except grpc.aio.AioRpcError as rpc_error:
+                    lost = rpc_error
+            error = error_from_rpc(lost, connection.address)
+            if not isinstance(error, GONE_OR_FULL):
+                raise error from lost
+            if not await attempts.failed(error):
+                if not self._is_mendable(error, lost):
+                    raise error from lost
+                backoff = backoff or Backoff(self._resume_timeout_s)
+                await backoff.wait(error)
+            self.num_resumes += self._model is not None
+            log = {"request": self._request_id, "server": connection.address, "error": str(error)}
+            logger.info("server lost", extra=log)
 
     def _is_mendable(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
         """Whether the servers that there are may go on in a moment."""
@@ -168,15 +166,15 @@ class Transcription:
 
     def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
         """Whether the only server says that it has found no target; it has looked for long."""
-        return len(self._servers) == 1 and isinstance(error, TargetUnavailable) and was_told(rpc_error)
+        return self._servers.is_one and isinstance(error, TargetUnavailable) and was_told(rpc_error)
 
     async def _call(
-        self, config: pb.StreamingRecognitionConfig, source: AudioSource
+        self, connection: Connection, config: pb.StreamingRecognitionConfig, source: AudioSource
     ) -> AsyncGenerator[Update]:
         """Run one call, from where the last one ended."""
         config.checkpoint = self._checkpoint.state
         metadata = ((request_id.KEY, self._request_id),)
-        call = TranscriptionStub(self._servers.channel).StreamingRecognize(metadata=metadata)
+        call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
         before = self._statistics
         async with aclosing(
             exchange(call, config, source.pieces(self._checkpoint.start_sample))

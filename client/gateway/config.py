@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client.api import DEFAULT_SERVER
+from client.resolving import read_names
 from specwhisper.errors import InvalidRequest
-from specwhisper.wire.addresses import check_bind, is_loopback, split_address
+from specwhisper.wire.addresses import check_bind, is_loopback
 from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.tls import ServerTls
 from specwhisper.wire.tokens import Tokens, read_token, read_tokens
@@ -64,8 +65,7 @@ class GatewayConfig:
     drain_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for address in self.server.split(","):
-            split_address(address.strip())
+        read_names(self.server)
         for host in (self.host, self.metrics_host):
             check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
         if self.max_upload_bytes < 1:

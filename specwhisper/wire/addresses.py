@@ -59,14 +59,18 @@ def bind_error(host: str, port: int) -> OSError | None:
     return None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host; names other than ``localhost`` count as reachable."""
-    if host == "localhost":
-        return True
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address, not a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host; names other than ``localhost`` count as reachable."""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def check_bind(

@@ -54,14 +54,32 @@ def client_credentials(
     return Credentials(tls, read_token(token_file, variable))
 
 
+def check_credentials(address: str, credentials: Credentials) -> None:
+    """Raise :class:`UnsafeBind` where a token would cross a network unencrypted."""
+    host, _ = split_address(address)
+    if credentials.token is not None and credentials.tls is None and not is_loopback(host):
+        raise UnsafeBind(
+            f"The token for {address} would cross the network unencrypted, where others can read it: "
+            "encrypt the connection."
+        )
+
+
 def open_channel(
-    address: str, credentials: Credentials = OPEN, *, max_message_bytes: int = MAX_REPLY_BYTES
+    address: str,
+    credentials: Credentials = OPEN,
+    *,
+    resolved: str | None = None,
+    max_message_bytes: int = MAX_REPLY_BYTES,
 ) -> grpc.aio.Channel:
     """Open a channel to ``HOST:PORT``; ``max_message_bytes`` bounds what it receives.
 
     It connects on first use and again after a loss. What it sends is bounded by the server, whose refusal
     names the limit. Repeating a call is up to the caller, who knows what was committed.
+
+    ``resolved`` is the one of the host's addresses to connect to. The server's certificate is still verified
+    against the host, and each channel has a connection of its own.
     """
+    check_credentials(address, credentials)
     host, _ = split_address(address)
     options: list[tuple[str, int | str]] = [
         *keepalive(),
@@ -72,19 +90,17 @@ def open_channel(
         ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.use_local_subchannel_pool", 1),  # no shared backoff with another channel to the same address
     ]
-    if is_loopback(host):
+    if resolved is not None:
+        options.append(("grpc.default_authority", address))
+    if is_loopback(host) or resolved is not None:
         options.append(("grpc.enable_http_proxy", 0))
-    elif credentials.token is not None and credentials.tls is None:
-        raise UnsafeBind(
-            f"The token for {address} would cross the network unencrypted, where others can read it: "
-            "encrypt the connection."
-        )
     if credentials.tls is not None and credentials.tls.server_name is not None:
         options.append(("grpc.ssl_target_name_override", credentials.tls.server_name))
     if credentials.tls is None:
-        channel = grpc.aio.insecure_channel(address, options=options)
+        channel = grpc.aio.insecure_channel(resolved or address, options=options)
     else:
-        channel = grpc.aio.secure_channel(address, credentials.tls.credentials(), options=options)
+        tls = credentials.tls.credentials()
+        channel = grpc.aio.secure_channel(resolved or address, tls, options=options)
     return _Telling(channel, address, credentials.token)
 
 

@@ -1,4 +1,4 @@
-"""A gateway has one connection to its draft server, whoever uses it, and leaves no other behind."""
+"""A gateway has a few connections to its draft servers, which all of its sessions share."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import websockets
 from client.api import TranscriptionClient
 from client.gateway import sockets
 from client.gateway.realtime import session
+from client.servers import CONNECTIONS
 from client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
@@ -51,7 +52,7 @@ def num_alive(kind: type) -> int:
     return sum(issubclass(type(thing), kind) for thing in gc.get_objects())
 
 
-async def test_all_sessions_share_it():
+async def test_all_sessions_share_them():
     server = Peers(EVERYTHING)
     async with serving(server) as address, running_gateway(address) as gateway:
         await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
@@ -68,10 +69,10 @@ async def test_all_sessions_share_it():
             while json.loads(await socket.recv())["type"] != "done":
                 pass
         await gateway.all_answered()
-        assert len(server.peers) == 1
+        assert 1 < len(server.peers) <= CONNECTIONS, "six sessions, which a balancer may have spread"
 
 
-async def test_another_draft_server_answers_where_one_is_lost(unused_tcp_port):
+async def test_another_draft_server_answers_where_one_is_lost(unused_tcp_port, first_named):
     async with serving(ScriptedTranscription()) as address:
         async with running_gateway(f"127.0.0.1:{unused_tcp_port}, {address}") as gateway:
             assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
@@ -80,8 +81,10 @@ async def test_another_draft_server_answers_where_one_is_lost(unused_tcp_port):
 
 async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
     monkeypatch.setattr(session, "MAX_TURNS", 1)
+    monkeypatch.setattr("client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
+        await gateway.http.get("/health")
         before = num_alive(grpc.aio.Channel)
         async with gateway.api.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.session.update(session=MANUAL)

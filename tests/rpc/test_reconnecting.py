@@ -92,7 +92,7 @@ async def test_a_full_server_is_asked_again_when_it_said(monkeypatch):
         assert all(wait_s >= 0.3 for wait_s in waits_s)
 
 
-async def test_another_server_is_asked_at_once(monkeypatch):
+async def test_another_server_is_asked_at_once(monkeypatch, first_named):
     """Of the full one nobody would wait as long as it says."""
     monkeypatch.setattr(status, "PUSHBACK_MS", 600_000)
     async with (

@@ -134,7 +134,7 @@ async def test_statistics_count_no_token_twice(tmp_path):
     assert num_tokens <= transcript.statistics.num_committed <= num_tokens + cutting.num_cut * 40
 
 
-async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path):
+async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, first_named):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with target_server() as target, draft_server(target.address) as second:
         async with draft_server(target.address) as first:

@@ -92,7 +92,7 @@ async def rest_of(call) -> list:
     return answers
 
 
-async def test_a_recording_goes_on_at_another_server(tmp_path, caplog):
+async def test_a_recording_goes_on_at_another_server(tmp_path, caplog, first_named):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with (
         target_server() as target,
@@ -115,7 +115,7 @@ async def test_a_recording_goes_on_at_another_server(tmp_path, caplog):
     assert [s.tokens for s in segments] == [s.tokens for s in alone(95.0).segments]
 
 
-async def test_live_audio_goes_on_at_another_server(caplog):
+async def test_live_audio_goes_on_at_another_server(caplog, first_named):
     async with (
         speaking_target() as target,
         speaking_draft(target.address) as first,
@@ -155,7 +155,7 @@ async def test_live_audio_goes_on_at_the_same_server_once_it_is_back():
         await all_free(target, draft)
 
 
-async def test_a_server_that_never_says_a_word_is_left(tmp_path, monkeypatch):
+async def test_a_server_that_never_says_a_word_is_left(tmp_path, monkeypatch, first_named):
     monkeypatch.setattr(exchange, "WELCOME_S", 0.5)
     path = wav(tmp_path / "audio.wav", recording(5.0))
     silent = ScriptedTranscription([], hears_everything=False, hangs=True)

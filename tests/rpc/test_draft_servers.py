@@ -1,0 +1,377 @@
+"""Sessions are spread over all draft servers of a name, and leave those that are full or gone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import pytest
+import trustme
+
+from client import resolving
+from client.api import TranscriptionClient
+from client.resolving import Name, read_names
+from client.servers import CONNECTIONS, Servers
+from client.streaming import StreamingClient
+from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, UnsafeBind
+from specwhisper.wire.channels import OPEN, Credentials
+from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
+from specwhisper.wire.tls import ClientTls, ServerTls
+from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from tests.rpc.client_scripts import SERVICE, ScriptedTranscription
+
+NAME = "drafts.example"
+HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
+
+
+class Draft(ScriptedTranscription):
+    """A draft server that holds its calls until it is released, and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_calls = 0
+        self.num_open = 0
+        self.is_full = False
+        self.released = asyncio.Event()
+
+    async def Recognize(self, request, context):
+        self.num_calls += 1
+        if self.is_full:
+            raise ServerFull("No place.")
+        self.num_open += 1
+        try:
+            await self.released.wait()
+            return await super().Recognize(request, context)
+        finally:
+            self.num_open -= 1
+
+
+async def started(draft: Draft, host: str, port: int = 0, tls: ServerTls | None = None) -> RunningServer:
+    add = partial(rpc.add_TranscriptionServicer_to_server, draft)
+    options = ServingOptions(host=host, port=port, tls=tls, insecure=True)
+    return await start_server({SERVICE: add}, options)
+
+
+class Fleet:
+    """Draft servers on addresses of their own, behind a name that this test resolves.
+
+    Attributes
+    ----------
+    addresses : what the name resolves to; empty for a name that is not known.
+    num_lookups : how often it was asked for.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.drafts: dict[str, Draft] = {}
+        self.servers: dict[str, RunningServer] = {}
+        self.addresses: list[str] = []
+        self.num_lookups = 0
+
+    @property
+    def name(self) -> str:
+        return f"{NAME}:{self.port}"
+
+    async def start(self, host: str, tls: ServerTls | None = None) -> Draft:
+        self.drafts[host] = Draft()
+        self.servers[host] = await started(self.drafts[host], host, self.port, tls)
+        self.addresses.append(host)
+        return self.drafts[host]
+
+    async def getaddrinfo(self, host: str, port: int, **_) -> list[tuple]:
+        self.num_lookups += 1
+        assert (host, port) == (NAME, self.port)
+        if not self.addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in self.addresses]
+
+    def release(self) -> None:
+        for draft in self.drafts.values():
+            draft.released.set()
+
+    def num_open(self) -> list[int]:
+        return sorted(draft.num_open for draft in self.drafts.values())
+
+
+@pytest.fixture
+async def fleet(monkeypatch, unused_tcp_port) -> AsyncIterator[Fleet]:
+    made = Fleet(unused_tcp_port)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", made.getaddrinfo)
+    monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
+    yield made
+    made.release()
+    for server in made.servers.values():
+        await server.stop(drain_timeout_s=1.0)
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def calling(client: TranscriptionClient, number: int) -> AsyncIterator[list[asyncio.Task]]:
+    calls = [asyncio.create_task(client.recognize(b"audio")) for _ in range(number)]
+    try:
+        yield calls
+    finally:
+        await asyncio.gather(*calls)
+
+
+@pytest.mark.parametrize("scheme", ["", "dns:///"])
+async def test_sessions_spread_over_all_addresses_of_a_name(fleet, scheme):
+    for host in HOSTS:
+        await fleet.start(host)
+    async with TranscriptionClient(scheme + fleet.name) as client, calling(client, 9):
+        await until(lambda: fleet.num_open() == [3, 3, 3])
+        fleet.release()
+    assert all(len(draft.recognized.audio) for draft in fleet.drafts.values())
+
+
+async def test_one_session_after_the_other_goes_to_each_server_in_turn(fleet):
+    for host in HOSTS:
+        (await fleet.start(host)).released.set()
+    async with TranscriptionClient(fleet.name) as client:
+        for _ in range(30):
+            await client.recognize(b"audio")
+    assert [draft.num_calls for draft in fleet.drafts.values()] == [10, 10, 10]
+
+
+async def test_clients_of_one_session_each_spread_as_well(fleet):
+    """Each has connections of its own, so only chance can spread them."""
+    for host in HOSTS:
+        await fleet.start(host)
+    fleet.release()
+    for _ in range(60):
+        async with TranscriptionClient(fleet.name) as client:
+            await client.recognize(b"audio")
+    assert min(draft.num_calls for draft in fleet.drafts.values()) >= 5, "three in a million are not"
+
+
+async def test_a_full_server_is_left_for_one_with_room_and_for_a_while(fleet):
+    full, free = await fleet.start(HOSTS[0]), await fleet.start(HOSTS[1])
+    full.is_full = True
+    fleet.release()
+    async with TranscriptionClient(fleet.name) as client:
+        for _ in range(10):
+            await client.recognize(b"audio")
+        assert (full.num_calls, free.num_calls) == (1, 10)
+
+
+async def test_where_all_are_full_each_is_asked_once(fleet):
+    for host in HOSTS:
+        (await fleet.start(host)).is_full = True
+    async with TranscriptionClient(fleet.name) as client:
+        with pytest.raises(ServerFull, match="No place"):
+            await client.recognize(b"audio")
+    assert [draft.num_calls for draft in fleet.drafts.values()] == [1, 1, 1]
+
+
+async def test_a_live_stream_goes_to_another_server_where_one_is_full(fleet, first_named):
+    class Full(Draft):
+        async def StreamingRecognize(self, request_iterator, context):
+            self.num_calls += 1
+            raise ServerFull("No place.")
+            yield
+
+    full, free = Full(), await fleet.start(HOSTS[1])
+    server = await started(full, HOSTS[0], fleet.port)
+    fleet.addresses.insert(0, HOSTS[0])
+    try:
+        async with StreamingClient(fleet.name) as stream:
+            await stream.finish()
+            assert [update async for update in stream]
+        assert full.num_calls == 1
+        assert free.heard_everything.is_set()
+    finally:
+        await server.stop(drain_timeout_s=1.0)
+
+
+async def test_a_server_that_is_gone_is_left_and_one_that_is_new_is_used(fleet):
+    for host in HOSTS[:2]:
+        (await fleet.start(host)).released.set()
+    async with TranscriptionClient(fleet.name) as client:
+        for _ in range(4):
+            await client.recognize(b"audio")
+        await fleet.servers.pop(HOSTS[0]).stop(drain_timeout_s=0)
+        for _ in range(4):  # the name still has its address
+            await client.recognize(b"audio")
+        assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 6]
+        fleet.addresses.remove(HOSTS[0])
+        (await fleet.start(HOSTS[2])).released.set()
+        for _ in range(4):
+            await client.recognize(b"audio")
+    assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 8, 2]
+
+
+async def test_a_name_that_moves_as_a_whole_is_followed_without_a_refusal(fleet):
+    for host in HOSTS[:2]:
+        (await fleet.start(host)).released.set()
+    async with TranscriptionClient(fleet.name) as client:
+        await client.recognize(b"audio")
+        for host in HOSTS[:2]:
+            await fleet.servers.pop(host).stop(drain_timeout_s=0)
+        fleet.addresses.clear()
+        (await fleet.start(HOSTS[2])).released.set()
+        await client.recognize(b"audio")
+
+
+async def test_a_look_up_that_fails_changes_nothing(fleet):
+    (await fleet.start(HOSTS[0])).released.set()
+    async with TranscriptionClient(fleet.name) as client:
+        await client.recognize(b"audio")
+        fleet.addresses.clear()
+        await client.recognize(b"audio")
+    assert fleet.num_lookups == 2
+
+
+async def test_a_name_that_nobody_knows_is_reported_by_name(fleet):
+    async with TranscriptionClient(fleet.name) as client:
+        with pytest.raises(
+            TargetUnavailable, match=rf"name in {fleet.name} cannot be resolved \(Name or service not known"
+        ):
+            await client.recognize(b"audio")
+
+
+async def test_addresses_are_looked_up_again_only_when_they_are_old(fleet, monkeypatch):
+    monkeypatch.setattr(resolving, "REFRESH_S", 60.0)
+    (await fleet.start(HOSTS[0])).released.set()
+    async with TranscriptionClient(fleet.name) as client:
+        await asyncio.gather(*(client.recognize(b"audio") for _ in range(10)))
+        await client.recognize(b"audio")
+    assert fleet.num_lookups == 1
+
+
+async def test_a_slow_look_up_delays_only_the_first_session(fleet, monkeypatch):
+    monkeypatch.setattr(resolving, "WAIT_S", 0.01)
+    (await fleet.start(HOSTS[0])).released.set()
+    async with TranscriptionClient(fleet.name) as client:
+        await client.recognize(b"audio")
+        hangs = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lambda *_, **__: hangs)
+        await client.recognize(b"audio")
+    assert hangs.cancelled()
+
+
+async def test_the_certificate_is_verified_against_the_name(fleet, tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "roots.pem")
+
+    def tls(name: str) -> ServerTls:
+        certificate = authority.issue_cert(name)
+        certificate.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+        certificate.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+        return ServerTls(tmp_path / f"{name}.pem", tmp_path / f"{name}.key")
+
+    for host in HOSTS[:2]:
+        (await fleet.start(host, tls(NAME))).released.set()
+    credentials = Credentials(ClientTls(tmp_path / "roots.pem"))
+    async with TranscriptionClient(fleet.name, credentials) as client:
+        for _ in range(4):
+            await client.recognize(b"audio")
+    assert [draft.num_calls for draft in fleet.drafts.values()] == [2, 2]
+
+    stranger = await fleet.start(HOSTS[2], tls(HOSTS[2]))  # it has the address, and not the name
+    fleet.addresses = [HOSTS[2]]
+    async with TranscriptionClient(fleet.name, credentials) as client:
+        with pytest.raises(TargetUnavailable, match=r"is not trusted \(Hostname"):
+            await client.recognize(b"audio")
+    assert not stranger.num_calls
+
+
+async def test_several_connections_go_through_a_balancer_of_connections(fleet):
+    """As kube-proxy spreads the connections to a service's one address over its pods."""
+    for host in HOSTS[:2]:
+        await fleet.start(host)
+    num_connections = 0
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def balance(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal num_connections
+        host = HOSTS[num_connections % 2]
+        num_connections += 1
+        there = await asyncio.open_connection(host, fleet.port)
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    async with AsyncExitStack() as stack:
+        balancer = await asyncio.start_server(balance, "127.0.0.1", 0)
+        stack.push_async_callback(balancer.wait_closed)
+        stack.callback(balancer.close)
+        port = balancer.sockets[0].getsockname()[1]
+        client = await stack.enter_async_context(TranscriptionClient(f"127.0.0.1:{port}"))
+        async with calling(client, 100):
+            await until(lambda: sum(fleet.num_open()) == 100)
+            assert fleet.num_open() == [50, 50]
+            assert num_connections == CONNECTIONS
+            fleet.release()
+        [full, free] = fleet.drafts.values()
+        full.is_full = True
+        for _ in range(10):  # as each time another connection of the full one is replaced
+            await client.recognize(b"audio")
+        assert free.num_calls == 60
+
+
+async def test_of_two_families_the_preferred_one_is_used_while_it_answers():
+    async def both() -> Sequence[str]:
+        return ["[2001:db8::1]:1", "[2001:db8::2]:1", "10.0.0.1:1"]
+
+    servers = Servers(f"{NAME}:1", resolve=lambda name, credentials: both)
+    await servers.update()
+    picked: Counter[str] = Counter()
+    for _ in range(10):
+        async with servers.attempts().connection() as connection:
+            picked[connection.key[1]] += 1
+    assert picked == {"[2001:db8::1]:1": 5, "[2001:db8::2]:1": 5}
+    attempts = servers.attempts()
+    for _ in range(2):
+        async with attempts.connection() as connection:
+            assert await attempts.failed(TargetUnavailable("It is away."))
+    async with attempts.connection() as connection:
+        assert connection.key[1] == "10.0.0.1:1"
+    await servers.close()
+
+
+def test_names_are_read_with_their_schemes():
+    assert read_names("a:1, dns:///b:2,a:1, front:///[::1]:3") == [
+        Name("a:1"),
+        Name("b:2"),
+        Name("[::1]:3", is_front=True),
+    ]
+    for wrong in ("", "a", "dns://8.8.8.8/a:1", "http://a:1", "front:///a"):
+        with pytest.raises(InvalidRequest, match="HOST:PORT"):
+            read_names(wrong)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:1", "[::1]:1", "localhost:1"])
+def test_addresses_and_this_machine_are_not_looked_up(text):
+    [name] = read_names(text)
+    assert resolving.resolver(name, OPEN) is None
+
+
+@pytest.mark.parametrize(
+    ("exceptions", "is_looked_up"),
+    [("", False), ("other.example", False), (".example", True), ("s.example", True)],
+)
+def test_names_behind_a_proxy_are_left_to_it(monkeypatch, exceptions, is_looked_up):
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", exceptions)
+    assert (resolving.resolver(Name(f"{NAME}:1"), OPEN) is not None) == is_looked_up
+
+
+def test_a_token_is_refused_to_an_open_connection_at_once():
+    with pytest.raises(UnsafeBind, match=NAME):
+        Servers(f"{NAME}:1", Credentials(token="0123456789abcdef"))
