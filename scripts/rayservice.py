@@ -1,19 +1,20 @@
-"""Put Serve's configuration into KubeRay's manifest, from standard input to standard output.
+"""Write deploy/kubernetes/ray/serve-config.yaml: Serve's configuration, as part of KubeRay's manifest.
 
-kubectl kustomize deploy/kubernetes/ray | python3 scripts/rayservice.py | kubectl apply --filename -
-
-The configuration is deploy/serve.yaml, with the changes of deploy/kubernetes/ray/serve-changes.yaml.
+The configuration is deploy/serve.yaml, with the changes of deploy/kubernetes/ray/serve-changes.yaml. Run this
+after editing one of them; a test compares.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+RAY = DEPLOY / "kubernetes" / "ray"
+WRITTEN = RAY / "serve-config.yaml"
+HEAD = "# Written by scripts/rayservice.py, from deploy/serve.yaml and serve-changes.yaml: edit those.\n"
 
 
 def changed(configuration: Any, changes: Any) -> Any:
@@ -46,15 +47,26 @@ def serve_config(serve: Path, changes: Path) -> str:
     return yaml.safe_dump(merged, sort_keys=False, width=110)
 
 
-def main() -> None:
-    """Fill the manifests that come in."""
-    config = serve_config(DEPLOY / "serve.yaml", DEPLOY / "kubernetes" / "ray" / "serve-changes.yaml")
-    manifests = list(yaml.safe_load_all(sys.stdin))
-    for manifest in manifests:
-        if manifest["kind"] == "RayService":
-            manifest["spec"]["serveConfigV2"] = config
-    yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
+def manifest() -> str:
+    """Return the part of the RayService that holds the configuration."""
+    service = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayService",
+        "metadata": {"name": "specwhisper"},
+        "spec": {"serveConfigV2": serve_config(DEPLOY / "serve.yaml", RAY / "serve-changes.yaml")},
+    }
+    return HEAD + yaml.dump(service, Dumper=Readable, sort_keys=False)
 
+
+class Readable(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        """Represent a text."""
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+Readable.add_representer(str, Readable.represent_str)
 
 if __name__ == "__main__":
-    main()
+    WRITTEN.write_text(manifest())

@@ -34,7 +34,7 @@ def read_config(
         typer.Option(
             rich_help_panel=SERVING_PANEL,
             metavar="HOST:PORT,...",
-            help="The draft server; of several, the next one is used when one is lost.",
+            help="Draft servers; sessions are spread over all of their addresses.",
         ),
     ] = DEFAULT_SERVER,
     server_use_ssl: Annotated[

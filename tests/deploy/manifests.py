@@ -23,6 +23,7 @@ DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 SECRETS = "/run/secrets/specwhisper/"
+INIT = ["tini", "--"]  # process 1 of every container
 MODULES = {
     "specwhisper-target-server": "target_server.command",
     "specwhisper-draft-server": "draft_server.command",
@@ -95,6 +96,13 @@ def dockerfile() -> dict[str, dict[str, Any]]:
     return stages
 
 
+def behind_init(command: list[str]) -> str:
+    """Return the program that a container's init starts."""
+    *init, program = command
+    assert init == INIT
+    return program
+
+
 def in_compose(*names: str) -> Iterator[Started]:
     """Give what compose files start; entry points are those of the images."""
     for name in names:
@@ -106,7 +114,7 @@ def in_images() -> Iterator[Started]:
     """Give what images start by themselves."""
     for role in PROGRAMS:
         stage = dockerfile()[role]
-        yield Started(f"Dockerfile, {role}", role, stage["ENTRYPOINT"][0], tuple(stage["CMD"]))
+        yield Started(f"Dockerfile, {role}", role, behind_init(stage["ENTRYPOINT"]), tuple(stage["CMD"]))
 
 
 @cache
@@ -141,4 +149,5 @@ def in_kubernetes(overlay: str) -> Iterator[Started]:
     """Give what an overlay starts without Ray."""
     for role, workload in workloads(overlay).items():
         _, container = pod_of(workload)
-        yield Started(f"{overlay}, {role}", role, *container["command"], arguments=tuple(container["args"]))
+        program = behind_init(container["command"])
+        yield Started(f"{overlay}, {role}", role, program, tuple(container["args"]))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -17,7 +18,8 @@ import client.cli
 from client.gateway.config import DEFAULT_PORT as GATEWAY_PORT
 from client.gateway.observing import LIVE_ROUTE
 from draft_server.config import DEFAULT_PORT as DRAFT_PORT
-from scripts.rayservice import changed, serve_config
+from scripts.rayservice import WRITTEN, changed
+from scripts.rayservice import manifest as written
 from specwhisper import __version__
 from specwhisper.errors import UnsafeBind
 from specwhisper.wire.addresses import split_address
@@ -27,6 +29,7 @@ from target_server.config import DEFAULT_PORT as TARGET_PORT
 from tests.deploy.manifests import (
     COMPOSE,
     DEPLOY,
+    INIT,
     KUBERNETES,
     PROGRAMS,
     ROOT,
@@ -303,10 +306,39 @@ def test_a_wrong_manifest_would_be_found():
             kubernetes_validate.validate(service | {"spec": {"ports": [wrong]}}, "1.33", strict=True)
 
 
+def served() -> dict[str, Any]:
+    """Give Serve's configuration, as `kubectl apply --kustomize` deploys it."""
+    [service] = of_kind("ray", "RayService").values()
+    return yaml.safe_load(service["spec"]["serveConfigV2"])
+
+
+def test_what_is_applied_has_rays_applications():
+    assert WRITTEN.read_text() == written(), "run scripts/rayservice.py"
+    [application] = served()["applications"]
+    assert (application["name"], application["import_path"]) == ("targets", "deploy.serve_app:targets")
+
+
+def test_draft_servers_have_an_address_each_to_spread_sessions_over():
+    for overlay in OVERLAYS:
+        draft = of_kind(overlay, "Service")["draft"]["spec"]
+        assert draft["clusterIP"] == "None"  # headless: the name has the pods' addresses
+        [port] = draft["ports"]
+        _, container = pod_of(workloads(overlay)["draft"])
+        assert port["port"] in {each["containerPort"] for each in container["ports"]}, "nothing translates it"
+
+
+def test_every_image_is_built_by_ci():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    built = jobs["images"]["strategy"]["matrix"]["image"]
+    assert set(built) == {*PROGRAMS, "ray"} <= dockerfile().keys()
+    [build] = [step["run"] for step in jobs["images"]["steps"] if "docker build" in step.get("run", "")]
+    assert '--target "$IMAGE"' in build
+    assert "TORCH_CPU=https://download.pytorch.org/whl/cpu/torch/" in build
+
+
 @pytest.mark.skipif(not SERVE.exists(), reason="deploy/serve.yaml is not there")
 def test_targets_in_a_cluster_may_be_reached_as_they_are_told(secrets):
-    config = yaml.safe_load(serve_config(SERVE, KUBERNETES / "ray" / "serve-changes.yaml"))
-    [application] = config["applications"]
+    [application] = served()["applications"]
     flags = application["args"]["target"] | {"device": "cpu", "dtype": "float32"}
     here = {
         k: v.replace(SECRETS, f"{secrets}/target/") if isinstance(v, str) else v for k, v in flags.items()
@@ -320,12 +352,13 @@ def test_targets_in_a_cluster_may_be_reached_as_they_are_told(secrets):
 @pytest.mark.skipif(not SERVE.exists(), reason="deploy/serve.yaml is not there")
 def test_ray_gets_the_configuration_of_one_machine_with_a_clusters_changes():
     schema = pytest.importorskip("ray.serve.schema")
-    config = yaml.safe_load(serve_config(SERVE, KUBERNETES / "ray" / "serve-changes.yaml"))
+    config = served()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         schema.ServeDeploySchema.model_validate(config)
     one_machine = {app["name"]: app for app in yaml.safe_load(SERVE.read_text())["applications"]}
     cluster, _ = ray_pods()
+    assert config["applications"]
     for application in config["applications"]:
         original = one_machine[application["name"]]
         assert application["import_path"] == original["import_path"]
@@ -375,7 +408,8 @@ def test_compose_mounts_each_roles_own_secrets_and_waits_for_health():
     for service in services.values():
         for condition in service.get("depends_on", {}).values():
             assert condition == {"condition": "service_healthy"}
-    assert services["target"]["entrypoint"] == PROGRAMS["target"]  # its image is the draft server's
+    assert services["target"]["entrypoint"] == [*INIT, PROGRAMS["target"]]  # its image is the draft server's
+    assert not any(service.get("init") for service in services.values()), "the images have one"
 
 
 def test_compose_has_room_for_uploads_which_are_there_twice_for_a_moment():
@@ -393,10 +427,11 @@ def test_the_dockerfile_is_clean_and_its_stages_are_what_others_build(tmp_path):
     assert tool("hadolint", bad).returncode != 0
     for role, program in PROGRAMS.items():
         stage = dockerfile()[role]
-        assert stage["ENTRYPOINT"] == [program]
+        assert stage["ENTRYPOINT"] == [*INIT, program]
         assert stage["USER"] == "10001:10001"
         assert stage["STOPSIGNAL"] == "SIGTERM"
         assert stage["EXPOSE"] == str(PORTS[role])
+    assert dockerfile()["ray"]["ENTRYPOINT"] == INIT
     built = [
         service.get("build", {}) for name in COMPOSE for service in read_compose(name)["services"].values()
     ]
