@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
-from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from client.gateway.errors import WrongApiKey
-from client.gateway.observing import note_caller, note_error
-from client.gateway.status import answer_to, body_of, headers_of
+from client.gateway.handlers import refusal
+from client.gateway.observing import note_caller
 from specwhisper.errors import Unauthenticated
 from specwhisper.wire.tokens import SCHEME, Tokens
 
-# Health, as whoever balances loads knows no keys; and the page, which asks its reader for one.
+# Health, for load balancers, which have no key; and the page, which asks its reader for one.
 OPEN_TO_ALL = re.compile(r"/health|/health/live|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
 KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
 
@@ -37,14 +36,13 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request or a WebSocket in, or answer it at the door, before any of its body is read."""
-        if scope["type"] in ("http", "websocket") and not OPEN_TO_ALL.fullmatch(scope["path"]):
+        if scope["type"] in ("http", "websocket"):
             try:
                 note_caller(scope, self._name_of(HTTPConnection(scope)))
             except WrongApiKey as error:
-                note_error(scope, error)
-                answer = JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
-                await answer(scope, receive, send)
-                return
+                if not OPEN_TO_ALL.fullmatch(scope["path"]):
+                    await refusal(scope, error)(scope, receive, send)
+                    return
         await self._app(scope, receive, send)
 
     def _name_of(self, connection: HTTPConnection) -> str:

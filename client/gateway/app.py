@@ -7,18 +7,22 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi_offline import FastAPIOffline
 
 from client.api import TranscriptionClient
 from client.gateway.access import Access, bearer
 from client.gateway.config import GatewayConfig
 from client.gateway.handlers import add_error_handlers
+from client.gateway.heads import HeadLimit
+from client.gateway.health import CachedAnswer
 from client.gateway.lingering import Lingering
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.observing import Observing
 from client.gateway.routers import audio, live, models, page, realtime, service
 from client.gateway.state import Gateway
 from specwhisper import __version__
+from specwhisper.wire import request_id
 from specwhisper.wire.places import Places
 
 DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
@@ -39,8 +43,12 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
         async with TranscriptionClient(config.server, config.server_credentials) as client:
             places = Places("This gateway", config.max_sessions, config.max_sessions_per_token)
             metrics.watch_places(places)
-            app.state.gateway = Gateway(config, client, metrics, places)
-            yield
+            health = CachedAnswer(client.get_model)
+            app.state.gateway = Gateway(config, client, metrics, places, health)
+            try:
+                yield
+            finally:
+                await health.close()
 
     # Its page of the API loads nothing from other machines.
     make = FastAPIOffline if config.may_describe else partial(FastAPI, openapi_url=None)
@@ -63,6 +71,15 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     add_error_handlers(app)
     if config.tokens is not None:
         app.add_middleware(Access, tokens=config.tokens)
+    app.add_middleware(HeadLimit)
     app.add_middleware(Lingering)
+    if config.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allow_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),  # OpenAI's client sends some of its own
+            expose_headers=(request_id.KEY, "retry-after"),
+        )
     app.add_middleware(Observing, metrics=metrics)
     return app

@@ -119,6 +119,14 @@ def read_config(
     max_connections: Annotated[
         int, typer.Option(min=1, rich_help_panel=SERVING_PANEL, metavar="N", help="Connections at once.")
     ] = MAX_CONNECTIONS,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=TRUST_PANEL,
+            metavar="ORIGIN",
+            help="Web origin whose pages may use the gateway, such as https://example.org; repeat for more.",
+        ),
+    ] = None,
     metrics: Annotated[
         bool, typer.Option(rich_help_panel=SEEING_PANEL, help="Serve /metrics for Prometheus.")
     ] = True,
@@ -168,6 +176,7 @@ def read_config(
         max_sessions_per_token=max_sessions_per_token,
         max_session_s=session_timeout,
         max_connections=max_connections,
+        allow_origins=tuple(allow_origin or ()),
         metrics=metrics,
         metrics_host=metrics_host,
         metrics_port=metrics_port,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ MAX_UPLOAD_BYTES = 25 * 1024 * 1024  # OpenAI's own limit
 MAX_AUDIO_S = 4 * 3600.0
 MAX_SESSIONS = 100
 MAX_CONNECTIONS = 500  # half of the files that a process may have open on most systems
+ANY_ORIGIN, ORIGIN = "*", re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9.:\[\]-]+")
 API_KEY = "SPECWHISPER_API_KEY"  # the variable that holds a single key
 ONLY_KEY = "api-key"  # the name of whoever has it
 
@@ -39,7 +41,8 @@ class GatewayConfig:
     max_sessions : most transcriptions at once, of recordings and live, from the upload on.
     max_sessions_per_token : most of them by callers of one name; ``None`` lets one have all.
     max_session_s : how long one of them may last, with its upload and its answer.
-    max_connections : most connections at once, idle ones too.
+    max_connections : most connections at once, idle ones and unfinished TLS handshakes too.
+    allow_origins : pages of other sites that may use the gateway, as ``https://host``; ``*`` for all.
     metrics : whether figures are served.
     metrics_host, metrics_port : where they are served apart, under the same protection; without a port they
         are beside the rest.
@@ -59,6 +62,7 @@ class GatewayConfig:
     max_sessions_per_token: int | None = None
     max_session_s: float = 86_400.0
     max_connections: int = MAX_CONNECTIONS
+    allow_origins: tuple[str, ...] = ()
     metrics: bool = True
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
@@ -79,8 +83,23 @@ class GatewayConfig:
                 raise InvalidRequest(f"--{name.replace('_', '-')} is {number}: it must be at least 1.")
         if self.max_sessions_per_token is not None and self.tokens is None:
             raise InvalidRequest("--max-sessions-per-token needs keys: give --tokens-file.")
+        for origin in self.allow_origins:
+            if origin == ANY_ORIGIN and self.tokens is None:
+                raise InvalidRequest(
+                    "--allow-origin '*' would let every page use a gateway that asks for no key: give "
+                    "--tokens-file, or name the pages' origins."
+                )
+            if origin != ANY_ORIGIN and not ORIGIN.fullmatch(origin):
+                raise InvalidRequest(
+                    f"--allow-origin is {origin!r}: write it as browsers do, https://host or "
+                    "https://host:port in lower case, without a path."
+                )
         if not self.drain_timeout_s >= 0:
             raise InvalidRequest(f"--drain-timeout is {self.drain_timeout_s}: it must be 0 or more.")
+
+    def allows(self, origin: str) -> bool:
+        """Return whether pages of this origin may use the gateway."""
+        return origin in self.allow_origins or ANY_ORIGIN in self.allow_origins
 
     @property
     def may_describe(self) -> bool:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from http import HTTPStatus
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
-from client.gateway.status import BROKEN, error_body
+from client.gateway.errors import HeadTooLarge
+from client.gateway.heads import check_head
+from client.gateway.sockets import TOO_BIG
+from client.gateway.status import BROKEN, body_of, error_body
 
-MAX_HEADER_BYTES = 16 * 1024  # of a request's head
+READ_BYTES = 8 * 1024  # at a time: what is read is parsed at once, and other connections wait
+MAX_FRAGMENTS = 1024  # of a message on a WebSocket: empty ones count towards no size
 HEAD_S = 10.0  # from a request's first byte, or a connection's beginning, to the end of the request's head
 UNREAD_S = 30.0  # for a client that takes nothing of its answer
 FULL = "This gateway has as many connections as it may: try again later."
@@ -54,19 +62,33 @@ class _Deadlines:
             self._transport.abort()
 
 
-class _Bounded(asyncio.Protocol):
-    """What both kinds of connection have: bytes that wait to be taken do not wait for ever."""
+class _Bounded(asyncio.BufferedProtocol):
+    """Limits of both kinds of connection: bytes read at a time, and how long bytes wait to be taken."""
 
     transport: Any
+    data_received: Any
     _deadlines: _Deadlines
+    _read: memoryview
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        """Return the memory to read into."""
+        return self._read
+
+    def buffer_updated(self, num_bytes: int) -> None:
+        """Parse what was read."""
+        self.data_received(bytes(self._read[:num_bytes]))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with a head that is due."""
         super().connection_made(transport)
+        self._read = memoryview(bytearray(READ_BYTES))
         self._deadlines = _Deadlines(self.transport)
         self._deadlines.expect_head(True)
         # Whatever waits is known of, also behind the last word. Not 0: encrypted ones would wait for nothing.
         self.transport.set_write_buffer_limits(high=1)
+
+    def eof_received(self) -> None:
+        """Let the transport close the connection."""
 
     def pause_writing(self) -> None:
         """Bytes wait."""
@@ -108,14 +130,24 @@ class HttpConnection(_Bounded, H11Protocol):
         is_ours = self.transport.get_protocol() is self  # else it has become a WebSocket
         self._deadlines.expect_head(is_ours and (self.cycle is None or self.cycle.response_complete))
 
+    def _should_upgrade(self) -> bool:
+        """Return whether a request becomes a WebSocket; too large a head is refused as a request."""
+        return super()._should_upgrade() and _fits(self.scope)
+
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; behind a request that is being answered, it ends that too."""
+        """Refuse what is not HTTP; after a request that is being answered, it ends that too."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             if self.cycle.response_started:
                 self.transport.abort()
                 return
+        error = sys.exception()
+        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else None
+        if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE and self.conn.our_state is h11.IDLE:
+            self.transport.write(_HEAD_TOO_LARGE)
+            self.transport.close()
+            return
         super().send_400_response(msg)
 
 
@@ -126,6 +158,14 @@ class SocketConnection(_Bounded, WebSocketsSansIOProtocol):
         """Hear what is sent; a handshake that cannot be read is never answered, so it has to end too."""
         super().data_received(data)
         self._deadlines.expect_head(not self.handshake_initiated)
+
+    def handle_cont(self, event: Frame) -> None:
+        """Add a fragment to its message; fail the connection after too many."""
+        if len(self.frames) >= MAX_FRAGMENTS:
+            self.conn.fail(TOO_BIG, f"a message has at most {MAX_FRAGMENTS} fragments")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
 
     async def send(self, message: Any) -> None:
         """Send what the application says."""
@@ -139,16 +179,28 @@ def at_most(max_connections: int) -> type[HttpConnection]:
     return type("LimitedConnection", (HttpConnection,), {"max_connections": max_connections})
 
 
-def _refusal() -> bytes:
-    body = json.dumps(error_body(FULL, BROKEN, code="unavailable")).encode()
+def _answer(status: HTTPStatus, body: dict[str, Any], *headers: str) -> bytes:
+    """Return a whole response that ends its connection."""
+    content = json.dumps(body).encode()
     head = (
-        "HTTP/1.1 503 Service Unavailable",
+        f"HTTP/1.1 {status.value} {status.phrase}",
         "content-type: application/json",
-        f"content-length: {len(body)}",
-        "retry-after: 1",
+        f"content-length: {len(content)}",
         "connection: close",
+        *headers,
     )
-    return "\r\n".join((*head, "", "")).encode() + body
+    return "\r\n".join((*head, "", "")).encode() + content
 
 
-_REFUSAL = _refusal()
+def _fits(scope: Any) -> bool:
+    try:
+        check_head(scope)
+    except HeadTooLarge:
+        return False
+    return True
+
+
+_REFUSAL = _answer(
+    HTTPStatus.SERVICE_UNAVAILABLE, error_body(FULL, BROKEN, code="unavailable"), "retry-after: 1"
+)
+_HEAD_TOO_LARGE = _answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, body_of(HeadTooLarge()))

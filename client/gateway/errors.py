@@ -53,3 +53,16 @@ class ForeignPage(SpecWhisperError):
 
 class IdleSession(SpecWhisperError):
     """A client has said nothing for too long, in a session or in the middle of an upload."""
+
+
+class HeadTooLarge(InvalidRequest):
+    """The head of a request is larger than any request needs."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The request's URL or headers are too large: at most 8 KiB each, 16 KiB and 100 headers in all."
+        )
+
+
+class StorageFull(SpecWhisperError):
+    """The gateway has no room on its disk for a recording."""

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import Scope
 
 from client.gateway.errors import ClientGone
 from client.gateway.observing import note_error
@@ -23,10 +24,15 @@ def add_error_handlers(app: FastAPI) -> None:
     app.exception_handler(Exception)(_failed)
 
 
+def refusal(scope: Scope, error: SpecWhisperError) -> JSONResponse:
+    """Return the response to an error, and note the error for log and metrics."""
+    note_error(scope, error)
+    return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
+
+
 async def _refused(request: HTTPConnection, error: SpecWhisperError) -> JSONResponse:
     """Answer what was raised on purpose."""
-    note_error(request.scope, error)
-    return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
+    return refusal(request.scope, error)
 
 
 async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSONResponse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from http import HTTPStatus
 from typing import Any
 
@@ -15,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.status import CLIENT_GONE, answer_to
 from specwhisper.wire.access import ANYBODY
-from specwhisper.wire.request_id import request_id
+from specwhisper.wire.request_id import KEY, request_id, told_request_id
 from specwhisper.wire.tracing import HttpAnswer
 
 logger = logging.getLogger(__name__)
@@ -43,6 +42,11 @@ def caller_of(connection: HTTPConnection) -> str:
     return str(connection.scope["state"].get(CALLER, ANYBODY))
 
 
+def has_key(connection: HTTPConnection) -> bool:
+    """Return whether a caller has shown a key that the gateway knows."""
+    return CALLER in connection.scope["state"]
+
+
 class Observing:
     """Wraps the application."""
 
@@ -59,13 +63,13 @@ class Observing:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        name, status, started_s = uuid.uuid4().hex, CLIENT_GONE, time.perf_counter()
+        name, status, started_s = _request_id(scope), CLIENT_GONE, time.perf_counter()
 
         async def send_named(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = int(message["status"])
-                MutableHeaders(scope=message)["x-request-id"] = name
+                MutableHeaders(scope=message)[KEY] = name
             await send(message)
 
         request_id.set(name)  # which the draft server and its target are told, and log
@@ -83,7 +87,7 @@ class Observing:
 
     async def _observe_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Follow a WebSocket to its end; whoever says first how it ends is believed."""
-        name, code, started_s = uuid.uuid4().hex, 0, time.perf_counter()
+        name, code, started_s = _request_id(scope), 0, time.perf_counter()
 
         async def receive_watched() -> Message:
             nonlocal code
@@ -99,6 +103,8 @@ class Observing:
                 code = code or int(message.get("code", NORMAL))
             if message["type"] == "websocket.http.response.start":
                 code = int(message["status"])
+            if message["type"] in ("websocket.accept", "websocket.http.response.start"):
+                MutableHeaders(scope=message)[KEY] = name
             await send(message)
 
         request_id.set(name)
@@ -139,6 +145,11 @@ def _failure_of(scope: Scope) -> BaseException | None:
     error: BaseException | None = scope["state"].get(ERROR)
     is_ours = error is not None and answer_to(error).status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return error if is_ours else None
+
+
+def _request_id(scope: Scope) -> str:
+    """Return the id that a client or a proxy sent, or a new one where it sent none that fits into a log."""
+    return told_request_id(HTTPConnection(scope).headers.items())
 
 
 def _route_of(scope: Scope) -> str:

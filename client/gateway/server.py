@@ -8,15 +8,18 @@ import math
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import uvicorn
 
 from client.gateway.app import create_app
 from client.gateway.config import GatewayConfig
-from client.gateway.connections import MAX_HEADER_BYTES, SocketConnection, at_most
+from client.gateway.connections import SocketConnection, at_most
 from client.gateway.encryption import encryption
+from client.gateway.handshakes import encrypted
+from client.gateway.heads import MAX_HEAD_BYTES
+from client.gateway.messages import MAX_MESSAGE_BYTES
 from client.gateway.metrics import GatewayMetrics
-from client.gateway.sockets import MAX_FRAME_BYTES
 from client.gateway.state import Gateway
 from specwhisper.wire.addresses import cannot_listen, join_address
 from specwhisper.wire.metrics.exposition import serving_metrics
@@ -42,6 +45,9 @@ class GatewayServer(uvicorn.Server):
         self._config = config
         self._metrics = GatewayMetrics()
         self._app = create_app(config, self._metrics)
+        connections: Any = at_most(config.max_connections)
+        if config.tls is not None:
+            connections = encrypted(connections, encryption(config.tls), config.max_connections)
         listening = uvicorn.Config(
             self._app,
             lifespan="on",
@@ -49,18 +55,15 @@ class GatewayServer(uvicorn.Server):
             access_log=False,  # the middleware's lines say more
             server_header=False,
             proxy_headers=False,
-            http=at_most(config.max_connections),
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            http=connections,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
             ws=SocketConnection,
-            ws_max_size=MAX_FRAME_BYTES,
+            ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,  # audio does not shrink
             # A pong waits behind the audio that a client sends faster than it is transcribed.
             ws_ping_interval=None,
             timeout_graceful_shutdown=_whole_s(config.drain_timeout_s),
         )
-        listening.load()
-        if config.tls is not None:
-            listening.ssl = encryption(config.tls)
         super().__init__(listening)
         self._socket = _listen(config.host, config.port)
         self.address = join_address(config.host, self._socket.getsockname()[1])

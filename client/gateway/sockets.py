@@ -29,7 +29,6 @@ from specwhisper.wire.addresses import is_loopback
 
 logger = logging.getLogger(__name__)
 
-MAX_FRAME_BYTES = 20 * 1024 * 1024 + 64 * 1024  # OpenAI's 15 MiB of audio in base64, and the event around it
 SEND_TIMEOUT_S = 30.0  # for a client that has stopped to listen
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
 IDLE_TIMEOUT_S = 600.0  # for one that says and is told nothing: it may hold a place on the draft server
@@ -61,14 +60,14 @@ def subprotocol_of(socket: WebSocket) -> str | None:
 def check_origin(connection: HTTPConnection) -> None:
     """Refuse the pages of others: a browser lets any of them connect to what only its user can reach."""
     origin = connection.headers.get("origin")
-    if origin is None:  # no browser's
+    config = gateway_of(connection).config
+    if origin is None or config.allows(origin):  # without one it is no browser
         return
     try:
         page = urlsplit(origin)
     except ValueError:  # brackets around what is no address
         page = urlsplit("")
     is_own = bool(page.netloc) and page.netloc == connection.headers.get("host")
-    config = gateway_of(connection).config
     if config.tokens is None and is_loopback(config.host):
         # The owner of any other name can have it lead to this machine, once his page has been loaded.
         is_own = is_own and is_loopback(page.hostname or "")
@@ -157,6 +156,7 @@ class Peer:
                 return
             frame: str | bytes | None = message.get("text")
             yield message["bytes"] if frame is None else frame
+            await asyncio.sleep(0)  # many messages may be here at once, and other clients wait
 
     def _idle_at(self) -> float:
         return asyncio.get_running_loop().time() + self._idle_timeout_s

@@ -10,8 +10,10 @@ from starlette.requests import HTTPConnection
 
 from client.api import TranscriptionClient
 from client.gateway.config import GatewayConfig
+from client.gateway.health import CachedAnswer
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.observing import caller_of
+from client.transcript import ServerInfo
 from specwhisper.wire.places import Places
 
 
@@ -23,6 +25,7 @@ class Gateway:
     ----------
     client : the connection to the draft server.
     places : how many transcriptions there may be at once.
+    health : what the draft server says of itself, a few seconds old at most.
     started_s : Unix time of its start.
     """
 
@@ -30,6 +33,7 @@ class Gateway:
     client: TranscriptionClient
     metrics: GatewayMetrics
     places: Places
+    health: CachedAnswer[ServerInfo]
     started_s: int = field(default_factory=lambda: int(time.time()))
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from client.gateway.errors import (
     ClientGone,
     ForeignPage,
+    HeadTooLarge,
     IdleSession,
     InvalidUpload,
     ModelNotFound,
+    StorageFull,
     WrongApiKey,
 )
 from specwhisper.errors import (
@@ -55,6 +57,8 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     ForeignPage: Answer(HTTPStatus.FORBIDDEN, INVALID, "foreign_page"),
     IdleSession: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle"),
     MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
+    HeadTooLarge: Answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, INVALID, "headers_too_large"),
+    StorageFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, BROKEN, "storage_full"),
     ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
     ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
     SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired"),

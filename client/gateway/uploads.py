@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,11 +16,11 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
-from client.gateway.errors import IdleSession, InvalidField, InvalidUpload
+from client.gateway.errors import IdleSession, InvalidField, InvalidUpload, StorageFull
 from client.gateway.lasting import within_time
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
 
-FILE = "file"
+FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
 MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred
 IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it holds a place
@@ -46,26 +47,25 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(int(announced), max_bytes)
-    async with within_time(request):
-        parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
-    try:
-        recording = parts.get(FILE)
-        if not isinstance(recording, UploadFile):
-            raise InvalidField(
-                "file is missing: send the recording as the part 'file' of a multipart/form-data request.",
-                FILE,
-                "missing_required_parameter",
-            )
-        if not recording.size:
-            raise InvalidUpload("The file is empty: it has 0 bytes.")
-        # Under a name, because a long recording is decoded twice.
-        with NamedTemporaryFile(prefix=TEMPORARY_PREFIX) as file:
-            await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
-            file.flush()
-            fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
-            yield Upload(Path(file.name), fields)
-    finally:
-        await parts.close()
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise _missing_file()  # other kinds of forms have no files, and are slow to parse
+    with _full_disk_as_error():
+        async with within_time(request):
+            parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
+        try:
+            recording = parts.get(FILE)
+            if not isinstance(recording, UploadFile):
+                raise _missing_file()
+            if not recording.size:
+                raise InvalidUpload("The file is empty: it has 0 bytes.")
+            # Under a name, because a long recording is decoded twice.
+            with NamedTemporaryFile(prefix=TEMPORARY_PREFIX) as file:
+                await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
+                file.flush()
+                fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
+                yield Upload(Path(file.name), fields)
+        finally:
+            await parts.close()
 
 
 @contextmanager
@@ -75,6 +75,20 @@ def errors_about(upload: Upload) -> Iterator[None]:
         yield
     except InvalidAudio as error:
         raise InvalidUpload(str(error).replace(f"Audio file '{upload.path}'", "The file")) from error
+
+
+@contextmanager
+def _full_disk_as_error() -> Iterator[None]:
+    """Raise :class:`StorageFull` for what the system reports when there is no room for a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageFull(
+            "The gateway has no room on its disk for the recording: try again later, or ask the operator to "
+            "free space in its temporary folder."
+        ) from error
 
 
 async def _form(request: Request) -> FormData:
@@ -103,6 +117,14 @@ def _limited(receive: Receive, max_bytes: int) -> Receive:
         return message
 
     return receive_counted
+
+
+def _missing_file() -> InvalidField:
+    return InvalidField(
+        f"file is missing: send the recording as the part 'file' of a {FORM} request.",
+        FILE,
+        "missing_required_parameter",
+    )
 
 
 def _too_large(num_bytes: int, max_bytes: int) -> MessageTooLarge:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from riva.client.proto import riva_asr_pb2
 
 from client.gateway.fields import TranslationFields
 from client.gateway.live.messages import Start, read_message
-from client.gateway.realtime.commands import Append, Update, event_id_of, read_command
+from client.gateway.realtime.commands import Append, Update, command_of, event_id_of, read_event
 from client.gateway.realtime.settings import RealtimeSettings, nested
 from client.gateway.transcription_fields import TranscriptionFields
 from draft_server.riva.audio import StreamedAudio
@@ -127,9 +128,9 @@ def recording(data: bytes) -> None:
 
 def realtime_event(data: bytes) -> None:
     """Read what a client says in a realtime session, and set the session so."""
-    frame = _frame(data)
-    event_id_of(frame)
-    match read_command(frame):
+    event = asyncio.run(read_event(_frame(data)))
+    event_id_of(event)
+    match command_of(event):
         case Append(pcm):
             assert len(pcm) % 2 == 0
         case Update(session, is_flat):
@@ -140,7 +141,7 @@ def realtime_event(data: bytes) -> None:
 
 def live_message(data: bytes) -> None:
     """Read what the page says."""
-    message = read_message(_frame(data))
+    message = asyncio.run(read_message(_frame(data)))
     if isinstance(message, Start):  # what it begins a stream with
         place = message.position
         position = LivePosition(place.start_sample, place.num_utterances, tuple(place.final_tokens))

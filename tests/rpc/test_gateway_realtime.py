@@ -9,6 +9,7 @@ import openai
 import pytest
 import websockets
 
+from client.gateway.messages import MAX_MESSAGE_BYTES
 from specwhisper.errors import PairMismatch, ServerFull, UnsupportedOption
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import api_settings, running_gateway
@@ -29,11 +30,16 @@ UTTERANCE = (
 )
 DELTA = "conversation.item.input_audio_transcription.delta"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
+TOO_LARGE = "message_too_large"
 FAILED = "conversation.item.input_audio_transcription.failed"
 
 
 def base64_of(pcm):
     return base64.b64encode(pcm).decode()
+
+
+def pieces(pcm, num_bytes=480_000):
+    return [pcm[start : start + num_bytes] for start in range(0, len(pcm), num_bytes)]
 
 
 @asynccontextmanager
@@ -249,7 +255,11 @@ async def test_sessions_that_are_not_offered(session_, param):
     ("frame", "code"),
     [
         ("no JSON", "invalid_json"),
-        ("[" * 100_000, "invalid_json"),
+        ("[" * 60_000, "invalid_json"),
+        ("[" * 100_000, TOO_LARGE),
+        (json.dumps({"type": "session.update", "session": dict.fromkeys(map(str, range(2_049)))}), TOO_LARGE),
+        ('{"type": "session.update", "session": ' + '{"audio": ' * 9 + "1" + "}" * 10, TOO_LARGE),
+        ('{"type": "session.update", "session": {"prompt": "' + "x" * 70_000 + '"}}', TOO_LARGE),
         (
             '{"type": "x", "event_id": "\\ud800"}',
             "invalid_json",
@@ -263,7 +273,7 @@ async def test_sessions_that_are_not_offered(session_, param):
         ('{"type": "input_audio_buffer.append", "audio": "AAAA"}', "invalid_value"),
         ('{"type": "input_audio_buffer.commit"}', "input_audio_buffer_commit_empty"),
         (b"\0" * 640, "invalid_message"),
-        ('{"type": "input_audio_buffer.append", "audio": "' + "A" * 21_000_000 + '"}', "audio_too_large"),
+        ('{"type": "input_audio_buffer.append", "audio": "' + "A" * 1_000_001 + '"}', "invalid_base64"),
     ],
 )
 async def test_what_is_no_event_of_ours_does_not_end_the_session(frame, code):
@@ -281,7 +291,7 @@ async def test_what_is_no_event_of_ours_does_not_end_the_session(frame, code):
 async def test_a_frame_that_must_end_the_session():
     async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
         async with session(gateway) as connection:
-            assert await close_code(connection, "x" * 21_100_000) == 1009
+            assert await close_code(connection, "x" * (MAX_MESSAGE_BYTES + 1)) == 1009
         figures = await gateway.all_answered()
     assert figures['sessions_total{code="1009",route="/v1/realtime"}'] == 1
 
@@ -344,7 +354,8 @@ async def test_a_long_turn_waits_for_the_one_before_it():
             await connection.session.update(session=SAME_RATE)
             await connection.session.update(session=MANUAL)
             for pcm in (PCM, long):
-                await connection.input_audio_buffer.append(audio=base64_of(pcm))
+                for piece in pieces(pcm):
+                    await connection.input_audio_buffer.append(audio=base64_of(piece))
                 await connection.input_audio_buffer.commit()
             await up_to(connection, UTTERANCE[2])  # the first is committed, and the second is on its way
             may_hear.set()

@@ -1,10 +1,14 @@
 """What a gateway refuses, with which status and in OpenAI's shape; and what is left behind: nothing."""
 
+import errno
 import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import openai
 import pytest
 
+from client.gateway import uploads
 from specwhisper.errors import (
     InvalidAudio,
     PairMismatch,
@@ -15,7 +19,9 @@ from specwhisper.errors import (
     UnsupportedOption,
 )
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
-from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, WAV, running_gateway
+from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, WAV, running_gateway, wav
+
+FULL = Path("/dev/full")
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +164,51 @@ async def test_what_is_too_large_is_refused(num_bytes):
     assert (error.status_code, error.code) == (413, "request_too_large")
     assert "takes 100000" in error.body["message"]
     assert fits.text
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("part", ["TemporaryFile", "NamedTemporaryFile"])
+async def test_a_full_disk_says_so(monkeypatch, part):
+    @contextmanager
+    def on_full_disk(*args, **settings):
+        with FULL.open("w+b") as file:
+            yield file
+
+    if part == "TemporaryFile":  # where starlette keeps what it reads
+        monkeypatch.setattr(tempfile, part, lambda *args, **settings: FULL.open("w+b", buffering=0))
+    else:
+        monkeypatch.setattr(uploads, part, on_full_disk)
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        with pytest.raises(openai.InternalServerError) as refused:
+            await gateway.api.audio.transcriptions.create(file=("a.wav", wav(60.0)), model=MODEL)
+        figures = await gateway.all_answered()
+        assert gateway.num_places_taken == 0
+        monkeypatch.undo()
+        assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
+    assert (refused.value.status_code, refused.value.code) == (507, "storage_full")
+    assert "no room on its disk" in refused.value.message
+    assert figures['errors_total{kind="StorageFull"}'] == 1
+
+
+async def test_another_failure_to_write_is_no_full_disk(monkeypatch):
+    def denied(*args, **settings):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(uploads, "NamedTemporaryFile", denied)
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        with pytest.raises(openai.InternalServerError) as refused:
+            await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
+    assert refused.value.status_code == 500
+
+
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "application/json", "", "x"])
+async def test_what_is_no_form_with_files_is_not_parsed(media_type):
+    body = b"a=b&" * 100_000
+    async with serving(ScriptedTranscription()) as address, running_gateway(address) as gateway:
+        reply = await gateway.http.post(
+            "/v1/audio/transcriptions", content=body, headers={"Content-Type": media_type}
+        )
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "file")
 
 
 async def test_what_has_no_length_is_counted():

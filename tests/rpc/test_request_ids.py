@@ -7,6 +7,7 @@ import json
 import logging
 
 import pytest
+import websockets
 
 from experiments.common.speaking import Ear, talk
 from specwhisper.wire import backoff, request_id
@@ -57,6 +58,41 @@ async def test_a_gateways_request_is_named_so_on_all_servers(log):
     names = {line["request"] for message in ("answered", "session opened") for line in log(message)}
     assert names == {reply.headers["x-request-id"]}
     assert len(log("session opened")) == 2
+
+
+async def test_a_request_to_a_gateway_keeps_the_name_that_it_comes_with(log):
+    form = {"files": {"file": RECORDING}, "data": {"model": "scripted"}}
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        headers = {"X-Request-ID": "from-a-proxy.1"}
+        reply = await gateway.http.post("/v1/audio/transcriptions", headers=headers, **form)
+    assert reply.headers["x-request-id"] == "from-a-proxy.1"
+    lines = [line for message in ("answered", "session opened") for line in log(message)]
+    assert [line["request"] for line in lines] == ["from-a-proxy.1"] * 3
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime?intent=transcription", "/v1/realtime"])
+async def test_so_does_a_web_socket(log, path):
+    async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
+        connecting = websockets.connect(
+            f"ws://{gateway.server.address}{path}", additional_headers={"X-Request-ID": "from-a-proxy"}
+        )
+        try:
+            async with connecting as socket:
+                response = socket.response
+        except websockets.InvalidStatus as refused:
+            response = refused.response
+    assert response.status_code == (101 if "?" in path else 400)
+    assert response.headers["x-request-id"] == "from-a-proxy"
+    assert [line["request"] for line in log("session ended")] == ["from-a-proxy"]
+
+
+@pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b", 'a"b', "\xe9"])
+async def test_a_gateway_gives_a_name_where_none_comes_that_fits_into_a_log(name):
+    async with running_gateway("127.0.0.1:1") as gateway:
+        headers = {"X-Request-ID": name.encode("latin-1")}
+        reply = await gateway.http.get("/samples", headers=headers)
+    assert request_id.VALID.fullmatch(reply.headers["x-request-id"])
+    assert reply.headers["x-request-id"] != name
 
 
 @pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b"])

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from client.gateway.errors import InvalidEvent
+from client.gateway.messages import StrictModel, first_problem, read_object
 from specwhisper.audio.canonical import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.types import Mode
 
 
-class _Message(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Way(_Message):
+class _Way(StrictModel):
     """How draft and target work together; ``None`` leaves it to the server, and a gamma of 0 does."""
 
     mode: Literal[Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL] | None = None
@@ -24,12 +21,15 @@ class _Way(_Message):
     added_latency_ms: Annotated[int, Field(ge=0, le=2_000)] = 0
 
 
-class Position(_Message):
+class Position(StrictModel):
     """Where a stream goes on: as an update told it."""
 
     start_sample: Annotated[int, Field(ge=0, le=2**62)] = 0
     num_utterances: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    final_tokens: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024)] = []
+    final_tokens: Annotated[
+        list[Annotated[int, Field(ge=0, lt=2**31)]],
+        Field(default_factory=list, max_length=1024, fail_fast=True),
+    ]
 
 
 class Start(_Way):
@@ -40,7 +40,7 @@ class Start(_Way):
     language: str | None = None
     step_ms: Annotated[int, Field(ge=100, le=10_000)] = LiveOptions().step_ms
     policy: StabilityPolicy = LiveOptions().policy
-    position: Position = Position()
+    position: Position = Position(final_tokens=[])
 
 
 class Change(_Way):
@@ -49,7 +49,7 @@ class Change(_Way):
     type: Literal["change"]
 
 
-class Finish(_Message):
+class Finish(StrictModel):
     """No audio follows."""
 
     type: Literal["finish"]
@@ -59,13 +59,13 @@ Message = Start | Change | Finish
 _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
 
 
-def read_message(frame: str) -> Message:
-    """Read a control message; the first thing that is wrong with it is told."""
+async def read_message(frame: str) -> Message:
+    """Parse and validate a control message; :class:`InvalidEvent` names the first thing that is wrong."""
     try:
-        return _MESSAGES.validate_json(frame)
+        return _MESSAGES.validate_python(await read_object(frame))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(str(part) for part in first["loc"][1:])
+        problem = first_problem(error)
+        name = ".".join(problem.path[1:])  # the first part is the message's type
         raise InvalidEvent(
-            f"The message cannot be honoured: {name or 'type'}: {first['msg']}.", name
+            f"The message cannot be honoured: {name or 'type'}: {problem.reason}.", name
         ) from None

@@ -83,7 +83,7 @@ class LiveSession:
                 await _send(stream, frame)
                 continue
             try:
-                match read_message(frame):
+                match await read_message(frame):
                     case Start():
                         raise InvalidEvent("The stream has begun already: change it, or open another one.")
                     case Change() as way if not has_finished:
@@ -109,7 +109,7 @@ class LiveSession:
 
 async def _first(frames: AsyncGenerator[str | bytes]) -> Start:
     async for frame in frames:
-        if isinstance(frame, str) and isinstance(message := read_message(frame), Start):
+        if isinstance(frame, str) and isinstance(message := await read_message(frame), Start):
             return message
         raise InvalidEvent("A stream begins with a message of type start, and this one did not.")
     raise ClientGone("The page was left before it began.")

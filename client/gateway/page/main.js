@@ -156,17 +156,21 @@ function render() {
 
 // What the server says of itself
 
-async function askServer() {
+function keyHeaders() {
   const key = find("key").value.trim();
-  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+async function askServer() {
   let reply;
   try {
-    reply = await fetch("v1/models", { headers });
+    reply = await fetch("v1/models", { headers: keyHeaders() });
+    if (reply.ok && !find("pair").textContent) await showModels();
   } catch {
     tell("The gateway does not answer. Is it still running?", true, true);
     return null;
   }
-  if (reply.ok) return key;
+  if (reply.ok) return find("key").value.trim();
   const { error } = await reply.json();
   if (reply.status === 401) {
     find("key-row").hidden = false;
@@ -263,18 +267,24 @@ async function saveReplay() {
 async function showServer() {
   tell("");
   try {
-    const [health, samples] = await Promise.all([fetch("health"), fetch("samples")]);
+    const samples = await fetch("samples");
     const titles = (await samples.json()).map(({ name, title, seconds }) => [`${title}, ${Math.round(seconds)} s`, name]);
     find("sample").replaceChildren(...titles.map(([title, name]) => new Option(title, name)));
     find("sample").closest(".source").hidden = !titles.length;
-    const told = await health.json();
-    if (!health.ok) return tell(told.error.message, true, true);
-    for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
-    if (!told.draft_model) offerTargetOnly();
-    find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
+    await showModels();
   } catch {
     tell("The gateway does not answer. Is it still running?", true, true);
   }
+}
+
+async function showModels() {
+  const health = await fetch("health", { headers: keyHeaders() });
+  const told = await health.json();
+  if (!health.ok) return tell(told.error.message, true, true);
+  if (!told.target_model) return; // without a key the gateway reports its status only
+  for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
+  if (!told.draft_model) offerTargetOnly();
+  find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
 }
 
 function offerTargetOnly() {

@@ -19,8 +19,9 @@ from client.gateway.realtime.commands import (
     Command,
     Commit,
     Update,
+    command_of,
     event_id_of,
-    read_command,
+    read_event,
 )
 from client.gateway.realtime.settings import RealtimeSettings, nested
 from client.gateway.realtime.turn import Items, Turn, new_id
@@ -100,10 +101,12 @@ class RealtimeSession:
 
     async def _listen(self) -> None:
         async for frame in self._peer.frames():
+            event: dict[str, Any] = {}
             try:
-                await self._follow(read_command(frame))
+                event = await read_event(frame)
+                await self._follow(command_of(event))
             except InvalidRequest as error:
-                await self.tell_error(error, event_id_of(frame))
+                await self.tell_error(error, event_id_of(event))
 
     async def _follow(self, command: Command) -> None:
         match command:

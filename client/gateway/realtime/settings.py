@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from client.gateway.errors import InvalidEvent
+from client.gateway.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 from client.gateway.routers.models import WHISPER_1
 from client.streaming import LIVE_DECODING
 from specwhisper.errors import InvalidRequest
@@ -20,25 +21,24 @@ NO_LOGPROBS = "a draft server does not tell each token's log-probability"
 NOBODY_ANSWERS = "nobody answers in a transcription session"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+_Words = Annotated[list[str], Field(fail_fast=True)]
 
 
-class _Format(_Part):
+class _Format(StrictModel):
     type: Literal["audio/pcm"] = "audio/pcm"
     rate: Literal[24_000, 16_000] = 24_000
 
 
-class _Transcription(_Part):
+class _Transcription(StrictModel):
     model: str | None = None
     language: str | None = None
-    languages: list[str] | None = None
+    languages: _Words | None = None
     prompt: str | None = None
-    keywords: list[str] | None = None
+    keywords: _Words | None = None
     delay: Annotated[None, Field(description="Text is told as soon as it is final.")] = None
 
 
-class _TurnDetection(_Part):
+class _TurnDetection(StrictModel):
     type: Literal["server_vad"] = "server_vad"
     threshold: float | None = None
     prefix_padding_ms: int | None = None
@@ -48,18 +48,18 @@ class _TurnDetection(_Part):
     idle_timeout_ms: None = None
 
 
-class _Input(_Part):
+class _Input(StrictModel):
     format: _Format | None = None
     noise_reduction: None = None
     transcription: _Transcription | None = None
     turn_detection: _TurnDetection | None = None
 
 
-class _Audio(_Part):
+class _Audio(StrictModel):
     input: _Input | None = None
 
 
-class _Session(_Part):
+class _Session(StrictModel):
     type: Literal["transcription"] = "transcription"
     audio: _Audio | None = None
     include: Annotated[list[str] | None, Field(max_length=0)] = None
@@ -204,13 +204,13 @@ def _unsupported(name: str, reason: str) -> InvalidEvent:
 
 def _refused(error: ValidationError) -> InvalidEvent:
     """Tell the first thing that is wrong, in one sentence."""
-    first = error.errors(include_url=False)[0]
-    name = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
+    problem = first_problem(error)
+    name = problem.name
+    if problem.kind == UNKNOWN:
         return InvalidEvent(
             f"Unknown parameter: 'session.{name}'; what has no effect here is refused, not ignored.",
             f"session.{name}",
-            "unknown_parameter",
+            UNKNOWN,
         )
     reasons = {
         "include": NO_LOGPROBS,
@@ -220,10 +220,10 @@ def _refused(error: ValidationError) -> InvalidEvent:
         "noise_reduction": "audio is heard as it is",
         "delay": "text is told as soon as it is final",
         "rate": "samples are taken at 24000 Hz, or at 16000",
-        "type": f"{first['msg'][:1].lower()}{first['msg'][1:]}",
+        "type": problem.reason,
     }
-    for part in reversed(first["loc"]):
+    for part in reversed(problem.path):
         if part in reasons:
-            return _unsupported(name, reasons[str(part)])
-    message = first["msg"][:1].lower() + first["msg"][1:]
-    return InvalidEvent(f"session.{name} is {str(first['input'])[:100]!r}: {message}.", f"session.{name}")
+            return _unsupported(name, reasons[part])
+    shown = f"{str(problem.value)[:SHOWN_CHARS]!r}"
+    return InvalidEvent(f"session.{name} is {shown}: {problem.reason}.", f"session.{name}")

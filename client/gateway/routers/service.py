@@ -7,29 +7,29 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from client.gateway.observing import LIVE_ROUTE
+from client.gateway.observing import LIVE_ROUTE, has_key
 from client.gateway.state import gateway_of
+from specwhisper.errors import SpecWhisperError, TargetUnavailable
 
 health_router = APIRouter(tags=["Service"])
 metrics_router = APIRouter(tags=["Service"])
 
 
-class Health(BaseModel):
-    """What answers behind the gateway."""
+class Live(BaseModel):
+    """That a request would be answered."""
 
     status: Literal["ok"] = "ok"
+
+
+class Health(Live):
+    """What the draft server reports of itself; callers without a key see the status alone."""
+
     target_model: str = Field(description="The model whose text this is.")
     draft_model: str = Field(description="The model that drafts; empty where none does.")
     mode: str = Field(description="How they work together.")
     languages: list[str] = Field(description="Codes of the languages that the target knows.")
     max_sessions: int = Field(description="Transcriptions at once; more are answered with 429.")
     software_version: str = Field(description="Of the draft server.")
-
-
-class Live(BaseModel):
-    """That the gateway itself answers."""
-
-    status: Literal["ok"] = "ok"
 
 
 @health_router.get(LIVE_ROUTE)
@@ -39,9 +39,18 @@ async def live() -> Live:
 
 
 @health_router.get("/health")
-async def health(request: Request) -> Health:
-    """Tell which models answer; 503 where the draft server or its target does not."""
-    server = await gateway_of(request).client.get_model()
+async def health(request: Request) -> Health | Live:
+    """Report which models answer; 503 where the draft server or its target does not."""
+    gateway = gateway_of(request)
+    is_stranger = gateway.config.tokens is not None and not has_key(request)
+    try:
+        server = await gateway.health.get()
+    except SpecWhisperError as error:
+        if is_stranger:
+            raise TargetUnavailable("This gateway cannot transcribe at present.") from error
+        raise
+    if is_stranger:
+        return Live()
     return Health(
         target_model=server.model.target,
         draft_model=server.model.draft,

@@ -1,0 +1,131 @@
+"""``/health``: one question for all who ask within seconds, and nothing of the inside for strangers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from client.gateway.health import CachedAnswer
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import running_gateway
+from tests.rpc.services import eventually
+
+KEY = {"Authorization": "Bearer right"}
+OK = {"status": "ok"}
+
+
+class Counted(ScriptedTranscription):
+    """Counts what is asked of it, and answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_asked = 0
+        self.may_answer = asyncio.Event()
+
+    async def GetModel(self, request, context):
+        self.num_asked += 1
+        await self.may_answer.wait()
+        return await super().GetModel(request, context)
+
+
+async def test_all_who_ask_share_one_answer():
+    server = Counted()
+    async with serving(server) as address, running_gateway(address) as gateway:
+        asking = [asyncio.create_task(gateway.http.get("/health")) for _ in range(20)]
+        await eventually(lambda: server.num_asked and len(gateway.server.server_state.tasks) == 20)
+        server.may_answer.set()
+        replies = await asyncio.gather(*asking)
+        assert {reply.status_code for reply in replies} == {200}
+        assert (await gateway.http.get("/health")).json()["target_model"] == "large"
+    assert server.num_asked == 1
+
+
+async def test_so_they_do_where_the_answer_is_an_error():
+    class Broken(ScriptedTranscription):
+        num_asked = 0
+
+        async def GetModel(self, request, context):
+            Broken.num_asked += 1
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the pair of 10.0.0.7 does not fit")
+
+    async with serving(Broken()) as address, running_gateway(address) as gateway:
+        replies = [await gateway.http.get("/health") for _ in range(5)]
+    assert {reply.status_code for reply in replies} == {500}
+    assert Broken.num_asked == 1
+
+
+async def test_strangers_learn_whether_it_works_and_no_more():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, api_key="right") as gateway,
+    ):
+        assert (await gateway.http.get("/health", headers=KEY)).json()["target_model"] == "large"
+        for shown in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic right"}):
+            reply = await gateway.http.get("/health", headers=shown)
+            assert (reply.status_code, reply.json()) == (200, OK)
+
+
+async def test_nor_why_it_does_not(unused_tcp_port):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with running_gateway(address, api_key="right") as gateway:
+        known = await gateway.http.get("/health", headers=KEY)
+        stranger = await gateway.http.get("/health")
+    assert (known.status_code, stranger.status_code) == (503, 503)
+    assert address in known.text
+    assert address not in stranger.text
+    assert stranger.json()["error"]["message"] == "This gateway cannot transcribe at present."
+
+
+async def test_an_answer_has_its_time():
+    num_asked = 0
+
+    async def ask():
+        nonlocal num_asked
+        num_asked += 1
+        return num_asked
+
+    assert [await CachedAnswer(ask).get() for _ in range(2)] == [1, 2]
+    kept, fresh = CachedAnswer(ask, max_age_s=600), CachedAnswer(ask, max_age_s=0)
+    assert [await kept.get() for _ in range(3)] == [3, 3, 3]
+    assert [await fresh.get() for _ in range(3)] == [4, 5, 6]
+
+
+async def test_one_who_leaves_takes_nothing_from_the_others():
+    may_answer = asyncio.Event()
+
+    async def ask():
+        await may_answer.wait()
+        raise KeyError("an error")
+
+    answer = CachedAnswer(ask)
+    leaving, staying = (asyncio.create_task(answer.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    may_answer.set()
+    with pytest.raises(KeyError):
+        await staying
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+
+
+async def test_a_question_that_is_open_at_the_end_is_cancelled():
+    was_cancelled = False
+
+    async def ask():
+        nonlocal was_cancelled
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            was_cancelled = True
+            raise
+
+    answer = CachedAnswer(ask)
+    asking = asyncio.create_task(answer.get())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await answer.close()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert was_cancelled

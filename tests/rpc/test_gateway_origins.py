@@ -1,0 +1,97 @@
+"""Pages of other sites: those that the operator names may use a gateway, over HTTP and WebSockets alike."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import websockets
+
+from client.gateway.config import GatewayConfig
+from specwhisper.errors import InvalidRequest
+from specwhisper.wire.tokens import Tokens
+from tests.rpc.client_scripts import ScriptedTranscription, serving
+from tests.rpc.gateways import MODEL, RECORDING, running_gateway
+
+SHOP, OTHER = "https://shop.example", "https://elsewhere.example"
+FORM = {"data": {"model": MODEL}, "files": {"file": RECORDING}}
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+TRANSCRIPTIONS = "/v1/audio/transcriptions"
+ALLOWED = "access-control-allow-origin"
+SOCKETS = ["/live", "/v1/realtime?intent=transcription"]
+
+
+@pytest.mark.parametrize("api_key", [None, "right"])
+async def test_a_page_that_is_named_sends_a_recording_and_reads_the_answer(api_key):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, api_key=api_key, allow_origins=(SHOP,)) as gateway,
+    ):
+        asked = await gateway.http.options(TRANSCRIPTIONS, headers={"Origin": SHOP} | PREFLIGHT)
+        assert (asked.status_code, asked.headers[ALLOWED]) == (200, SHOP)
+        assert asked.headers["access-control-allow-headers"] == "authorization"
+        headers = {"Origin": SHOP, "Authorization": "Bearer right"}
+        reply = await gateway.http.post(TRANSCRIPTIONS, headers=headers, **FORM)
+        assert (reply.status_code, reply.headers[ALLOWED]) == (200, SHOP)
+        assert "x-request-id" in reply.headers["access-control-expose-headers"]
+
+
+async def test_so_it_reads_a_refusal():
+    async with running_gateway("127.0.0.1:1", api_key="right", allow_origins=(SHOP,)) as gateway:
+        reply = await gateway.http.get("/v1/models", headers={"Origin": SHOP})
+    assert (reply.status_code, reply.headers[ALLOWED]) == (401, SHOP)
+
+
+@pytest.mark.parametrize("origins", [(), (SHOP,)])
+async def test_other_pages_do_not(origins):
+    server = ScriptedTranscription()
+    async with serving(server) as address, running_gateway(address, allow_origins=origins) as gateway:
+        asked = await gateway.http.options(TRANSCRIPTIONS, headers={"Origin": OTHER} | PREFLIGHT)
+        assert asked.status_code >= 400
+        assert ALLOWED not in asked.headers
+        reply = await gateway.http.post(TRANSCRIPTIONS, headers={"Origin": OTHER}, **FORM)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (403, "foreign_page")
+        assert ALLOWED not in reply.headers
+    assert server.config is None
+
+
+@pytest.mark.parametrize("path", SOCKETS)
+async def test_web_sockets_follow_the_same_list(path):
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, allow_origins=(SHOP,)) as gateway,
+    ):
+        url = f"ws://{gateway.server.address}{path}"
+        async with websockets.connect(url, origin=SHOP) as socket:
+            await socket.send(json.dumps({"type": "start", "sample_rate": 16_000}))
+            await socket.send(json.dumps({"type": "finish"}))
+            assert json.loads(await socket.recv())["type"] in ("ready", "session.created")
+        with pytest.raises(websockets.InvalidStatus, match="403"):
+            async with websockets.connect(url, origin=OTHER):
+                pass
+
+
+async def test_all_pages_may_where_a_key_is_asked_for():
+    async with (
+        serving(ScriptedTranscription()) as address,
+        running_gateway(address, api_key="right", allow_origins=("*",)) as gateway,
+    ):
+        headers = {"Origin": OTHER, "Authorization": "Bearer right"}
+        reply = await gateway.http.post(TRANSCRIPTIONS, headers=headers, **FORM)
+        assert (reply.status_code, reply.headers[ALLOWED]) == (200, "*")
+
+
+@pytest.mark.parametrize(
+    "origin", ["*", "shop.example", "https://shop.example/", "https://Shop.example", "null", "", "https://*"]
+)
+def test_origins_that_no_page_has_are_refused_at_the_start(origin):
+    with pytest.raises(InvalidRequest, match="--allow-origin"):
+        GatewayConfig(allow_origins=(origin,))
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://shop.example:8443", "http://[::1]:8000", "http://localhost", "chrome-extension://abc"]
+)
+def test_origins_that_pages_have(origin):
+    assert GatewayConfig(allow_origins=(origin,)).allows(origin)
+    assert GatewayConfig(allow_origins=("*",), tokens=Tokens({"0123456789abcdef": "anna"})).allows(origin)

@@ -1,0 +1,136 @@
+"""Messages of WebSockets: refused before they cost anything, and the large ones parsed in a thread."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from client.gateway import messages
+from client.gateway.errors import InvalidEvent
+from client.gateway.live.messages import Position, read_message
+from client.gateway.messages import MAX_CONTROL_BYTES, MAX_VALUES, first_problem, read_object
+from client.gateway.realtime.settings import RealtimeSettings, _Session
+from client.gateway.sockets import Peer
+
+APPEND = {"type": "input_audio_buffer.append"}
+MANY = {f"k{number}": 1 for number in range(1_000)}
+
+
+@pytest.fixture
+def parsed_by(monkeypatch):
+    """The threads that have parsed a message."""
+    threads = []
+
+    def noted(text):
+        threads.append(threading.get_ident())
+        return from_json(text)
+
+    monkeypatch.setattr(messages, "from_json", noted)
+    return threads
+
+
+async def test_a_large_message_is_not_parsed_by_the_event_loop(parsed_by):
+    event = APPEND | {"audio": "A" * MAX_CONTROL_BYTES}
+    assert await read_object(json.dumps(event), audio="audio") == event
+    assert len(parsed_by) == 1
+    assert parsed_by[0] != threading.get_ident()
+
+
+@pytest.mark.parametrize(
+    ("message", "audio"),
+    [
+        ({"type": "start", "language": "x" * MAX_CONTROL_BYTES}, None),
+        ({"type": "start", "audio": "x" * MAX_CONTROL_BYTES}, None),
+        (APPEND | {"audio": "A" * MAX_CONTROL_BYTES} | MANY, "audio"),
+        (APPEND | {"audio": ["A"] * MAX_CONTROL_BYTES}, "audio"),
+    ],
+)
+async def test_what_is_large_and_no_audio_is_not_parsed_at_all(parsed_by, message, audio):
+    with pytest.raises(InvalidEvent) as refused:
+        await read_object(json.dumps(message), audio=audio)
+    assert (refused.value.code, parsed_by) == ("message_too_large", [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        APPEND | {"event_id": "x" * MAX_CONTROL_BYTES, "audio": "AAAA"},
+        {"type": "session.update", "session": {"prompt": "x" * MAX_CONTROL_BYTES}},
+    ],
+)
+async def test_only_audio_makes_a_message_large(message):
+    with pytest.raises(InvalidEvent) as refused:
+        await read_object(json.dumps(message), audio="audio")
+    assert refused.value.code == "message_too_large"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"values": [1] * (MAX_VALUES + 1)},
+        {"objects": [{"a": 1}] * (MAX_VALUES // 2 + 1)},
+        {"deep": json.loads("[" * 9 + "]" * 9)},
+    ],
+)
+async def test_more_than_a_message_needs_is_refused(message):
+    with pytest.raises(InvalidEvent) as refused:
+        await read_object(json.dumps(message))
+    assert refused.value.code == "message_too_large"
+
+
+async def test_as_much_as_a_message_may_have():
+    message = {"values": [1] * (MAX_VALUES - 1)}
+    assert await read_object(json.dumps(message)) == message
+    start = {"type": "start", "sample_rate": 16_000, "position": {"final_tokens": [2**31 - 1] * 1024}}
+    assert len((await read_message(json.dumps(start))).position.final_tokens) == 1024
+
+
+@pytest.mark.parametrize(
+    ("model", "value", "path"),
+    [
+        (_Session, {"audio": {"input": MANY}}, ("audio", "input", "k0")),
+        (_Session, MANY, ("k0",)),
+        (_Session, {"audio": {"input": {"transcription": {"keywords": [1] * 1_000}}}}, ("audio", "input")),
+        (Position, {"final_tokens": ["x"] * 1_000}, ("final_tokens", "0")),
+    ],
+)
+def test_one_error_is_built_however_much_is_wrong(model, value, path):
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(value)
+    assert refused.value.error_count() == 1
+    assert first_problem(refused.value).path[: len(path)] == path
+
+
+def test_a_long_key_is_not_repeated():
+    with pytest.raises(InvalidEvent) as refused:
+        RealtimeSettings().updated({"x" * 10_000: 1})
+    assert len(str(refused.value)) < 300
+    assert refused.value.code == "unknown_parameter"
+
+
+class Chatty:
+    """A client of which many messages are there already."""
+
+    async def receive(self):
+        return {"type": "websocket.receive", "text": "{}"}
+
+
+async def test_others_have_their_turn_between_messages_that_are_there():
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(other())
+    frames = Peer(Chatty()).frames()
+    for _ in range(50):
+        await anext(frames)
+    working.cancel()
+    await frames.aclose()
+    assert turns >= 49
