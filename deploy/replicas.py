@@ -104,6 +104,11 @@ class DraftReplica(OwnServer):
         services = services_of(self._service, config)
         await self._listen(services, config.serving, metrics=self._service.metrics)
 
+    async def check_health(self) -> None:
+        """Raise, or hang, unless engines and server answer."""
+        await self._service.check_health()
+        await super().check_health()
+
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Tell how many clients it has."""
         return {"open_sessions": float(self._service.num_sessions)}

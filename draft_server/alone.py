@@ -82,5 +82,8 @@ class Alone:
         """Give itself: there is room for everybody."""
         return self
 
+    async def check_health(self) -> None:
+        """Return: there is nothing to check."""
+
     async def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -181,6 +181,15 @@ def read_config(
             help="Seconds a session whose target is lost waits for another one.",
         ),
     ] = 60.0,
+    draft_timeout: Annotated[
+        float,
+        typer.Option(
+            rich_help_panel=DRAFTING,
+            metavar="SECONDS",
+            help="Longest time for the draft engine to open a session or to take a step; "
+            "after it, sessions run target-only.",
+        ),
+    ] = 15.0,
     riva: Annotated[
         bool | None,
         typer.Option(
@@ -265,6 +274,7 @@ def read_config(
         compress_audio=compress_audio,
         connect_timeout_s=connect_timeout,
         resume_timeout_s=resume_timeout,
+        draft_timeout_s=draft_timeout,
         max_sessions=max_sessions,
         riva=riva,
         audit_every=audit_every,

@@ -33,6 +33,8 @@ class DraftConfig:
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     resume_timeout_s : how long a session whose target is lost waits for another one.
+    draft_timeout_s : how long the draft engine may take to open a session, or for one step; then sessions run
+        target-only.
     riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
     audit_every : of so many recordings one is decoded again by the target alone; ``None`` for none.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.
@@ -58,6 +60,7 @@ class DraftConfig:
     compress_audio: bool = False
     connect_timeout_s: float = 5.0
     resume_timeout_s: float = 60.0
+    draft_timeout_s: float = 15.0
     max_sessions: int = 8
     riva: bool | None = None
     audit_every: int | None = None
@@ -83,6 +86,8 @@ class DraftConfig:
             raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
         if not self.resume_timeout_s >= 0:
             raise InvalidRequest(f"--resume-timeout is {self.resume_timeout_s}: it must be 0 or more.")
+        if not self.draft_timeout_s > 0:
+            raise InvalidRequest(f"--draft-timeout is {self.draft_timeout_s}: it must be more than 0.")
         if self.audit_every is not None and self.audit_every < 1:
             raise InvalidRequest(f"--audit-every is {self.audit_every}: it must be at least 1.")
         if self.threads is not None and self.threads < 1:

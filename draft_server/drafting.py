@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
-from specwhisper.errors import PairMismatch, ServerDraining
+from specwhisper.errors import DeviceFault, PairMismatch, ServerDraining
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.controller import Choice
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.transcriber import TargetDescription
@@ -19,10 +19,14 @@ from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.drafter_session import Drafted
 from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.faults import is_device_fault, leave_process
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.pairing import draft_ids
+from specwhisper.whisper.watchdog import ENDS_WITHIN_S, TimedWorker, watch
 
 logger = logging.getLogger(__name__)
+
+REPORT_S = 1.0  # for the last figures of a session, whose transcript waits for them
 
 # Makes a draft speak a target's vocabulary.
 PlaceDraft = Callable[[TargetDescription], Model]
@@ -34,11 +38,14 @@ class Drafting:
     Parameters
     ----------
     runs_ahead : as :class:`Drafter` takes it.
+    timeout_s : how long the engine may take to open a session, or for one step or encoding. Then it hangs:
+        sessions go on without drafts, and so do new ones until it answers.
     note_failure : called where a session's draft fails.
 
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
+    hangs : whether the engine takes longer than that at the moment.
     """
 
     def __init__(
@@ -47,23 +54,32 @@ class Drafting:
         place: PlaceDraft,
         *,
         runs_ahead: bool = True,
+        timeout_s: float = 15.0,
         note_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self._note_failure = note_failure
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
+        self.hangs = False
         self._place = place
         self._runs_ahead = runs_ahead
-        self._thread = EngineThread[Drafted | Failed]("drafter")
-        self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="draft-encoder")
+        self._timeout_s = timeout_s
+        self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
+        self._encoder = TimedWorker("draft-encoder")
         self._drafter: Drafter | None = None
         self._vocabulary_digest = ""
         self._placing: asyncio.Task[Drafter] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def num_free_slots(self) -> int | None:
         """Sessions that can still be opened; ``None`` before the model is placed."""
         return None if self._drafter is None else self._drafter.num_free_slots
+
+    def check_health(self) -> None:
+        """Raise :class:`TimeoutError` while the engine hangs."""
+        if self.hangs:
+            raise self._timeout()
 
     @asynccontextmanager
     async def session(
@@ -75,26 +91,52 @@ class Drafting:
         *,
         receive: Callable[[Drafted], None],
     ) -> AsyncIterator[DraftSession]:
-        """Open a session; ``receive`` gets its blocks and reports, in the event loop."""
-        drafter = await self._drafter_for(target)
-        max_ahead_tokens = target.limits.max_ahead_tokens
-        session = DraftSession(session_id, drafter, self._thread, length.mode, receive, self._note_failure)
+        """Open a session; ``receive`` gets its blocks and reports, in the event loop.
+
+        Where the engine does not answer in time, the session has failed from the first.
+        """
+        session = DraftSession(session_id, self._thread, length.mode, receive, self._note_failure)
         self._thread.subscribe(session_id, session.receive)
         try:
-            await self._thread.call(
-                lambda: drafter.open(session_id, length, options, max_ahead_tokens=max_ahead_tokens)
-            )
+            try:
+                self.check_health()
+                async with asyncio.timeout(self._timeout_s):
+                    await self._open(session, session_id, target, length, options)
+            except TimeoutError:
+                session.receive(Failed(self._timeout()))
             yield session
         finally:  # also when the client leaves while the session is being opened
             self._thread.unsubscribe(session_id)
-            self._thread.post(lambda: drafter.close(session_id))
+            session.close()
+
+    async def _open(
+        self,
+        session: DraftSession,
+        session_id: str,
+        target: TargetDescription,
+        length: DraftLength,
+        options: DecodingOptions,
+    ) -> None:
+        session.drafter = drafter = await self._drafter_for(target)
+        max_ahead_tokens = target.limits.max_ahead_tokens
+        await self._thread.call(
+            lambda: drafter.open(session_id, length, options, max_ahead_tokens=max_ahead_tokens)
+        )
 
     async def stop(self) -> None:
         """End the thread and the encoder."""
-        if self._placing is not None:
-            self._placing.cancel()
+        for task in (self._placing, self._watching):
+            if task is not None:
+                task.cancel()
         await self._thread.stop()
-        self._encoder.shutdown(cancel_futures=True)
+        try:
+            async with asyncio.timeout(ENDS_WITHIN_S):
+                await asyncio.to_thread(self._encoder.shutdown, cancel_futures=True)
+        except TimeoutError:
+            leave_process(DeviceFault(f"The draft's encoder has not ended within {ENDS_WITHIN_S:g} s."))
+
+    def _timeout(self) -> TimeoutError:
+        return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
         """Give the engine, its model set up to speak the target's vocabulary."""
@@ -112,70 +154,106 @@ class Drafting:
         return drafter
 
     async def _place_for(self, target: TargetDescription) -> Drafter:
-        model = await asyncio.to_thread(self._place, target)
+        try:
+            model = await asyncio.to_thread(self._place, target)
+        except Exception as error:
+            if is_device_fault(error):
+                leave_process(DeviceFault(f"The draft's device has failed: {error}"))
+            raise
         logger.info("paired", extra={"draft": self.name, "target": target.model})
         self._drafter = Drafter(
             model, executor=self._encoder, wake=self._thread.wake, runs_ahead=self._runs_ahead
         )
         self._vocabulary_digest = target.vocabulary.digest
         self._thread.start(self._drafter)
+        self._watching = asyncio.create_task(
+            watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
+        )
         return self._drafter
+
+    def _busy_s(self) -> float:
+        return max(self._thread.busy.seconds, self._encoder.busy.seconds)
+
+    def _note_hanging(self) -> None:
+        """Have all sessions go on without drafts."""
+        self.hangs = True
+        logger.error("draft engine hangs", extra={"error": str(self._timeout())})
+        self._thread.fail_sessions(self._timeout())
+
+    def _note_return(self) -> None:
+        self.hangs = False
+        logger.info("draft engine answers again")
 
 
 class DraftSession:
-    """One session's draft: hears the audio and the target, and proposes blocks.
+    """One session's draft: receives the audio and the target's events, and proposes blocks.
 
     A draft is only advice: when it fails, the session goes on without it. A target that waits for candidates
-    is then told at every position that there are none.
+    is then sent an empty block at every position.
+
+    Attributes
+    ----------
+    drafter : the engine, once there is one.
+    has_failed : whether no block follows.
     """
 
     def __init__(
         self,
         session_id: str,
-        drafter: Drafter,
         thread: EngineThread[Drafted | Failed],
         mode: Mode,
         give: Callable[[Drafted], None],
         note_failure: Callable[[], None],
     ) -> None:
+        self.drafter: Drafter | None = None
+        self.has_failed = False
         self._note_failure = note_failure
         self._id = session_id
-        self._drafter = drafter
         self._thread = thread
         self._mode = mode
         self._give = give
-        self._has_failed = False
         self._last: WindowOpened | Commit | None = None
 
     def hear(self, message: AudioChunk | WindowOpened | Commit) -> None:
         """Pass on audio, and what the target says."""
         if not isinstance(message, AudioChunk):
             self._last = message
-        if not self._has_failed:
-            self._thread.post(partial(self._drafter.submit, self._id, message))
+        if self.drafter is not None and not self.has_failed:
+            self._thread.post(partial(self.drafter.submit, self._id, message))
         elif not isinstance(message, AudioChunk):
             self._give_way()
 
     def receive(self, event: Drafted | Failed) -> None:
-        """Take a block, or the news that there will be none."""
+        """Take a block, or the error after which none follows."""
+        if self.has_failed:
+            return
         if isinstance(event, Drafted):
             self._give(event)
-        elif not self._has_failed:
+        else:
             logger.error("draft failed", extra={"session": self._id}, exc_info=event.error)
-            self._has_failed = True
+            self.has_failed = True
             self._note_failure()
-            self._thread.post(partial(self._drafter.close, self._id))
+            self.close()
+            self._give(Drafted(None, DraftReport(choice=Choice(0, 0, "the draft has failed"))))
             self._give_way()
+
+    def close(self) -> None:
+        """Free its slot in the engine, as soon as that answers."""
+        if self.drafter is not None:
+            self._thread.post(partial(self.drafter.close, self._id))
 
     async def last_report(self) -> DraftReport:
         """Give what the draft did since its last block."""
+        if self.drafter is None or self.has_failed:
+            return DraftReport()
         try:
-            return await self._thread.call(partial(self._drafter.report, self._id))
-        except ServerDraining:  # which is no reason to keep back a transcript
+            async with asyncio.timeout(REPORT_S):
+                return await self._thread.call(partial(self.drafter.report, self._id))
+        except (ServerDraining, TimeoutError):  # which is no reason to keep back a transcript
             return DraftReport()
 
     def _give_way(self) -> None:
-        """Tell a target that waits for candidates to go on alone."""
+        """Tell a target that waits for candidates to decode one token by itself."""
         if self._mode.self_decodes:
             return
         match self._last:

@@ -62,6 +62,9 @@ class TargetLink:
         self._vocabulary: Vocabulary | None = None
         self._place: Place | None = None  # found already
 
+    async def check_health(self) -> None:
+        """Return: targets report their own health."""
+
     async def close(self) -> None:
         """Close the connections."""
         await self._channels.close()

@@ -89,6 +89,7 @@ class LiveSession:
         self._waits_since_s: float | None = None  # for a target that takes the session
         self._foretold: Foretold | None = None  # by the draft, while it was alone
         self._session_id = ""  # of the last one
+        self._running: Session | None = None  # the last one
         self._last_address = ""  # of its target
         self._room: Transcriber | None = None  # found behind a loss
         self._next: Session | None = None  # open at another target than the one that stops
@@ -96,6 +97,11 @@ class LiveSession:
         self._told: VoiceEvent | None = None  # the last one
         self.builder = BridgedTranscript(LiveTranscript(target.vocabulary, self._live.position))
         self.speech_events: list[VoiceMark] = []
+
+    @property
+    def has_lost_draft(self) -> bool:
+        """As :class:`Session` has it."""
+        return self._running is not None and self._running.has_lost_draft
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
         """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
@@ -136,7 +142,7 @@ class LiveSession:
         """Run on the target, from where the last one was lost."""
         room, self._room = self._room or self._transcriber, None
         session, self._next = self._next or await self._open(room), None
-        self._session_id = session.id
+        self._session_id, self._running = session.id, session
         if session.target_session is not None:
             self._last_address = session.target_session.address
         part = _transcript(session)
@@ -215,7 +221,7 @@ class LiveSession:
         self._metrics.alone.inc()
         alone = Alone()
         session = self._session(alone, request)
-        self._foretold, self._session_id = alone.foretold, session.id
+        self._foretold, self._session_id, self._running = alone.foretold, session.id, session
         self.builder.go_on_alone(_transcript(session))
         updates = session.run(self._audio.pieces(live.position.start_sample))
         knocking = asyncio.create_task(self._knock(error))

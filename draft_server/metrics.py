@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter_ns
+from typing import Protocol
 
 from draft_server.config import DraftConfig
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
@@ -16,6 +17,12 @@ ROUND_TRIP_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 
 TEXT_SECONDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30)
 RESUME_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900)
 RECORDING, LIVE = "recording", "live"
+
+
+class Hangs(Protocol):
+    """An engine that may hang."""
+
+    hangs: bool
 
 
 class DraftMetrics(ServerMetrics):
@@ -77,6 +84,14 @@ class DraftMetrics(ServerMetrics):
         )
         self.held: set[KeptAudio] = set()
         self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._held_bytes)
+
+    def watch_engine(self, drafting: Hangs) -> None:
+        """Report whether the draft engine hangs."""
+        self.gauge(
+            "engine_hangs",
+            "1 while the draft engine takes longer than --draft-timeout for a step, else 0.",
+            lambda: drafting.hangs,
+        )
 
     def lost(self, error: SpecWhisperError) -> Callable[[], None]:
         """Note that a session has lost its target; call what this gives once it goes on."""

@@ -56,8 +56,10 @@ async def running_service(
             checkpoint,
             place if failing is None else failing.place(place),
             runs_ahead=config.drafts_next_window,
+            timeout_s=config.draft_timeout_s,
             note_failure=metrics.fallbacks.inc,
         )
+        metrics.watch_engine(drafting)
     auditor = Auditor(config.audit_every, transcriber, metrics)
     try:
         if failing is None:
@@ -142,4 +144,9 @@ async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionServ
 async def run(config: DraftConfig) -> None:
     """Serve until a signal stops the process."""
     async with loaded_service(config) as service:
-        await serve(services_of(service, config), config.serving, metrics=service.metrics)
+        await serve(
+            services_of(service, config),
+            config.serving,
+            metrics=service.metrics,
+            check_health=service.check_health,
+        )

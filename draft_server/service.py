@@ -44,7 +44,7 @@ from specwhisper.errors import (
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
-from specwhisper.types import SAMPLE_RATE
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
 from specwhisper.wire.access import caller
 from specwhisper.wire.calls import admitted_by
@@ -90,6 +90,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     def num_free_draft_slots(self) -> int | None:
         """Slots of the draft model; ``None`` without one, or before it is placed."""
         return self._drafting.num_free_slots if self._drafting else None
+
+    async def check_health(self) -> None:
+        """Return where the engines of this process answer; raise or hang where one hangs."""
+        if self._drafting is not None:
+            self._drafting.check_health()
+        await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         """Name the pair and what it understands."""
@@ -137,9 +143,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
                 wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
-            response = pb.RecognizeResponse(
-                model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy)
-            )
+            response = pb.RecognizeResponse()
             session = Session(wanted, self._transcriber, target, self._drafting)
             observed = Observed(self.metrics)
             heard = observed.hear(source.pieces())
@@ -149,6 +153,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     response.results.extend(
                         final_result(segment, session.builder.language) for segment in segments
                     )
+        response.model.CopyFrom(self._model_of(session, wanted, target))
         response.language.CopyFrom(spoken_language(session.builder))
         response.audio_duration.CopyFrom(duration(session.builder.num_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_message(session.builder.statistics))
@@ -216,10 +221,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     lost=lost,
                     metrics=self.metrics,
                 )
-            yield pb.StreamingRecognizeResponse(
-                model=self._model_info(target, wanted.length, is_lossy=wanted.options.is_lossy),
-                heartbeat=config.with_heartbeats,
-            )
+            model = self._model_of(session, wanted, target)
+            yield pb.StreamingRecognizeResponse(model=model, heartbeat=config.with_heartbeats)
             interim: list[pb.SpeechRecognitionResult] = []
             told_position = 0
             checkpoints = None
@@ -241,18 +244,29 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     if config.interim_results:
                         interim = interim_results(session.builder)
                     update = self._update(session, [*finals, *interim])
+                    before_model, model = model, self._model_of(session, wanted, target)
+                    if model != before_model:
+                        update.model.CopyFrom(model)
                     if checkpoints is not None:
                         checkpoints.add(update, has_finals=bool(finals))
                     for event in events:
                         yield speech_event(event)
                     # In silence, a client learns now and then what it need not keep.
                     position = update.position.start_sample // TELL_SAMPLES
-                    is_news = finals or interim != before or update.steps or update.HasField("checkpoint")
+                    is_news = (
+                        finals
+                        or interim != before
+                        or update.steps
+                        or update.HasField("checkpoint")
+                        or update.HasField("model")
+                    )
                     if is_news or position > told_position:
                         told_position = position
                         yield update
             last = self._update(session, [])
             last.language.CopyFrom(spoken_language(session.builder))
+            if (last_model := self._model_of(session, wanted, target)) != model:
+                last.model.CopyFrom(last_model)
             yield last
 
     async def _describe(self) -> TargetDescription:
@@ -302,6 +316,13 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         else:
             max_pcm_bytes = int(self._config.max_audio_s * MAX_PCM_BYTES_PER_S)
             yield from decode_bytes(audio, self._config.max_audio_s, max_pcm_bytes)
+
+    def _model_of(
+        self, session: Session | LiveSession, wanted: SessionRequest, target: TargetDescription
+    ) -> pb.ModelInfo:
+        """Describe how a session runs now: target-only where its draft has failed."""
+        length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else wanted.length
+        return self._model_info(target, length, is_lossy=wanted.options.is_lossy)
 
     def _model_info(
         self, target: TargetDescription, length: DraftLength, *, is_lossy: bool = False

@@ -32,6 +32,7 @@ from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
     Commit,
+    Mode,
     Segment,
     VoiceEvent,
     VoiceMark,
@@ -113,6 +114,7 @@ class Session:
         self._told_window_id = checkpoint.resume.window.id if checkpoint and checkpoint.is_told else None
         self._is_retold = checkpoint is None  # whether draft and text have heard what was committed before
         self._draft: DraftSession | None = None
+        self._is_opened_without_draft = False
         self._remote: TranscriberSession | None = None
         self._has_all_audio = False  # whether the last piece is on its way
         self._fresh: list[Segment] = []
@@ -125,13 +127,15 @@ class Session:
 
     async def open(self) -> TranscriberSession:
         """Open it at a target, which has a place for it then; :meth:`run` does it where nobody has."""
+        self._is_opened_without_draft = self.has_lost_draft  # so the target need not wait for candidates
+        drafting = None if self._is_opened_without_draft else self._drafting
         remote = await self._there.enter_async_context(
             self._transcriber.open(
                 self.id,
                 self._target,
-                self._request.length.mode,
+                Mode.TARGET_ONLY if self._is_opened_without_draft else self._request.length.mode,
                 self._request.options,
-                draft_model=self._drafting.name if self._drafting else "",
+                draft_model=drafting.name if drafting else "",
                 resume=self._checkpoint.resume if self._checkpoint else None,
             )
         )
@@ -145,6 +149,11 @@ class Session:
     async def close(self) -> None:
         """Give the place back; needed only where it does not run."""
         await self._there.aclose()
+
+    @property
+    def has_lost_draft(self) -> bool:
+        """Whether its draft has failed: from there on it runs as in ``target-only``."""
+        return self._draft is not None and self._draft.has_failed
 
     @property
     def is_paused(self) -> bool:
@@ -235,7 +244,7 @@ class Session:
         return bool(self._fresh or self.speech_events or steps)
 
     def _tell_draft(self, message: AudioChunk | WindowOpened | Commit) -> None:
-        if self._draft is not None:
+        if self._draft is not None and not self._is_opened_without_draft:
             self._draft.hear(message)
 
     async def _follow(self, remote: TranscriberSession) -> None:

@@ -72,6 +72,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
 
 async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
     """Serve the draft until a signal."""
+    failpoints = read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS)
     config = DraftConfig(
         target=settings.target,
         draft_model=DRAFT,
@@ -82,10 +83,11 @@ async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
             max_message_bytes=MAX_MESSAGE_BYTES,
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
             drain_timeout_s=settings.drain_timeout_s,
-            failpoints=read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS),
+            failpoints=failpoints,
         ),
     )
     prepare_process(config.device, 1, None)
     async with running_draft(config, load_checkpoint(DRAFT)) as service:
         probes["taken_slots"] = lambda: service.num_sessions
-        await serve(services_of(service, config), config.serving)
+        probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
+        await serve(services_of(service, config), config.serving, check_health=service.check_health)

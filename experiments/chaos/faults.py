@@ -8,16 +8,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
 from experiments.chaos.scenarios import Kind
 from experiments.chaos.world import FREE_WITHIN_S, World
 from experiments.common.bad_network import EditBlock
 from experiments.common.forked import Forked
 from experiments.common.proxy import Proxy
 from specwhisper.types import Candidates
+from specwhisper.wire.channels import open_channel
 
 Fault = Callable[[World], Awaitable[None]]
 
 AGAIN_S = 0.1
+SERVING = HealthCheckResponse(status=HealthCheckResponse.SERVING)
 SLOW_MS, SLOW_JITTER_MS, SLOW_BYTES_PER_S = 75.0, 50.0, 4_000_000.0
 LOST, LATE, REPEATED = 0.02, 0.05, 0.3  # of candidate blocks; what a target waits for in vain costs 5 s
 
@@ -254,6 +259,21 @@ async def kill_draft_at(world: World) -> None:
     await world.start_draft(world.front)
 
 
+async def hang_draft(world: World) -> None:
+    """Replace the draft server whose engine hangs once its health says so, as Kubernetes does."""
+    draft = world.draft
+    try:
+        while not (await draft.probe("hanging"))["hanging"]:
+            await asyncio.sleep(0.01)
+        world.strike()
+        async with open_channel(draft.address) as channel:
+            while await HealthStub(channel).Check(HealthCheckRequest()) == SERVING:
+                await asyncio.sleep(AGAIN_S)
+    finally:
+        await draft.kill()
+    await world.start_draft(world.front)
+
+
 FAULTS: dict[Kind, Fault] = {
     Kind.KILL_AT: kill_at,
     Kind.KILL: kill,
@@ -281,4 +301,5 @@ FAULTS: dict[Kind, Fault] = {
     Kind.CUT_DRAFT: cut_draft,
     Kind.RESET_DRAFT: reset_draft,
     Kind.DRAIN_DRAFT: drain_draft,
+    Kind.HANG_DRAFT: hang_draft,
 }

@@ -8,7 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from experiments.chaos.asked import Asked, draw_demo, draw_recorded, draw_spoken
-from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS
+from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 
 
 class Kind(StrEnum):
@@ -40,6 +40,7 @@ class Kind(StrEnum):
     CUT_DRAFT = "network to the draft server cut off for a while"
     RESET_DRAFT = "connections to the draft server reset"
     DRAIN_DRAFT = "SIGTERM of the draft server"
+    HANG_DRAFT = "draft engine that hangs"
 
 
 # A session goes on elsewhere at once.
@@ -54,8 +55,12 @@ WITH_SPARE = {
     Kind.REDEPLOY,
 }
 # It has to be noticed first, by silence.
-SILENT = {Kind.STOP_LONG, Kind.HALF_OPEN, Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT}
-AT_POINTS = {Kind.KILL_AT, Kind.KILL_DRAFT_AT}
+SILENT = {Kind.STOP_LONG, Kind.HALF_OPEN, Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.HANG_DRAFT}
+# A server does it to itself.
+AT_POINTS = {Kind.KILL_AT, Kind.KILL_DRAFT_AT, Kind.HANG_DRAFT}
+AT_DRAFT_POINTS = {Kind.KILL_DRAFT_AT, Kind.HANG_DRAFT}
+HANG_POINT = "draft.before"
+MAX_HIT, MAX_HANG_HIT = 40, 400  # the first sessions have just begun by then, or all are under way
 # Another draft server goes on.
 WITHOUT_DRAFT = {Kind.KILL_DRAFT, Kind.KILL_DRAFT_AT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
 # It is there from the beginning, and clients know it.
@@ -85,7 +90,7 @@ class Scenario:
 
     Attributes
     ----------
-    point, hit : where a target kills itself.
+    point, hit : where a server kills itself, or hangs.
     delay_s : between the moment at which every session has begun and the fault.
     lasts_s : of a fault that passes.
     num_bytes : that a network lets through.
@@ -106,6 +111,12 @@ class Scenario:
     drain_timeout_s: float = 30.0
     is_demo: bool = False
 
+    @property
+    def failpoints(self) -> str:
+        """What the server that fails by itself has in its environment."""
+        fault = Fault.HANG if self.kind is Kind.HANG_DRAFT else Fault.KILL
+        return f"{self.point}={fault}@{self.hit}" if self.point else ""
+
     def __str__(self) -> str:
         at = f" {self.point}, hit {self.hit}" if self.point else f" after {self.delay_s:.1f} s"
         return f"seed {self.seed}: {self.kind}{at}{f' for {self.lasts_s:g} s' if self.lasts_s else ''}"
@@ -115,6 +126,7 @@ Plan = tuple[Kind, str]  # and the failpoint, where there is one
 EVERY: tuple[Plan, ...] = (
     *((Kind.KILL_AT, point) for point in TARGET_POINTS),
     *((Kind.KILL_DRAFT_AT, point) for point in DRAFT_POINTS),
+    (Kind.HANG_DRAFT, HANG_POINT),
     *((kind, "") for kind in Kind if kind not in AT_POINTS),
 )
 # Two minutes: what takes long is left out, and what other plans have in them.
@@ -153,7 +165,7 @@ def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Sc
         kind,
         tuple(clients),
         point,
-        hit=random.randint(1, 40) if point else 0,
+        hit=random.randint(1, MAX_HANG_HIT if kind is Kind.HANG_DRAFT else MAX_HIT) if point else 0,
         delay_s=random.uniform(0, 0.8),
         lasts_s=random.choice(LASTS_S.get(kind, (0.0,))),
         num_bytes=random.randint(1_000, 400_000) if kind is Kind.LIMIT else 0,

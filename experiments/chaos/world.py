@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from experiments.chaos import demo
 from experiments.chaos.clients import Client
-from experiments.chaos.scenarios import SPARE_DRAFT, Kind, Scenario
+from experiments.chaos.scenarios import AT_DRAFT_POINTS, SPARE_DRAFT, Scenario
 from experiments.common.bad_network import EditBlock, bad_network
 from experiments.common.forked import Forked, Serve
 from experiments.common.proxy import Proxy
@@ -69,8 +69,7 @@ class World:
         scenario = self.scenario
         num_fronts = 1 + (scenario.kind in SPARE_DRAFT)
         self.fronts = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(num_fronts)]
-        failpoints = f"{scenario.point}=kill@{scenario.hit}" if scenario.point else ""
-        in_draft = scenario.kind is Kind.KILL_DRAFT_AT
+        failpoints, in_draft = scenario.failpoints, scenario.kind in AT_DRAFT_POINTS
         target = replace(TARGET, drain_timeout_s=scenario.drain_timeout_s)
         await self.start_target(self.victim, replace(target, failpoints="" if in_draft else failpoints))
         await self.start_target(self.spare, self._spare)

@@ -147,7 +147,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         probes["sessions"] = lambda: service.num_sessions
         probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
         probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
-        await serve(services_of(service, config), config.serving)
+        await serve(services_of(service, config), config.serving, check_health=service.check_health)
 
 
 def _num_taken(num_free: int | None, num_slots: int) -> int:

@@ -74,5 +74,8 @@ class Transcriber(Protocol):
         It is at the address to ``avoid`` only where there is room nowhere else.
         """
 
+    async def check_health(self) -> None:
+        """Return once what runs in this process has answered; a target elsewhere reports its own health."""
+
     async def close(self) -> None:
         """End it; open sessions fail."""

@@ -12,6 +12,7 @@ from math import exp
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
+from specwhisper.errors import DeviceFault
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
@@ -22,6 +23,7 @@ from specwhisper.types import UNKNOWN_AGE_NS, AudioChunk, Commit, Failed, Window
 from specwhisper.whisper.choosing import Row
 from specwhisper.whisper.drafter_session import NOTHING, Drafted, DrafterSession
 from specwhisper.whisper.encodings import Encodings
+from specwhisper.whisper.faults import is_device_fault
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.rules import max_initial_timestamp
 from specwhisper.whisper.sampling import window_sampling
@@ -171,7 +173,7 @@ class Drafter:
         try:
             scores = self._model.score(list(rows.values()))
         except Exception as error:
-            if len(rows) == 1:
+            if len(rows) == 1 or is_device_fault(error):
                 self._fail(next(iter(rows)), error)
                 return
             scores = None
@@ -194,6 +196,9 @@ class Drafter:
                 self._fail(session_id, error)
 
     def _fail(self, session_id: str, error: Exception) -> None:
+        """End a session's draft by an error; :class:`DeviceFault` where it ends all of them."""
+        if is_device_fault(error):
+            raise DeviceFault(f"The draft's device has failed: {error}") from error
         self._failures.append((session_id, Failed(error)))
         self.close(session_id)
 

@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from specwhisper.errors import DeviceFault, ServerDraining
 from specwhisper.types import Failed
+from specwhisper.whisper.watchdog import ENDS_WITHIN_S, Busy
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +47,13 @@ class EngineThread(Generic[Event]):
 
     Parameters
     ----------
-    on_fault : called in the thread, which ends with it: no step follows.
+    on_fault : called with the fault that ends the thread: no step follows. A thread that has not ended
+        long after :meth:`stop` is such a fault.
     observe : sees the events of each step, in the event loop.
+
+    Attributes
+    ----------
+    busy : measures the current action or step.
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class EngineThread(Generic[Event]):
         on_fault: Callable[[DeviceFault], object] | None = None,
         observe: Callable[[Sequence[tuple[str, Event]]], None] = lambda _: None,
     ) -> None:
+        self.busy = Busy()
         self._on_fault = on_fault
         self._observe = observe
         self._condition = threading.Condition()
@@ -77,8 +84,11 @@ class EngineThread(Generic[Event]):
         with self._condition:
             self._is_stopping = True
             self._condition.notify()
-        if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join)
+        if not self._thread.is_alive():
+            return
+        await asyncio.to_thread(self._thread.join, ENDS_WITHIN_S)
+        if self._thread.is_alive() and self._on_fault is not None:
+            self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
         """Have a session's events given to ``receive``, in order, in the event loop."""
@@ -87,6 +97,10 @@ class EngineThread(Generic[Event]):
     def unsubscribe(self, session_id: str) -> None:
         """Drop what a session may still be sent."""
         self._receivers.pop(session_id, None)
+
+    def fail_sessions(self, error: Exception) -> None:
+        """End every session with an error; from the event loop."""
+        self._deliver_to_all(Failed(error))
 
     def wake(self) -> None:
         """Let the thread see that its engine has work."""
@@ -151,15 +165,13 @@ class EngineThread(Generic[Event]):
                     self._condition.wait(rest)
                 actions, self._actions = self._actions, deque()
                 is_stopping = self._is_stopping
-            for action in actions:
-                try:
-                    action()
-                except Exception:  # a bug; engines hand a session's own errors to that session
-                    logger.exception("action failed")
-            if is_stopping:
-                return
             try:
-                events = engine.step()
+                for action in actions:
+                    self._carry_out(action)
+                if is_stopping:
+                    return
+                with self.busy:
+                    events = engine.step()
             except DeviceFault as fault:
                 if self._on_fault is not None:
                     self._on_fault(fault)
@@ -170,6 +182,15 @@ class EngineThread(Generic[Event]):
                 continue
             if events:
                 loop.call_soon_threadsafe(self._deliver, events)
+
+    def _carry_out(self, action: Callable[[], object]) -> None:
+        try:
+            with self.busy:
+                action()
+        except DeviceFault:
+            raise
+        except Exception:  # a bug; engines hand a session's own errors to that session
+            logger.exception("action failed")
 
     def _fail_all(self, loop: asyncio.AbstractEventLoop, error: Exception) -> None:
         """End the sessions that a bug may have touched, and keep serving."""

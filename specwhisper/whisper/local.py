@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
+from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
@@ -31,6 +33,9 @@ from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.faults import leave_process
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
+from specwhisper.whisper.watchdog import HANGS_AFTER_S, watch
+
+logger = logging.getLogger(__name__)
 
 
 class TargetEngine:
@@ -65,6 +70,9 @@ class TargetEngine:
             max_new_tokens=max_new_tokens,
         )
         self.thread.start(self.verifier)
+        self._watching = asyncio.create_task(
+            watch(lambda: self.thread.busy.seconds, HANGS_AFTER_S, self._end_sessions)
+        )
 
     @asynccontextmanager
     async def session(
@@ -84,8 +92,15 @@ class TargetEngine:
             self.thread.unsubscribe(session_id)
             self.thread.post(lambda: self.verifier.close(session_id))
 
+    def _end_sessions(self) -> None:
+        """End sessions that would wait for an engine that hangs: they resume at another target."""
+        error = TargetUnavailable(f"The target's engine has not answered for {HANGS_AFTER_S:g} s.")
+        logger.error("engine hangs", extra={"error": str(error)})
+        self.thread.fail_sessions(error)
+
     async def stop(self) -> None:
         """End the thread and the encoder."""
+        self._watching.cancel()
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)
 
@@ -175,6 +190,10 @@ class LocalTranscriber:
         """Ask the engine."""
         await self._engine.thread.call(self._engine.verifier.check_room)
         return self
+
+    async def check_health(self) -> None:
+        """Return once the engine has done what was asked of it before; where it hangs, hang too."""
+        await self._engine.thread.call(lambda: None)
 
     async def close(self) -> None:
         """End the engine."""

@@ -4,7 +4,10 @@ import asyncio
 import signal
 from contextlib import asynccontextmanager
 
-from specwhisper.types import Limits
+from client.api import TranscriptionClient
+from experiments.common.clients import recording_file
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Limits, Mode
 from specwhisper.whisper.faults import FAULT_STATUS
 from tests.e2e.processes import Server
 from tests.rpc.services import (
@@ -33,7 +36,7 @@ async def process(*command: str):
 async def test_a_device_that_fails_ends_its_process_and_no_text():
     """The sessions it had go on elsewhere, from their last word; behind the fault it says nothing."""
     async with (
-        process("tests.e2e.faulty_target", "40") as faulty,
+        process("tests.e2e.faulty_server", "40") as faulty,
         target_server(limits=Limits(max_sessions=2)) as spare,
     ):
         address = await asyncio.to_thread(lambda: faulty.address)
@@ -44,6 +47,23 @@ async def test_a_device_that_fails_ends_its_process_and_no_text():
         assert status == FAULT_STATUS
         assert faulty.wait_event("device fault")["level"] == "critical"
         assert faulty.session_ids()
+
+
+async def test_a_drafts_device_that_fails_ends_its_process_and_no_text(tmp_path):
+    """The client goes on at another draft server, from its last word."""
+    path = recording_file(65.0, 0, tmp_path)
+    async with (
+        running_pair() as (target, spare),
+        process("tests.e2e.faulty_server", "9", target.address) as faulty,
+    ):
+        address = await asyncio.to_thread(lambda: faulty.address)
+        async with TranscriptionClient(f"{address},{spare.address}") as client:
+            transcript = await client.transcribe_file(path, DecodingOptions(language="en"), mode=Mode.SYNC)
+        assert [s.tokens for s in transcript.segments] == [s.tokens for s in target_alone(65.0).segments]
+        status, _, _ = await asyncio.to_thread(faulty.wait)
+        assert status == FAULT_STATUS
+        assert faulty.wait_event("device fault")["level"] == "critical"
+        await all_free(target, spare)
 
 
 async def test_a_client_that_is_killed_leaves_nothing_behind():

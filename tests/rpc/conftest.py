@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from specwhisper.wire import health
+
 
 @pytest.fixture
 def first_named(monkeypatch) -> None:
     """Have clients take the server that is named first, of those that are equally good."""
     monkeypatch.setattr("client.servers.random", lambda: 0.0)
+
+
+@pytest.fixture
+def impatient(monkeypatch) -> None:
+    """Have servers check their engines often, and not wait long for them."""
+    monkeypatch.setattr(health, "CHECK_EVERY_S", 0.02)
+    monkeypatch.setattr(health, "CHECK_WITHIN_S", 0.2)

@@ -13,6 +13,7 @@ import grpc.aio
 import pytest
 
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from draft_server.drafting import PlaceDraft
 from draft_server.server import running_service as running_draft
 from draft_server.server import services_of
 from draft_server.service import TranscriptionService
@@ -122,14 +123,15 @@ async def draft_server(
     checkpoint: Checkpoint | None = None,
     *,
     drafts: bool = True,
+    place: PlaceDraft | None = None,
+    tells_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Draft]:
     """A draft server; scripted, and mostly right, unless there is a checkpoint."""
-    place = None
     if checkpoint is None and drafts:
         checkpoint = scripted_checkpoint("scripted-draft")
         model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
-    if model is not None:
+    if model is not None and place is None:
         place = lambda _: model  # noqa: E731
     defaults = {
         "target": target,
@@ -141,7 +143,8 @@ async def draft_server(
     config = DraftConfig(**(defaults | settings))
     config = replace(config, serving=replace(config.serving, **serving))
     async with running_draft(config, checkpoint, place) as service:
-        server = await start_server(services_of(service, config), config.serving, service.metrics)
+        check = service.check_health if tells_engine_health else None
+        server = await start_server(services_of(service, config), config.serving, service.metrics, check)
         try:
             async with open_channel(server.address) as channel:
                 yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))

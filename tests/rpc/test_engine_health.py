@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-
-import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specwhisper.wire import health
 from specwhisper.wire.channels import open_channel
 from tests.rpc.gated import Gated
+from tests.rpc.health import NOT_SERVING, PATIENCE_S, SERVING, until
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import VERIFICATION, all_free, recording, target_alone, target_server
-
-SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
-PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    monkeypatch.setattr(health, "CHECK_EVERY_S", 0.02)
-    monkeypatch.setattr(health, "CHECK_WITHIN_S", 0.2)
-
-
-async def until(address: str, wanted: int) -> None:
-    """Ask until all services are said to be so."""
-    async with asyncio.timeout(PATIENCE_S), open_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        for name in ("", VERIFICATION):
-            while (await stub.Check(health_pb2.HealthCheckRequest(service=name))).status != wanted:
-                pass
 
 
 async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
     caplog.set_level("INFO")
     model = Gated()
     async with target_server(model, tells_engine_health=True) as target:
-        await until(target.address, SERVING)
+        await until(target.address, SERVING, VERIFICATION)
         async with session(target, hello(), *whole(recording(1.0))) as waiting:
-            await until(target.address, NOT_SERVING)
+            await until(target.address, NOT_SERVING, VERIFICATION)
             model.gate.set()
-            await until(target.address, SERVING)
+            await until(target.address, SERVING, VERIFICATION)
             assert await waiting.finish() == target_alone(1.0).window_tokens
         await all_free(target)
     assert {"engine does not answer", "engine answers again"} <= set(caplog.messages)

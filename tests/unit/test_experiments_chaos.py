@@ -177,6 +177,7 @@ def test_bars_hold_what_is_promised():
         outcome(Kind.STOP, 10.2),
         outcome(Kind.KILL_DRAFT, 1.8),
         outcome(Kind.HALF_OPEN_DRAFT, 15.4),
+        outcome(Kind.HANG_DRAFT, 15.4, num_resumes=0),
         outcome(Kind.CUT_LONG, 31.0),
         outcome(Kind.KILL_DRAFT_AT, 1.8, num_restarts=1),
     ]
@@ -190,6 +191,7 @@ def test_bars_hold_what_is_promised():
         outcome(Kind.KILL, None),
         outcome(Kind.DRAIN_DRAFT, 3.1),
         outcome(Kind.STOP_DRAFT_LONG, 18.5),
+        outcome(Kind.HANG_DRAFT, 18.5),
         outcome(Kind.CUT_LONG, 32.5),
         outcome(Kind.KILL, 0.1, num_restarts=1),
     ):

@@ -1,6 +1,7 @@
 """Passes that fail for lack of memory are repeated in halves, and nobody's text shows it."""
 
 import asyncio
+import threading
 from concurrent.futures import Future
 
 import pytest
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
 from specwhisper.options import DecodingOptions
-from specwhisper.types import AudioChunk, Failed, Finished, Mode, WindowOpened
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import AudioChunk, Failed, Finished, Mode, Window, WindowOpened
+from specwhisper.whisper import engine_thread
+from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.faults import is_device_fault, is_out_of_memory
 from specwhisper.whisper.gathering import Gathering
@@ -136,6 +140,54 @@ async def test_no_step_follows_a_fault():
     await thread.stop()
     assert [type(fault) for fault in told] == [DeviceFault]
     assert model.num_passes == 1
+
+
+@pytest.mark.parametrize("broken", ["score", "encode"])
+def test_a_fault_of_a_drafts_device_ends_its_engine(broken, monkeypatch):
+    def fail(*_: object) -> None:
+        raise torch.AcceleratorError(ASSERT)
+
+    model = ScriptedModel(2)
+    monkeypatch.setattr(model, broken, fail)
+    drafter = Drafter(model, executor=InlineExecutor())
+    for name in ("0", "1"):
+        drafter.open(
+            name, DraftLength.of(Mode.FULL, None), DecodingOptions(language="en"), max_ahead_tokens=64
+        )
+        drafter.submit(name, AudioChunk(0, recording(1.0), is_last=True))
+        window = Window(1, 0, 3000, (1, 2), max_new_tokens=20)
+        drafter.submit(name, WindowOpened(window))
+    with pytest.raises(DeviceFault, match=r"The draft's device has failed: .*device-side assert"):
+        while drafter.has_work:
+            drafter.step()
+
+
+async def test_a_fault_in_an_action_ends_the_engine_as_one_in_a_step_does():
+    def fail() -> None:
+        raise DeviceFault(ASSERT)
+
+    told = []
+    thread = EngineThread("faulty", on_fault=told.append)
+    events: asyncio.Queue = asyncio.Queue()
+    thread.subscribe("0", events.put_nowait)
+    thread.start(opened(ScriptedModel(1)))
+    thread.post(fail)
+    while not isinstance(event := await events.get(), Failed):
+        pass
+    assert isinstance(event.error, DeviceFault)
+    await thread.stop()
+    assert [str(fault) for fault in told] == [ASSERT]
+
+
+async def test_an_engine_that_hangs_when_it_is_to_stop_is_a_fault(monkeypatch):
+    monkeypatch.setattr(engine_thread, "ENDS_WITHIN_S", 0.05)
+    goes_on, told = threading.Event(), []
+    thread = EngineThread("hanging", on_fault=told.append)
+    thread.start(opened(ScriptedModel(1)))
+    thread.post(goes_on.wait)
+    await thread.stop()
+    goes_on.set()
+    assert [type(fault) for fault in told] == [DeviceFault]
 
 
 class Allocated:

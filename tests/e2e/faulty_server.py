@@ -1,4 +1,7 @@
-"""A scripted target as a process, whose device fails in a pass: ``python -m tests.e2e.faulty_target 40``."""
+"""A scripted server as a process whose device fails in a forward pass.
+
+``python -m tests.e2e.faulty_server 40`` is a target; with an address, a draft server of that target.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,7 @@ import sys
 
 from experiments.common.scripted import ScriptedModel
 from specwhisper.wire.logs import LogFormat, configure_logging
-from tests.rpc.services import MAX_SESSIONS, target_server
+from tests.rpc.services import MAX_SESSIONS, draft_server, target_server
 
 
 class Faulty(ScriptedModel):
@@ -18,13 +21,14 @@ class Faulty(ScriptedModel):
         return super().score(rows)
 
 
-async def main() -> None:
-    async with target_server(Faulty(MAX_SESSIONS)) as target:
-        logging.getLogger(__name__).info("ready", extra={"address": target.address})
+async def main(targets: list[str]) -> None:
+    model = Faulty(MAX_SESSIONS)
+    async with draft_server(targets[0], model) if targets else target_server(model) as server:
+        logging.getLogger(__name__).info("ready", extra={"address": server.address})
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
     GOOD_PASSES = int(sys.argv[1])
     configure_logging(LogFormat.JSON)
-    asyncio.run(main())
+    asyncio.run(main(sys.argv[2:]))

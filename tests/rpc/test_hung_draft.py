@@ -1,0 +1,187 @@
+"""A draft engine that hangs costs speed and no session: each goes on, or begins, without drafts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from experiments.common.scripted import ScriptedModel
+from experiments.common.speaking import Ear, spoken_utterances, talk
+from specwhisper.types import Limits
+from specwhisper.whisper import local
+from specwhisper.wire.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.gated import Gated
+from tests.rpc.health import NOT_SERVING, SERVING, until
+from tests.rpc.scrapes import collected, value
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    RATE,
+    all_free,
+    check_statistics,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+from tests.rpc.speaking import final_results, listen, speaking_draft, speaking_target, texts_of
+
+MODES = ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+PROMPT_S = 0.2  # the engine's time limit
+LENGTH_S = 65.0
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Let what hangs go on; at the end at the latest."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def hanging(gate: threading.Event, hit: int) -> Failpoints:
+    """Have the draft engine hang in one of its steps."""
+    return Failpoints({"draft.before": Failpoint(Fault.HANG, hit)}, hang=gate.wait)
+
+
+def runs_target_only(response: pb.StreamingRecognizeResponse | pb.RecognizeResponse) -> bool:
+    return response.model.mode == decoding_pb2.MODE_TARGET_ONLY and not response.model.draft_model
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("hit", [1, 2, 9])
+async def test_a_session_whose_draft_hangs_goes_on_without_it(mode, hit, gate, caplog):
+    alone = target_alone(LENGTH_S)
+    async with (
+        target_server() as target,
+        draft_server(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, hit)) as draft,
+    ):
+        responses = await stream(draft, recording(LENGTH_S), mode=mode, gamma=3)
+        assert finals(responses) == expected_finals(alone)
+        check_statistics(responses[-1].statistics, alone)
+        if mode != "MODE_FULL":  # there the target may be through before anything is noticed
+            assert any(map(runs_target_only, responses))
+            assert responses[-1].statistics.control.reason == "the draft has failed"
+            assert {"draft engine hangs", "draft failed"} <= set(caplog.messages)
+        gate.set()
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_live_audio_whose_draft_hangs_goes_on_without_it(mode, gate, monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    pcm = talk()
+    async with (
+        speaking_target() as target,
+        speaking_draft(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, 9)) as draft,
+    ):
+        responses = await listen(draft, pcm, mode=mode)
+        assert texts_of(final_results(responses)) == spoken_utterances(pcm)
+        assert draft.service.num_sessions == 0
+        gate.set()
+        await all_free(target, draft)
+
+
+async def test_an_encoder_that_hangs_is_noticed_too(gate):
+    model = Gated("encode")
+    model.gate = gate
+    async with target_server() as target:
+        async with draft_server(target.address, model, draft_timeout_s=PROMPT_S) as draft:
+            responses = await stream(draft, recording(LENGTH_S), mode="MODE_SYNC")
+            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+            assert any(map(runs_target_only, responses))
+            gate.set()
+            await all_free(target, draft)
+
+
+async def test_sessions_that_come_meanwhile_begin_without_a_draft_and_later_ones_with_it(gate, impatient):
+    """Health says so, other servers take over where there are some, and this one serves all the same."""
+    alone = target_alone(1.0)
+    async with (
+        target_server() as target,
+        draft_server(
+            target.address,
+            draft_timeout_s=PROMPT_S,
+            failpoints=hanging(gate, 1),
+            tells_engine_health=True,
+        ) as draft,
+    ):
+        await until(draft.address, SERVING, TRANSCRIPTION)
+        whole = pb.RecognizeRequest(
+            config=pb.RecognitionConfig(
+                encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, mode="MODE_SYNC"
+            ),
+            audio=recording(1.0),
+        )
+        for _ in range(2):  # the first one makes it hang
+            response = await draft.stub.Recognize(whole)
+            assert finals([response]) == expected_finals(alone)
+            assert runs_target_only(response)
+        await until(draft.address, NOT_SERVING, TRANSCRIPTION)
+        metrics = draft.service.metrics.collected
+        assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 1
+        assert value(collected(metrics), "specwhisper_draft_fallbacks_total") == 2
+        gate.set()
+        await until(draft.address, SERVING, TRANSCRIPTION)
+        response = await draft.stub.Recognize(whole)
+        assert finals([response]) == expected_finals(alone)
+        assert response.model.mode == decoding_pb2.MODE_SYNC and response.statistics.num_drafted
+        assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 0
+        await all_free(target, draft)
+
+
+async def test_a_session_does_not_wait_for_an_engine_that_hangs_when_it_is_opened(gate):
+    """The engine is in a step of another session, and has not yet been there for too long."""
+    async with (
+        target_server() as target,
+        draft_server(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, 1)) as draft,
+    ):
+        texts = await asyncio.gather(
+            *(stream(draft, recording(LENGTH_S), mode="MODE_SYNC") for _ in range(3))
+        )
+        assert [finals(responses) for responses in texts] == [expected_finals(target_alone(LENGTH_S))] * 3
+        assert all(any(map(runs_target_only, responses)) for responses in texts)
+        gate.set()
+        await all_free(target, draft)
+
+
+async def test_a_draft_model_that_takes_long_to_load_keeps_no_session_waiting(gate):
+    def place(_: object) -> ScriptedModel:
+        gate.wait()
+        return ScriptedModel(MAX_SESSIONS)
+
+    async with target_server() as target:
+        async with draft_server(target.address, place=place, draft_timeout_s=PROMPT_S) as draft:
+            responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
+            assert finals(responses) == expected_finals(target_alone(1.0))
+            assert any(map(runs_target_only, responses))
+            gate.set()
+            await eventually(lambda: draft.service.num_free_draft_slots == MAX_SESSIONS)
+            responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
+            assert finals(responses) == expected_finals(target_alone(1.0))
+            assert not any(map(runs_target_only, responses))
+            await all_free(target, draft)
+
+
+async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(monkeypatch):
+    monkeypatch.setattr(local, "HANGS_AFTER_S", PROMPT_S)
+    model = Gated()
+    async with (
+        target_server(model) as hung,
+        target_server(limits=Limits(max_sessions=MAX_SESSIONS - 1)) as spare,
+        draft_server(f"{hung.address},{spare.address}", connect_timeout_s=0.5) as draft,
+    ):
+        assert finals(await stream(draft, recording(LENGTH_S))) == expected_finals(target_alone(LENGTH_S))
+        assert model.is_there.is_set(), "the one with more room took it first"
+        model.gate.set()
+        await eventually(lambda: spare.num_free_slots == MAX_SESSIONS - 1)
+        await all_free(hung, draft)
