@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from experiments.common.heap import settled_heap_bytes
+from experiments.common.heap import heap_bytes, settle
 from specwhisper.errors import TargetUnavailable
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
 
@@ -128,10 +128,11 @@ async def _serve(connection: Connection, serve: Serve, settings: Any) -> None:
     probes: Probes = {
         "tasks": lambda: len(asyncio.all_tasks()),
         "threads": threading.active_count,
-        "heap_bytes": settled_heap_bytes,
+        "heap_bytes": heap_bytes,
     }
 
     leaked: list[bytes] = []
+    answering: set[asyncio.Task[None]] = set()
 
     def answer() -> None:
         match _received(connection):
@@ -139,7 +140,14 @@ async def _serve(connection: Connection, serve: Serve, settings: Any) -> None:
                 leaked.extend(b"\1" * block_bytes for _ in range(num_blocks))
                 connection.send(len(leaked))
             case names:
-                connection.send({name: ask() for name, ask in probes.items() if not names or name in names})
+                asked = [name for name in probes if not names or name in names]
+                answering.add(task := asyncio.create_task(report(asked)))
+                task.add_done_callback(answering.discard)
+
+    async def report(names: Sequence[str]) -> None:
+        if "heap_bytes" in names:
+            await settle()
+        connection.send({name: probes[name]() for name in names})
 
     asyncio.get_running_loop().add_reader(connection.fileno(), answer)
     await serve(settings, probes)

@@ -26,7 +26,12 @@ from experiments.soak.streams import Stream, run_streams
 from specwhisper.errors import SpecWhisperError
 
 SESSIONS, QUICK_SESSIONS = 2_000, 400
-PROCESSES = {"OMP_NUM_THREADS": "1", "PYTHONMALLOC": "malloc"}  # settings of those to come
+PROCESSES = {  # settings of those to start
+    "OMP_NUM_THREADS": "1",
+    "PYTHONMALLOC": "malloc",
+    # Chunks that a thread keeps for itself count as allocated, up to 200 KiB a thread.
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
+}
 WARM_UP = 200
 BATCH = 50  # sessions between two looks
 MAX_GROWTH_KIB = 2.0  # per session
