@@ -11,7 +11,8 @@ from specwhisper.types import Mode
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process needs no server
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 Server = Annotated[
-    str, typer.Option(metavar="HOST:PORT,...", help="Draft servers; sessions are spread over all of their addresses.")
+    str,
+    typer.Option(metavar="HOST:PORT,...", help="Draft servers; sessions spread over all of their addresses."),
 ]
 
 
