@@ -115,7 +115,8 @@ Insecure = Annotated[
     typer.Option(
         "--insecure",
         rich_help_panel=SERVING_PANEL,
-        help="Allow a host that other machines reach, without encryption or tokens.",
+        help="Allow a host that other machines reach, without encryption or tokens; "
+        "only TLS detects bytes that the network corrupts.",
     ),
 ]
 # Encryption is spelt as Triton's server spells it.

@@ -17,13 +17,17 @@ START_S = 240.0  # torch alone takes seconds to import, on a busy machine many
 class Process:
     """A running command whose standard error is followed line by line.
 
-    ``prefix`` is a program, with its arguments, that runs the command.
+    Parameters
+    ----------
+    prefix : a program, with its arguments, that runs the command.
+    tree : where the code is; by default here.
     """
 
-    def __init__(self, *command: str, prefix: Sequence[str] = ()) -> None:
-        environment = os.environ | {"COLUMNS": "80"}
+    def __init__(self, *command: str, prefix: Sequence[str] = (), tree: Path | None = None) -> None:
+        environment = os.environ | {"COLUMNS": "80"} | ({"PYTHONPATH": str(tree)} if tree else {})
         self._process = subprocess.Popen(
             [*prefix, sys.executable, "-m", *command],
+            cwd=tree,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,0 +1,1 @@
+"""The previous release and this one work together, whichever part is of which."""

@@ -1,0 +1,38 @@
+"""A live client, run with either version's code: ``python listen.py HOST:PORT``.
+
+It sends half of what is spoken, prints "half", waits for a line, sends the rest, and prints the final words
+of each utterance as JSON.
+"""
+
+import asyncio
+import json
+import sys
+
+from client.streaming import StreamingClient
+from experiments.common.scripted import END
+from experiments.common.speaking import talk
+
+
+async def main(server: str) -> None:
+    pcm = talk()
+    words: dict[int, list[int]] = {}
+    half = len(pcm) // 4 * 2
+    async with StreamingClient(server) as stream:
+        await stream.send(pcm[:half])
+        speaking = asyncio.create_task(go_on(stream, pcm[half:]))
+        async for update in stream:
+            for segment in update.segments:
+                words.setdefault(segment.utterance, []).extend(t for t in segment.tokens if t < END)
+        await speaking
+    print(json.dumps(words))
+
+
+async def go_on(stream: StreamingClient, pcm: bytes) -> None:
+    print("half", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    await stream.send(pcm)
+    await stream.finish()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

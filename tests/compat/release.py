@@ -1,0 +1,29 @@
+"""The previous release's code, to run beside this one's."""
+
+from __future__ import annotations
+
+import subprocess
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOT_IN_CLONE = 3  # exit status of scripts/previous-release
+
+
+class Version(StrEnum):
+    """Whose code a program runs."""
+
+    OLD = "previous release"
+    NEW = "working tree"
+
+
+def unpack(folder: Path, part: str = ".") -> Path:
+    """Unpack the previous release, or a part of it; the test is skipped where the clone does not have it."""
+    script = [ROOT / "scripts" / "previous-release", folder, part]
+    unpacked = subprocess.run(script, capture_output=True, text=True)
+    if unpacked.returncode == NOT_IN_CLONE:
+        pytest.skip(unpacked.stderr.strip())
+    assert unpacked.returncode == 0, unpacked.stderr
+    return folder

@@ -1,0 +1,145 @@
+"""Client, gateway, draft server and target of two releases, in every mixture: the text is the same.
+
+Every push tries a draft server of the previous release with all else of this one; the night tries all.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+
+import openai
+import pytest
+
+from experiments.common.speaking import spoken_utterances, talk
+from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from tests.compat.conftest import Run, Start, Trees
+from tests.compat.release import ROOT, Version
+from tests.e2e.processes import START_S
+
+pytestmark = pytest.mark.timeout(900)
+
+SAMPLES = DEMO_FOLDER / "samples"
+SAID = json.loads((SAMPLES / "metadata.jsonl").read_text().splitlines()[0])
+RECORDING = SAMPLES / SAID["file_name"]
+OLD, NEW = Version.OLD, Version.NEW
+LISTEN = Path(__file__).with_name("listen.py")
+SCRIPTED = "experiments.common.serve_scripted"
+
+
+def mixtures(roles: int, *for_every_push: tuple[Version, ...]) -> list:
+    """Who may be of which version; but for one or the other it is for the night."""
+    return [
+        pytest.param(*mixture, marks=() if mixture in for_every_push else pytest.mark.nightly)
+        for mixture in product(Version, repeat=roles)
+        if OLD in mixture
+    ]
+
+
+NEW_SERVERS = pytest.param(NEW, NEW, marks=pytest.mark.nightly)  # for clients of the previous release
+
+
+class Speaker:
+    """A live client of a version, which pauses when it has sent half."""
+
+    def __init__(self, tree: Path, server: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, LISTEN, server],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"},
+            cwd=tree,
+            text=True,
+        )
+
+    def __enter__(self) -> Speaker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def wait_half(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "half\n"
+
+    def rest(self) -> dict[int, list[int]]:
+        """Have it send the rest, and give the words of each utterance."""
+        out, _ = self._process.communicate("\n", START_S)
+        assert self._process.returncode == 0
+        return {int(utterance): words for utterance, words in json.loads(out).items()}
+
+
+@pytest.mark.parametrize("version", Version)
+def test_each_version_runs_its_own_code(version, trees):
+    script = "import client, draft_server, specwhisper, target_server; print(specwhisper.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PYTHONPATH": str(trees[version])},
+        cwd=trees[version],
+        capture_output=True,
+        text=True,
+    )
+    assert Path(ran.stdout.strip()).parents[1] == trees[version]
+    assert trees[OLD] != ROOT
+
+
+@pytest.mark.parametrize(
+    ("draft", "target"), [*mixtures(2, (OLD, NEW)), pytest.param(NEW, NEW, marks=pytest.mark.nightly)]
+)
+def test_recordings_have_their_text(draft: Version, target: Version, start: Start, run: Run):
+    """Over the command line and OpenAI's API, of both versions where the servers are not both new."""
+    to_target = start(target, "target_server", "--port", "0", "--threads", "1")
+    to_draft = start(draft, "draft_server", "--port", "0", "--threads", "1", "--target", to_target.address)
+    gateways = [
+        start(gateway, "client.gateway", "--port", "0", "--server", to_draft.address) for gateway in Version
+    ]
+    asked = ("transcribe", str(RECORDING), "--server", to_draft.address, "--language", "en", "--quiet")
+    for client in Version:
+        status, out, err = run(client, "client.cli", *asked).wait(START_S)
+        assert (status, err) == (0, ""), client
+        assert out.split() == SAID["text"].split(), client
+    for gateway in gateways:
+        with openai.OpenAI(base_url=f"http://{gateway.address}/v1", api_key="none", max_retries=0) as api:
+            heard = api.audio.transcriptions.create(file=RECORDING, model="whisper-1", language="en")
+        assert heard.text.split() == SAID["text"].split()
+    for server in (to_draft, to_target):
+        assert len(server.session_ids()) == len(Version) + len(gateways), "each was a session of both"
+
+
+@pytest.mark.parametrize(("client", "draft", "target"), mixtures(3, (NEW, OLD, NEW)))
+def test_live_audio_has_its_text(
+    client: Version, draft: Version, target: Version, start: Start, trees: Trees
+):
+    to_target = start(target, SCRIPTED, "target")
+    to_draft = start(draft, SCRIPTED, "draft", "--target", to_target.address)
+    with Speaker(trees[client], to_draft.address) as speaker:
+        speaker.wait_half()
+        assert speaker.rest() == spoken_utterances(talk())
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("draft", Version)
+@pytest.mark.parametrize(("first", "second"), [(OLD, NEW), (NEW, OLD)])
+def test_a_session_moves_from_a_target_of_one_version_to_one_of_the_other(
+    draft: Version, first: Version, second: Version, start: Start, trees: Trees, unused_tcp_port_factory
+):
+    """As in an update, or when one is taken back."""
+    ports = [str(unused_tcp_port_factory()) for _ in range(2)]
+    leaves = start(first, SCRIPTED, "target", "--port", ports[0])
+    targets = ",".join(f"127.0.0.1:{port}" for port in ports)
+    to_draft = start(draft, SCRIPTED, "draft", "--target", targets)
+    assert leaves.address
+    with Speaker(trees[NEW], to_draft.address) as speaker:
+        speaker.wait_half()
+        leaves.wait_event("session opened")
+        takes = start(second, SCRIPTED, "target", "--port", ports[1])
+        assert takes.address
+        leaves.send_signal(signal.SIGTERM)
+        takes.wait_event("session opened")
+        assert speaker.rest() == spoken_utterances(talk())
+    assert leaves.wait(START_S)[0] == 0
