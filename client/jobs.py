@@ -17,7 +17,7 @@ from client.output import OutputFormat, prepare_outputs, render, write
 from client.streaming import StreamingClient
 from client.tables import server_table, transcript_table
 from client.transcript import Transcript
-from specwhisper.errors import SpecWhisperError
+from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
@@ -51,25 +51,44 @@ class Job:
 
 
 async def transcribe_files(files: list[Path], job: Job, console: Console, errors: Console) -> bool:
-    """Transcribe files, going on after a bad one, and tell whether all went well."""
-    num_failed = 0
+    """Transcribe files one after the other; return whether none failed.
+
+    Files that do not exist are reported first, all at once. A file that fails later is reported in its turn,
+    and the others go on.
+    """
     try:
         outputs: list[dict[OutputFormat, Path]] = [{} for _ in files]
         if job.output_dir is not None:
             outputs = prepare_outputs(files, job.output_dir, job.formats)
+        failed = [file for file in files if not file.exists()]
+        if failed:
+            report(_missing(failed), errors)
         async with TranscriptionClient(job.server, job.credentials) as client:
             for file, its_outputs in zip(files, outputs, strict=True):
+                if file in failed:
+                    continue
                 if len(files) > 1 and not job.quiet:
                     errors.print(Text(str(file), "bold"))
                 try:
                     await _transcribe_file(client, file, its_outputs, job, console, errors)
                 except SpecWhisperError as error:
-                    report(error, errors)
-                    num_failed += 1
+                    report(error, errors, file if len(files) > 1 else None)
+                    failed.append(file)
     except SpecWhisperError as error:
         report(error, errors)
         return False
-    return not num_failed
+    if failed and len(files) > 1:
+        names = ", ".join(map(str, failed))
+        errors.print(Text(f"{len(failed)} of {len(files)} files failed: {names}", "red"), soft_wrap=True)
+    return not failed
+
+
+def _missing(files: Sequence[Path]) -> InvalidAudio:
+    """Make the error of files that do not exist."""
+    if len(files) == 1:
+        return InvalidAudio(f"Audio file '{files[0]}' does not exist.")
+    names = ", ".join(f"'{file}'" for file in files)
+    return InvalidAudio(f"{len(files)} audio files do not exist: {names}.")
 
 
 async def show_server(
@@ -142,6 +161,7 @@ def _choose_display(job: Job, console: Console, errors: Console) -> Display:
     return WithProgress(display, errors) if errors.is_interactive and not job.quiet else display
 
 
-def report(error: SpecWhisperError, errors: Console) -> None:
-    """Print what went wrong."""
-    errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+def report(error: SpecWhisperError, errors: Console, file: Path | None = None) -> None:
+    """Print what went wrong, and with which file, where the error does not name it."""
+    name = f"{file}: " if file is not None and str(file) not in str(error) else ""
+    errors.print(Text.assemble(("error: ", "bold red"), name, str(error)), soft_wrap=True)

@@ -6,13 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specwhisper.errors import SpecWhisperError
+    from specwhisper.errors import RecordingsFailed, SpecWhisperError
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
     from specwhisper.text.speculative import Completion, SpeculativeLM
     from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
     from specwhisper.transcription.subtitles import Layout
     from specwhisper.types import Segment, Word
-    from specwhisper.whisper.speculative import SpeculativeConfig, SpeculativeWhisper, Stats, Transcription
+    from specwhisper.whisper.results import Stats, Transcription
+    from specwhisper.whisper.speculative import SpeculativeWhisper
+    from specwhisper.whisper.speculative_config import SpeculativeConfig
 
 __version__ = "0.1.0"
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "CompressionRatio",
     "DecodingOptions",
     "Layout",
+    "RecordingsFailed",
     "Segment",
     "SpecWhisperError",
     "SpeculativeConfig",
@@ -38,18 +41,15 @@ __all__ = [
 ]
 # Loaded when first used: a client has no torch.
 _HOMES = {
-    "specwhisper.errors": ("SpecWhisperError",),
+    "specwhisper.errors": ("RecordingsFailed", "SpecWhisperError"),
     "specwhisper.options": ("Acceptance", "CompressionRatio", "DecodingOptions", "Task"),
     "specwhisper.text.speculative": ("Completion", "SpeculativeLM"),
     "specwhisper.transcription.formats": ("to_srt", "to_tsv", "to_txt", "to_verbose_json", "to_vtt"),
     "specwhisper.transcription.subtitles": ("Layout",),
     "specwhisper.types": ("Segment", "Word"),
-    "specwhisper.whisper.speculative": (
-        "SpeculativeConfig",
-        "SpeculativeWhisper",
-        "Stats",
-        "Transcription",
-    ),
+    "specwhisper.whisper.results": ("Stats", "Transcription"),
+    "specwhisper.whisper.speculative": ("SpeculativeWhisper",),
+    "specwhisper.whisper.speculative_config": ("SpeculativeConfig",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -18,6 +18,7 @@
     │   ├── LeaseRefused          the right to open a session there is another target's, or has run out
     │   ├── OutOfMemory           it has no memory for what the session needs
     │   └── DeviceFault           its device works no more until its process is restarted
+    ├── RecordingsFailed          some recordings of a call failed; the others' results are attached
     ├── Unauthenticated           the caller shows no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
 
@@ -26,6 +27,11 @@ one maps to stands in one table, :mod:`specwhisper.wire.status`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MAX_REASONS = 5  # that the message of RecordingsFailed names
 
 
 class SpecWhisperError(Exception):
@@ -105,6 +111,39 @@ class OutOfMemory(TargetUnavailable):
 
 class DeviceFault(TargetUnavailable):
     """The target's device has failed in a way that only a new process gets over."""
+
+
+class RecordingsFailed(SpecWhisperError):
+    """Some of a call's recordings could not be transcribed; the others were.
+
+    Attributes
+    ----------
+    errors : what was wrong, by the recording's place in the call.
+    results : of all recordings, in their order, with the error in the place of one that failed; empty where
+        results were handed over as they finished.
+    """
+
+    def __init__(
+        self, message: str, errors: Mapping[int, Exception] | None = None, results: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(message)
+        self.errors = dict(errors or {})
+        self.results = list(results)
+
+    @classmethod
+    def of(
+        cls, errors: Mapping[int, Exception], num_recordings: int, results: Sequence[Any] = ()
+    ) -> RecordingsFailed:
+        """Make the error of a call of so many recordings, with the first reasons in its message."""
+        reasons = [f"Number {place + 1}: {errors[place]}" for place in sorted(errors)]
+        more = f" And {len(reasons) - MAX_REASONS} more." if len(reasons) > MAX_REASONS else ""
+        attached = " The other results are in .results." if results else ""
+        return cls(
+            f"{len(errors)} of {num_recordings} recordings failed. "
+            f"{' '.join(reasons[:MAX_REASONS])}{more}{attached}",
+            errors,
+            results,
+        )
 
 
 class Unauthenticated(SpecWhisperError):

@@ -235,19 +235,24 @@ def _is_number(value: Any) -> bool:
 
 
 def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
-    """Read options as keywords, as users of other Whispers write them; ``given`` go before ``defaults``.
+    """Read options as keywords, as users of other Whispers write them; ``given`` override ``defaults``.
 
-    ``temperature`` is one of them, or several; ``beam_size`` and ``num_beams`` may say that it is one beam.
+    A given ``None`` overrides a default too, with the option's own. ``temperature`` is one of them, or
+    several; ``beam_size`` and ``num_beams`` may say that it is one beam.
     """
-    wanted = {name: value for name, value in given.items() if value is not None}
+    wanted = dict(given)
     for name in ("beam_size", "num_beams"):
-        if wanted.pop(name, 1) != 1:
+        if wanted.pop(name, None) not in (None, 1):
             raise UnsupportedOption(NO_BEAMS)
     if "temperature" in wanted:
-        if "temperatures" in wanted:
+        temperature = wanted.pop("temperature")
+        if wanted.get("temperatures") is None:
+            wanted["temperatures"] = temperature
+        elif temperature is not None:
             raise InvalidRequest("Both temperature and temperatures are given: leave one out.")
-        wanted["temperatures"] = wanted.pop("temperature")
     known = {option.name for option in fields(DecodingOptions)}
+    # Other Whispers' options may be passed as None: they are left out.
+    wanted = {name: value for name, value in wanted.items() if value is not None or name in known}
     if unknown := wanted.keys() - known:
         raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {', '.join(sorted(known))}.")
     return DecodingOptions(**{**defaults, **wanted})

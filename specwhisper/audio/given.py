@@ -1,12 +1,14 @@
-"""Whatever a Python caller hands over as a recording, as canonical PCM."""
+"""Decode whatever a Python caller passes as a recording to canonical PCM."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,31 +26,69 @@ WANTED = (
 Decode = Callable[[], Iterator[bytes]]
 
 
-def recordings_in(audio: Audio | Sequence[Audio]) -> tuple[list[Decode], bool]:
-    """Give what decodes each recording, from its beginning each time it is called, and whether it was one."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A recording that can be decoded.
+
+    Attributes
+    ----------
+    name : what error messages call it; empty where it has no name.
+    decode : decodes it to canonical PCM, from the beginning each time.
+    """
+
+    name: str
+    decode: Decode
+
+
+def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | InvalidAudio], bool]:
+    """Return what decodes each recording, and whether ``audio`` is a single one.
+
+    A list, or any other sequence, is checked at once. Other iterables are checked item by item as they are
+    read. An error stands for an item that is no recording, or a file that does not exist.
+    """
     is_one = (
         isinstance(audio, str | os.PathLike | bytes | bytearray)
         or hasattr(audio, "read")
         or hasattr(audio, "__array__")
         or _is_of_dataset(audio)
     )
-    if not (is_one or isinstance(audio, Sequence)):
-        raise InvalidAudio(f"A recording of type {type(audio).__name__} cannot be read: {WANTED}.")
-    recordings: Sequence[Any] = [audio] if is_one else audio  # type: ignore[assignment]
-    return [_decoder(recording) for recording in recordings], is_one
+    if is_one or not isinstance(audio, Iterable):
+        return [_checked(audio)], True
+    items = map(_checked, audio)
+    return (list(items) if isinstance(audio, Sequence) else items), False
 
 
-def _decoder(recording: Any) -> Decode:
+def check_all(recordings: Iterable[Source | InvalidAudio]) -> None:
+    """Raise one error that names every item which is no recording or does not exist."""
+    errors = [recording for recording in recordings if isinstance(recording, InvalidAudio)]
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        reasons = " ".join(map(str, errors))
+        raise InvalidAudio(f"{len(errors)} recordings cannot be read, and nothing was decoded. {reasons}")
+
+
+def _checked(recording: Any) -> Source | InvalidAudio:
+    try:
+        return _source(recording)
+    except InvalidAudio as error:
+        return error
+
+
+def _source(recording: Any) -> Source:
     if isinstance(recording, str | os.PathLike):
-        return partial(decode_file, recording)
+        name = os.fspath(recording)
+        if not os.path.exists(recording):
+            raise InvalidAudio(f"Audio file '{name}' does not exist.")
+        return Source(str(name), partial(decode_file, recording))
     if isinstance(recording, bytes | bytearray):
-        return partial(_decode_again, BytesIO(recording))
+        return Source("", _OpenFile(BytesIO(recording)))
     if hasattr(recording, "read"):
-        return partial(_decode_again, _rewindable(recording))
+        return Source(str(getattr(recording, "name", "")), _OpenFile(recording))
     if _is_of_dataset(recording):
-        return _decoder_of_dataset(recording)
+        return _source_of_dataset(recording)
     if hasattr(recording, "__array__"):
-        return _decoder_of_array(recording, SAMPLE_RATE)
+        return Source("", _decoder_of_array(recording, SAMPLE_RATE))
     raise InvalidAudio(f"A recording of type {type(recording).__name__} cannot be read: {WANTED}.")
 
 
@@ -57,31 +97,37 @@ def _is_of_dataset(recording: Any) -> bool:
     return isinstance(recording, Mapping) or hasattr(recording, "get_all_samples")
 
 
-def _decoder_of_dataset(recording: Any) -> Decode:
+def _source_of_dataset(recording: Any) -> Source:
     if not isinstance(recording, Mapping) or recording.keys() >= {"array", "sampling_rate"}:
-        return _decoder_of_array(recording["array"], recording["sampling_rate"])
+        name = str(recording.get("path") or "") if isinstance(recording, Mapping) else ""
+        return Source(name, _decoder_of_array(recording["array"], recording["sampling_rate"]))
     if recording.get("bytes") is not None:
-        return _decoder(recording["bytes"])
+        return _source(recording["bytes"])
     if recording.get("path") is not None:
-        return _decoder(recording["path"])
+        return _source(recording["path"])
     raise InvalidAudio(f"A recording with {', '.join(map(str, recording))} cannot be read: {WANTED}.")
 
 
-def _rewindable(file: Any) -> BinaryIO:
-    """Give a file that can go back to its beginning; what comes through a pipe is read whole."""
-    try:
-        content = file if hasattr(file, "seekable") and file.seekable() else BytesIO(file.read())
-        is_text = not isinstance(content.read(0), bytes)
-    except (TypeError, ValueError, OSError) as error:
-        raise InvalidAudio(f"An open file cannot be read: {error}.") from error
-    if is_text:
-        raise InvalidAudio("A file that is open as text holds no recording: open it with mode 'rb'.")
-    return cast(BinaryIO, content)
+class _OpenFile:
+    """Decodes an open file from its beginning; what comes through a pipe is read whole and kept."""
 
+    def __init__(self, file: Any) -> None:
+        try:
+            is_text = not isinstance(file.read(0), bytes)
+        except (TypeError, ValueError, OSError) as error:
+            raise InvalidAudio(f"An open file cannot be read: {error}.") from error
+        if is_text:
+            raise InvalidAudio("A file that is open as text holds no recording: open it with mode 'rb'.")
+        self._file = file
 
-def _decode_again(file: BinaryIO) -> Iterator[bytes]:
-    file.seek(0)
-    yield from decode_file(file)
+    def __call__(self) -> Iterator[bytes]:
+        try:
+            if not (hasattr(self._file, "seekable") and self._file.seekable()):
+                self._file = BytesIO(self._file.read())
+            self._file.seek(0)
+        except (TypeError, ValueError, OSError) as error:
+            raise InvalidAudio(f"An open file cannot be read: {error}.") from error
+        yield from decode_file(self._file)
 
 
 def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
@@ -91,7 +137,8 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
     samples = np.asarray(array)
     if samples.ndim != 1:
         raise InvalidAudio(f"An array of shape {samples.shape} is no recording: {WANTED}.")
-    if not isinstance(sample_rate, int | float | np.number) or isinstance(sample_rate, bool):
+    is_number = isinstance(sample_rate, int | float | np.number) and not isinstance(sample_rate, bool)
+    if not (is_number and math.isfinite(sample_rate)):
         raise InvalidAudio(f"sampling_rate is {sample_rate!r}: it must be the samples per second.")
     return partial(_pieces, samples, int(sample_rate))
 

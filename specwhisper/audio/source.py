@@ -32,7 +32,7 @@ class AudioSource:
     @classmethod
     async def open(cls, decode: Decode) -> AudioSource:
         """Decode a recording's first 30 s; it is held if that is all there is."""
-        return cls(decode, await _in_thread(_pcm_if_short, decode()))
+        return cls(decode, await _in_thread(pcm_if_short, decode()))
 
     @property
     def fits_one_window(self) -> bool:
@@ -85,8 +85,8 @@ async def _in_thread(read: Callable[[Iterator[bytes]], T], blocks: Iterator[byte
         is_awaited = False
 
 
-def _pcm_if_short(blocks: Iterator[bytes]) -> bytes | None:
-    """Give the whole recording if it fits into one window."""
+def pcm_if_short(blocks: Iterator[bytes]) -> bytes | None:
+    """Return the whole recording if it fits into one window, else ``None``."""
     pcm = bytearray()
     for block in blocks:
         pcm += block

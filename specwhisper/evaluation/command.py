@@ -19,7 +19,8 @@ from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import Arm, Comparison, compare
 from specwhisper.types import DTYPES
-from specwhisper.whisper.speculative import SpeculativeConfig, SpeculativeWhisper
+from specwhisper.whisper.speculative import SpeculativeWhisper
+from specwhisper.whisper.speculative_config import SpeculativeConfig
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -50,7 +51,10 @@ def evaluate(
         Path | None, typer.Option(dir_okay=False, help="Write every text and figure here.")
     ] = None,
 ) -> None:
-    """Word error rate, time and acceptance of the final model alone and of the pair, side by side."""
+    """Word error rate, time and acceptance of the final model alone and of the pair, side by side.
+
+    Recordings that cannot be decoded are left out and named; the exit status is 1 then.
+    """
     logging.set_verbosity_error()
     errors = Console(stderr=True)
     bad: list[str] = []
@@ -94,6 +98,8 @@ def evaluate(
         except OSError as error:
             errors.print(f"error: {json} cannot be written: {error.strerror}.", style="red", highlight=False)
             raise typer.Exit(1) from None
+    if bad:
+        raise typer.Exit(1)
 
 
 def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Table:

@@ -14,7 +14,8 @@ from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.whisper.languages import language_code
-from specwhisper.whisper.speculative import SpeculativeWhisper, Transcription
+from specwhisper.whisper.results import Transcription
+from specwhisper.whisper.speculative import SpeculativeWhisper
 
 
 @dataclass(slots=True)
@@ -90,10 +91,10 @@ def compare(
         ways = [(alone, standard), (pair, speculative)]
         if number == 0:
             for model, _ in ways:
-                model.transcribe([reference.audio for reference in batch], **options)
+                model.transcribe([reference.audio for reference in batch], progress=False, **options)
         for model, arm in ways if number % 2 == 0 else reversed(ways):
             started_s = time.perf_counter()
-            results = model.transcribe([reference.audio for reference in batch], **options)
+            results = model.transcribe([reference.audio for reference in batch], progress=False, **options)
             arm.take(results, time.perf_counter() - started_s)
         duration_s += sum(result.duration_s for result in results)
         languages.update(result.language for result in results)
@@ -110,8 +111,10 @@ def _good(
     """Leave out what cannot be decoded."""
     for reference in references:
         try:
-            for decode in recordings_in(reference.audio)[0]:
-                for _ in decode():
+            for source in recordings_in(reference.audio)[0]:
+                if isinstance(source, InvalidAudio):
+                    raise source
+                for _ in source.decode():
                     pass
         except InvalidAudio as error:
             if on_bad is None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.functional import pad
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
@@ -14,9 +18,15 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 from specwhisper.whisper.choosing import Row, Scores, choose
 
+Cache = list[tuple[Tensor, Tensor]]  # keys and values by layer, each 1 x heads x tokens x size
+
+MAX_UNSCORED = 8  # tokens of a row whose logits are not needed; a row with more is a prompt
+
 
 class TextModel:
-    """A transformers model with ``num_slots`` caches; rows of a pass are run one after the other.
+    """A transformers model with ``num_slots`` caches.
+
+    In float32 a row's logits may differ in the last bits by what else is in the forward pass.
 
     Parameters
     ----------
@@ -32,10 +42,11 @@ class TextModel:
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._size = vocabulary_size
-        self._caches = [DynamicCache() for _ in range(num_slots)]
+        self._caches: list[Cache] = [[] for _ in range(num_slots)]
         end = model.generation_config.eos_token_id
         # One behind the last token, which is never written, where a model has no end of its own.
         ends = [vocabulary_size] if end is None else [end] if isinstance(end, int) else list(end)
+        self._takes_positions = "position_ids" in signature(model.forward).parameters
         self.num_slots = num_slots
         self.max_positions = int(getattr(model.config, "max_position_embeddings", 2**20))
         self.vocabulary = Vocabulary(
@@ -50,29 +61,69 @@ class TextModel:
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Empty a slot."""
-        self._caches[slot] = DynamicCache()
+        self._caches[slot] = []
 
     @torch.inference_mode()
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose behind each candidate."""
+        """Append each row's tokens to its slot and choose after each candidate.
+
+        Rows share one forward pass, but for prompts, which are run alone: every row would get as many logits.
+        """
+        prompts = [row for row in rows if len(row.tokens) - row.num_candidates > MAX_UNSCORED]
+        others = [row for row in rows if row not in prompts]
+        logits: dict[int, Tensor] = {}
+        for group in [[row] for row in prompts] + ([others] if others else []):
+            logits |= zip((row.slot for row in group), self._forward(group), strict=True)
+        return choose(rows, torch.cat([logits[row.slot] for row in rows]))
+
+    def _forward(self, rows: Sequence[Row]) -> list[Tensor]:
+        """Run one forward pass over all rows.
+
+        Caches are padded on the left to the longest, tokens on the right: a row's tokens follow its cache.
+
+        Returns
+        -------
+        logits of each row's scored tokens, scored tokens x vocabulary.
+        """
+        past, num_new = [self.length(row.slot) for row in rows], [len(row.tokens) for row in rows]
+        longest, width = max(past), max(num_new)
+        device = self._model.device
+        ids = torch.tensor([[*row.tokens] + [0] * (width - len(row.tokens)) for row in rows], device=device)
+        first = min(n - row.num_candidates - 1 for n, row in zip(num_new, rows, strict=True))
+        named: dict[str, Tensor] = {}
+        if len(rows) > 1:
+            columns = torch.arange(longest + width)[None]
+            starts = longest - torch.tensor(past)[:, None]
+            ends = longest + torch.tensor(num_new)[:, None]
+            named["attention_mask"] = ((columns >= starts) & (columns < ends)).long().to(device)
+            if self._takes_positions:
+                positions = (columns[:, longest:] - starts).clamp(max=self.max_positions - 1)
+                named["position_ids"] = positions.to(device)
+        cache = _joined([self._caches[row.slot] for row in rows], longest)
+        output = self._model(
+            input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=width - first, **named
+        )
         logits = []
-        for row in rows:
-            ids = torch.tensor([list(row.tokens)], device=self._model.device)
-            num_scored = row.num_candidates + 1
-            output = self._model(
-                input_ids=ids, past_key_values=self._caches[row.slot], logits_to_keep=num_scored
-            )
-            logits.append(output.logits[0, -num_scored:, : self._size].float())
-        return choose(rows, torch.cat(logits))
+        for i, row in enumerate(rows):
+            held = slice(longest - past[i], longest + num_new[i])
+            self._caches[row.slot] = [
+                (layer.keys[i : i + 1, :, held], layer.values[i : i + 1, :, held]) for layer in cache.layers
+            ]
+            end = num_new[i] - first
+            logits.append(output.logits[i, end - row.num_candidates - 1 : end, : self._size].float())
+        return logits
 
     def rollback(self, slot: int, length: int) -> None:
         """Forget all but the first ``length`` tokens of a slot."""
-        if length < (held := self.length(slot)):
-            self._caches[slot].crop(length - held)  # negative: how many are removed
+        if length < self.length(slot):
+            self._caches[slot] = [
+                (keys[:, :, :length], values[:, :, :length]) for keys, values in self._caches[slot]
+            ]
 
     def length(self, slot: int) -> int:
         """Tell how many tokens a slot holds."""
-        return int(self._caches[slot].get_seq_length())
+        cache = self._caches[slot]
+        return cache[0][0].shape[2] if cache else 0
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Turn a prompt into tokens, special ones included."""
@@ -89,3 +140,23 @@ class TextModel:
     ) -> tuple[float, ...]:
         """Refuse, likewise."""
         raise UnsupportedOption("A text model looks at no audio.")
+
+
+def _joined(caches: Sequence[Cache], length: int) -> Any:
+    """Join the caches of several rows to one for transformers, padded on the left to ``length``."""
+    joined = DynamicCache()
+    for i in range(max(map(len, caches))):
+        some = next(cache[i] for cache in caches if cache)
+        empty = (some[0][:, :, :0], some[1][:, :, :0])
+        keys, values = zip(*(cache[i] if cache else empty for cache in caches), strict=True)
+        layer = DynamicLayer()
+        layer.lazy_initialization(*some)
+        layer.keys, layer.values = _padded(keys, length), _padded(values, length)
+        joined.layers.append(layer)
+    return joined
+
+
+def _padded(rows: Sequence[Tensor], length: int) -> Tensor:
+    if len(rows) == 1:
+        return rows[0]
+    return torch.cat([pad(row, (0, 0, length - row.shape[2], 0)) for row in rows])

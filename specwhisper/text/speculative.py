@@ -13,10 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.text.model import TextModel
+from specwhisper.transcription.transcript import Transcript
 from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
-from specwhisper.types import Outcome, Window
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.speculative import SpeculativeConfig, Stats
+from specwhisper.types import Mode, Outcome, Window
+from specwhisper.whisper.results import Stats
+from specwhisper.whisper.shared_pair import Prepared, SharedPair
+from specwhisper.whisper.speculative_config import SpeculativeConfig
+from specwhisper.whisper.transcribe_call import check_batch_size
 
 OPTION_NAMES = frozenset(
     "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()
@@ -80,12 +83,14 @@ class Completion:
 class SpeculativeLM:
     """Continues prompts with a large model at the speed of a pair; the text is the large model's own.
 
+    Thread-safe: calls from several threads share the ``batch_size`` slots and every forward pass.
+
     Parameters
     ----------
     draft_model, final_model : hub ids or folders of causal language models with one tokenizer, such as
         TinyLlama and Llama 2.
     device, dtype : of both, as torch names them.
-    batch_size : prompts that are continued side by side.
+    batch_size : prompts that are continued side by side, of all calls together.
     """
 
     def __init__(
@@ -98,8 +103,7 @@ class SpeculativeLM:
         dtype: torch.dtype = torch.float32,
         batch_size: int = 8,
     ) -> None:
-        if batch_size < 1:
-            raise InvalidRequest(f"batch_size is {batch_size}: it must be at least 1.")
+        check_batch_size(batch_size)
         self.config = config or SpeculativeConfig()
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         load = partial(_load, dtype=dtype, device=device)
@@ -116,6 +120,7 @@ class SpeculativeLM:
             size = min(size, draft.config.vocab_size)
         self._target = TextModel(target, tokenizer, batch_size, size)
         self._draft = None if draft is None else TextModel(draft, tokenizer, batch_size, size)
+        self._pair = SharedPair(self._target, self._draft, plan=partial(_plan, self._target))
 
     @overload
     def generate(self, prompt: str, *, max_new_tokens: int = 256, **options: Any) -> Completion: ...
@@ -128,7 +133,8 @@ class SpeculativeLM:
     ) -> Completion | list[Completion]:
         """Continue a prompt, or several side by side.
 
-        ``options`` go before the config: temperature, top_k, top_p, seed, acceptance, acceptance_threshold.
+        ``options`` override the config, also with ``None``: temperature, top_k, top_p, seed, acceptance,
+        acceptance_threshold.
         """
         if unknown := options.keys() - OPTION_NAMES:
             raise InvalidRequest(
@@ -139,26 +145,27 @@ class SpeculativeLM:
         if len(wanted.temperatures) > 1:
             raise InvalidRequest("A text is written once: name one temperature.")
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        engine = OneProcess(
-            self._target,
-            self._draft,
-            gamma=self.config.gamma,
-            is_adaptive=self.config.use_adaptive_gamma,
-            plan=self._plan,
+        length = self.config.draft_length(Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS)
+        written = dict(
+            self._pair.transcribe(
+                (Prepared(NOTHING, replace(wanted, initial_prompt=text)) for text in prompts),
+                length,
+                max_sessions=self._target.num_slots,
+            )
         )
-        written = engine.transcribe(
-            [NOTHING] * len(prompts), [replace(wanted, initial_prompt=text) for text in prompts]
-        )
-        completions = []
-        for transcript in written:
-            (tokens,) = transcript.window_tokens
-            text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-            completions.append(Completion(text, tokens, Stats(transcript.statistics)))
+        completions = [self._completion(written[place]) for place in range(len(prompts))]
         return completions[0] if isinstance(prompt, str) else completions
 
-    def _plan(self, options: DecodingOptions) -> PromptWindow:
-        prompt = self._target.tokenize(options.initial_prompt)
-        return PromptWindow(prompt, options, self._target.max_positions)
+    def _completion(self, written: Transcript | Exception) -> Completion:
+        if isinstance(written, Exception):
+            raise written
+        (tokens,) = written.window_tokens
+        text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return Completion(text, tokens, Stats(written.statistics))
+
+
+def _plan(target: TextModel, options: DecodingOptions) -> PromptWindow:
+    return PromptWindow(target.tokenize(options.initial_prompt), options, target.max_positions)
 
 
 def _load(name: str, *, dtype: torch.dtype, device: str) -> tuple[Any, Any]:

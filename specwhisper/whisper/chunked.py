@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from numbers import Real
 from statistics import fmean
 
@@ -43,7 +44,7 @@ class Chunk:
 def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None = None) -> Iterator[Chunk]:
     """Cut a recording; by default chunks overlap by a sixth of their length on either side."""
     for name, value in (("chunk_length_s", chunk_length_s), ("stride_length_s", stride_length_s)):
-        if value is not None and not isinstance(value, Real):
+        if value is not None and not (isinstance(value, Real) and isfinite(value)):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number of seconds.")
     if stride_length_s is None:
         stride_length_s = chunk_length_s / 6

@@ -7,7 +7,7 @@ in a thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 from math import exp
 from time import perf_counter_ns
 
@@ -36,7 +36,7 @@ class Drafter:
 
     Parameters
     ----------
-    executor : runs encodings one after the other: a slot's new owner encodes behind its last one.
+    executor : runs encodings, and begins them in order.
     clock : tells the time, in nanoseconds from any moment.
     wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
     runs_ahead : whether a window is drafted before the target opens it, in a second slot, while one is free.
@@ -60,6 +60,7 @@ class Drafter:
         self._runs_ahead = runs_ahead
         self._slots = Slots(model.num_slots, "The draft server")
         self._encodings = Encodings()
+        self._unfinished: dict[int, list[Future[None]]] = {}  # encodings of each slot
         self._sessions: dict[str, DrafterSession] = {}
         self._failures: list[tuple[str, Failed]] = []
 
@@ -272,7 +273,15 @@ class Drafter:
             audio, start_frame = session.recording, window.start_frame
         else:
             audio, start_frame = session.recording.clip(*extent), 0
-        draft.encoding = self._executor.submit(self._model.encode, draft.slot, audio, start_frame)
+        slot = draft.slot
+        before = [encoding for encoding in self._unfinished.get(slot, ()) if not encoding.done()]
+
+        def encode() -> None:
+            wait(before)  # the slot's last owner may still be writing there
+            self._model.encode(slot, audio, start_frame)
+
+        draft.encoding = self._executor.submit(encode)
+        self._unfinished[slot] = [*before, draft.encoding]
         self._encodings.add(draft.encoding)
         draft.encoding.add_done_callback(lambda _: self._wake())
 

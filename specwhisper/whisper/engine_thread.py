@@ -1,7 +1,8 @@
 """Run an engine in a thread of its own, so that the event loop never computes.
 
 The thread owns the engine: everything that touches it is an action that the thread carries out between two
-steps, so the engine needs no lock. Events go back to the event loop in one call per step.
+steps, so the engine needs no lock. A server's events go to its event loop in one call per step; without an
+event loop (:mod:`specwhisper.whisper.shared_pair`) sessions receive theirs in the engine's thread.
 """
 
 from __future__ import annotations
@@ -71,24 +72,34 @@ class EngineThread(Generic[Event]):
         self._receivers: dict[str, Callable[[Event | Failed], None]] = {}
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._engine: Engine[Event] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._call_soon: Callable[..., object] | None = None
 
-    def start(self, engine: Engine[Event]) -> None:
-        """Begin to run ``engine``; from the event loop that its events go to."""
+    def start(self, engine: Engine[Event], call_soon: Callable[..., object] | None = None) -> None:
+        """Begin to run ``engine``.
+
+        Parameters
+        ----------
+        call_soon : delivers events: called in the engine's thread with a function and its arguments. By
+            default the running event loop's ``call_soon_threadsafe``.
+        """
         self._engine = engine
-        self._loop = asyncio.get_running_loop()
+        self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
         self._thread.start()
 
     async def stop(self) -> None:
         """End the thread after the step it is in; what was posted before is still carried out."""
-        with self._condition:
-            self._is_stopping = True
-            self._condition.notify()
+        self.stop_soon()
         if not self._thread.is_alive():
             return
         await asyncio.to_thread(self._thread.join, ENDS_WITHIN_S)
         if self._thread.is_alive() and self._on_fault is not None:
             self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
+
+    def stop_soon(self) -> None:
+        """Do the same without waiting for the end."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
         """Have a session's events given to ``receive``, in order, in the event loop."""
@@ -136,15 +147,15 @@ class EngineThread(Generic[Event]):
         return await asyncio.wrap_future(future)
 
     def _run(self) -> None:
-        engine, loop = self._engine, self._loop
-        if engine is None or loop is None:
+        engine, call_soon = self._engine, self._call_soon
+        if engine is None or call_soon is None:
             raise RuntimeError("An engine thread runs only after start().")
 
         def has_work() -> bool:
             try:
                 return engine.has_work
             except Exception as error:  # a bug; sessions that end wake the thread again
-                self._fail_all(loop, error)
+                self._fail_all(call_soon, error)
                 return False
 
         def may_step() -> bool:
@@ -175,13 +186,13 @@ class EngineThread(Generic[Event]):
             except DeviceFault as fault:
                 if self._on_fault is not None:
                     self._on_fault(fault)
-                self._fail_all(loop, fault)
+                self._fail_all(call_soon, fault)
                 return
             except Exception as error:  # a bug
-                self._fail_all(loop, error)
+                self._fail_all(call_soon, error)
                 continue
             if events:
-                loop.call_soon_threadsafe(self._deliver, events)
+                call_soon(self._deliver, events)
 
     def _carry_out(self, action: Callable[[], object]) -> None:
         try:
@@ -192,10 +203,10 @@ class EngineThread(Generic[Event]):
         except Exception:  # a bug; engines hand a session's own errors to that session
             logger.exception("action failed")
 
-    def _fail_all(self, loop: asyncio.AbstractEventLoop, error: Exception) -> None:
+    def _fail_all(self, call_soon: Callable[..., object], error: Exception) -> None:
         """End the sessions that a bug may have touched, and keep serving."""
         logger.exception("engine failed")
-        loop.call_soon_threadsafe(self._deliver_to_all, Failed(error))
+        call_soon(self._deliver_to_all, Failed(error))
 
     def _deliver_to_all(self, event: Failed) -> None:
         for receive in list(self._receivers.values()):

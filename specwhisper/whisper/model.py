@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -144,15 +143,6 @@ class WhisperModel:
             if self._device.type == "cpu" and not has_static_shapes:
                 self._decoder.pack(is_int8=checkpoint.dtype == "int8", is_draft=is_draft)
         self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
-
-    def unshared(self) -> WhisperModel:
-        """Give the same model, slots included, with an encoder that keeps nothing for another."""
-        if not isinstance(self._encoder, SharedEncoder):
-            return self
-        alone = copy.copy(self)
-        alone._encoder = self._encoder.encoder
-        alone._gathering = Gathering(alone._encode, alone.max_windows)
-        return alone
 
     def warm_up(self, max_width: int) -> None:
         """Capture the passes of up to ``max_width`` candidates where a GPU would when it first meets them."""

@@ -14,36 +14,55 @@ from torch import Tensor, nn
 from specwhisper.whisper.checkpoint import Checkpoint
 
 
-class SharedEncoder(nn.Module):
-    """Encodes a window for whoever hears it first, and keeps it for the other.
+class EncodedWindows:
+    """What two models have encoded for each other; thread-safe.
 
     Parameters
     ----------
-    encoder : what both would run.
-    num_windows : windows it keeps at once: one for each session that may be open.
+    num_windows : most windows kept at once; the oldest is dropped first.
     """
 
-    def __init__(self, encoder: nn.Module, num_windows: int) -> None:
-        super().__init__()
-        self.encoder = encoder
+    def __init__(self, num_windows: int) -> None:
         self._num_windows = num_windows
-        self._heard: OrderedDict[bytes, Any] = OrderedDict()
-        self._is_busy = Lock()  # draft and target may encode in threads of their own: the second waits
+        self._kept: OrderedDict[bytes, tuple[SharedEncoder, Any]] = OrderedDict()
+        self._lock = Lock()  # draft and target may encode in threads of their own: the second waits
 
-    def forward(self, features: Tensor) -> Any:
-        """Encode features (batch x mel bins x frames), or give what the other has encoded."""
+    def take_or_encode(self, owner: SharedEncoder, features: Tensor) -> Any:
+        """Return what the other model has encoded, or encode and keep it for the other."""
         key = hashlib.blake2b(features.float().cpu().numpy().tobytes()).digest()
-        with self._is_busy:
-            if key in self._heard:
-                return self._heard.pop(key)
-            encoded = self._heard[key] = self.encoder(features)
-            if len(self._heard) > self._num_windows:  # the other is not asked, or is far behind
-                self._heard.popitem(last=False)
+        with self._lock:
+            by, encoded = self._kept.get(key, (owner, None))
+            if by is not owner:
+                del self._kept[key]
+                return encoded
+            encoded = owner.encoder(features)
+            self._kept[key] = (owner, encoded)
+            if len(self._kept) > self._num_windows:  # the other did not ask for it, or not yet
+                self._kept.popitem(last=False)
             return encoded
 
 
+class SharedEncoder(nn.Module):
+    """One model's access to the encoder that it shares with another.
+
+    A model never gets what it has encoded itself: sessions without a draft leave nothing for each other.
+    """
+
+    def __init__(self, encoder: nn.Module, windows: EncodedWindows) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self._windows = windows
+
+    def forward(self, features: Tensor) -> Any:
+        """Encode features (batch x mel bins x frames), or return what the other model has encoded."""
+        return self._windows.take_or_encode(self, features)
+
+
 def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tuple[Checkpoint, Checkpoint]:
-    """Let both models use the target's encoder if the draft's is the same; else give them as they are."""
+    """Let both models use the target's encoder if the draft's is the same; else return them as they are.
+
+    ``num_windows`` are kept for the other model at once: one for each session that may be open.
+    """
     places = {(p.device, p.dtype) for c in (draft, target) for p in c.encoder.parameters()}
     if len(places) > 1:
         return draft, target
@@ -51,5 +70,8 @@ def share_encoder(draft: Checkpoint, target: Checkpoint, num_windows: int) -> tu
     is_same = own.keys() == theirs.keys() and all(torch.equal(own[name], theirs[name]) for name in own)
     if not is_same:
         return draft, target
-    shared = SharedEncoder(target.encoder, num_windows)
-    return replace(draft, encoder=shared), replace(target, encoder=shared)
+    windows = EncodedWindows(num_windows)
+    return (
+        replace(draft, encoder=SharedEncoder(target.encoder, windows)),
+        replace(target, encoder=SharedEncoder(target.encoder, windows)),
+    )

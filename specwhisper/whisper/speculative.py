@@ -3,139 +3,52 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import Any, cast, overload
+from typing import Any, Literal, cast, overload
 
 import torch
 from transformers import WhisperTokenizer
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.given import Audio, recordings_in
+from specwhisper.audio.given import Audio, Source
 from specwhisper.audio.scan import log_mel_max
-from specwhisper.errors import InvalidRequest, UnsupportedOption
-from specwhisper.options import Acceptance, DecodingOptions, options_from
+from specwhisper.audio.source import pcm_if_short
+from specwhisper.errors import RecordingsFailed
+from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
-from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Mode, Segment, Word
+from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.chunked import Chunk, cut, join
+from specwhisper.whisper.chunked_recordings import ChunkedRecordings
 from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
 from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.sharing import share_encoder
+from specwhisper.whisper.progress import ProgressBar
+from specwhisper.whisper.results import Stats, Transcription
+from specwhisper.whisper.shared_pair import Prepared, SharedPair
+from specwhisper.whisper.sharing import SharedEncoder, share_encoder
+from specwhisper.whisper.speculative_config import SpeculativeConfig
+from specwhisper.whisper.transcribe_call import TranscribeCall, Watch, check_batch_size
 
-Watch = Callable[[int, TranscriptBuilder], None]
-
-
-@dataclass(frozen=True, slots=True)
-class SpeculativeConfig:
-    """How to speculate, and how to choose tokens.
-
-    Attributes
-    ----------
-    gamma : draft tokens per block.
-    use_adaptive_gamma : begin with ``gamma`` and go on with what is fastest.
-    temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
-        :class:`DecodingOptions`.
-    top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
-        text may differ from the target's own, and results say so.
-    """
-
-    gamma: int = 5
-    use_adaptive_gamma: bool = False
-    temperature: float | Sequence[float] = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 0
-    acceptance: Acceptance = Acceptance.EXACT
-    acceptance_threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        DraftLength(Mode.ONE_PROCESS, self.gamma)
-        options_from({}, self.decoding)
-
-    @property
-    def decoding(self) -> dict[str, Any]:
-        """The decoding options among them."""
-        return {
-            "temperatures": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "acceptance": self.acceptance,
-            "acceptance_threshold": self.acceptance_threshold,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """How the draft did; ``counts`` has everything that was counted."""
-
-    counts: SpeculationStatistics
-
-    @property
-    def overall_acceptance_rate(self) -> float:
-        """Accepted per verified draft token."""
-        return self.counts.acceptance_rate
-
-    @property
-    def avg_tokens_per_iteration(self) -> float:
-        """Tokens written per forward pass of the target."""
-        return self.counts.tokens_per_pass
-
-    @property
-    def acceptance_histogram(self) -> list[int]:
-        """Entry n counts the passes that kept n draft tokens."""
-        return self.counts.acceptance_histogram
-
-
-@dataclass(frozen=True, slots=True)
-class Transcription:
-    """A transcribed recording; it prints as its text.
-
-    Attributes
-    ----------
-    language_probs : by code, where the language was detected.
-    is_lossy : whether the text may differ from the target's own, because an ``acceptance_threshold`` was
-        asked for. Under classical acceptance it is drawn from the target's own distribution.
-    stats : how the draft did; ``None`` where ``return_stats=False`` was asked.
-    """
-
-    segments: tuple[Segment, ...]
-    language: str
-    duration_s: float
-    language_probs: Mapping[str, float] = field(default_factory=dict)
-    is_lossy: bool = False
-    stats: Stats | None = None
-
-    @property
-    def text(self) -> str:
-        """The whole text."""
-        return "".join(segment.text for segment in self.segments).strip()
-
-    @property
-    def words(self) -> tuple[Word, ...]:
-        """The words, with ``word_timestamps=True``."""
-        return tuple(word for segment in self.segments for word in segment.words)
-
-    def __str__(self) -> str:
-        return self.text
+Outcome = Transcript | Exception
 
 
 class SpeculativeWhisper:
     """Transcribes with a large model at the speed of a pair; the text is the large model's own.
+
+    Thread-safe: calls from several threads, also of :meth:`without_draft`, share the ``batch_size`` slots and
+    every forward pass, so that eight threads are as fast as one call with eight recordings. A call that fails
+    or is interrupted frees its slots and changes no other call's text.
 
     Parameters
     ----------
     draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
         a draft the final model works alone.
     device : of both, as torch names it; a GPU where there is one.
+    config : how to speculate and choose tokens; each call reads it once, when it begins.
     dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
-    batch_size : recordings that are transcribed side by side.
+    batch_size : recordings that are transcribed side by side, of all calls together.
     """
 
     def __init__(
@@ -148,21 +61,18 @@ class SpeculativeWhisper:
         dtype: str | torch.dtype = "float32",
         batch_size: int = 8,
     ) -> None:
-        if batch_size < 1:
-            raise InvalidRequest(f"batch_size is {batch_size}: it must be at least 1.")
+        check_batch_size(batch_size)
+        self.batch_size = batch_size
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.config = config or SpeculativeConfig()
-        self.batch_size = batch_size
         load = partial(load_checkpoint, dtype=dtype, device=device)
         target, draft = load(final_model), load(draft_model) if draft_model else None
         ids = None
-        self.shares_encoder = False
         if draft is not None:
             names = {"draft_name": draft.name, "target_name": target.name}
             ids = draft_ids(draft.vocabulary, target.vocabulary, **names)
             draft, target = share_encoder(draft, target, batch_size)
-            self.shares_encoder = draft.encoder is target.encoder
-        self._max_new_tokens = target.max_new_tokens
+        self.shares_encoder = isinstance(target.encoder, SharedEncoder)
         self._tokenizer = cast(WhisperTokenizer, target.tokenizer)  # nothing is loaded without
         self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
         self.final_model = WhisperModel(target, batch_size)
@@ -171,11 +81,12 @@ class SpeculativeWhisper:
             self.draft_model = WhisperModel(
                 draft, batch_size, vocabulary=target.vocabulary, ids=ids, is_draft=True
             )
+        self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
 
     def without_draft(self) -> SpeculativeWhisper:
-        """Give the final model alone, without loading it again."""
+        """Return the final model alone, without loading it again; both share slots and forward passes."""
         alone = copy.copy(self)
-        alone.final_model, alone.draft_model = self.final_model.unshared(), None
+        alone.draft_model = None
         return alone
 
     @overload
@@ -188,121 +99,225 @@ class SpeculativeWhisper:
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
         return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise"] = "raise",
         watch: Watch = ...,
         **options: Any,
     ) -> Transcription: ...
     @overload
     def transcribe(
         self,
-        audio: Sequence[Audio],
+        audio: Iterable[Audio],
         *,
         max_tokens: int | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
         return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise"] = "raise",
         watch: Watch = ...,
         **options: Any,
     ) -> list[Transcription]: ...
+    @overload
+    def transcribe(
+        self, audio: Audio | Iterable[Audio], *, on_error: Literal["return"], **how: Any
+    ) -> Any: ...
     def transcribe(
         self,
-        audio: Audio | Sequence[Audio],
+        audio: Audio | Iterable[Audio],
         *,
         max_tokens: int | None = None,
         batch_size: int | None = None,
         chunk_length_s: float | None = None,
         stride_length_s: float | None = None,
         return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise", "return"] = "raise",
         watch: Watch = lambda place, builder: None,
         **options: Any,
-    ) -> Transcription | list[Transcription]:
+    ) -> Any:
         """Transcribe a recording, or several side by side.
 
         Parameters
         ----------
-        audio : one recording or several: files of any format (by name, open, or as bytes), arrays or tensors
-            of 16 kHz mono samples (floats in -1..1, or int16), or dicts of ``array`` and ``sampling_rate``.
+        audio : one recording or any iterable of them: files of any format (by name, open, or as bytes),
+            arrays or tensors of 16 kHz mono samples (floats in -1..1, or int16), or dicts of ``array`` and
+            ``sampling_rate``. At most one is read ahead of those that are being transcribed.
         max_tokens : most tokens per window of 30 s.
-        batch_size : at most that of the constructor.
+        batch_size : most recordings of this call side by side, at most that of the constructor.
         chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
-            does, instead of window after window; 15 s suits distil models. Word times are not to be had
-            then, the recording is held in memory, and nothing is told to ``watch``.
-        watch : called with a recording's place and its transcript so far, to be read only, whenever that has
-            changed.
+            does, instead of window after window; 15 s suits distil models. It offers no word times, holds a
+            recording in memory, and does not call ``watch``.
+        progress : whether to show a progress bar on standard error; by default if that is a terminal.
+        on_error : what to do about a recording that fails. "raise" transcribes the others, then raises
+            :class:`RecordingsFailed` with their results; files of a list that do not exist are all named
+            before anything is decoded. "return" puts the error in the recording's place. With a single
+            recording its own error is raised, or returned.
+        watch : called in this thread with a recording's place and its transcript so far, to be read only,
+            whenever that has changed.
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
-            ``initial_prompt``; they go before what the config says.
+            ``initial_prompt``; they override the config, also with ``None``.
+
+        Returns
+        -------
+        a :class:`Transcription`, or a list of them in the order of the recordings.
         """
-        if max_tokens is not None:
-            if options.get("max_new_tokens") is not None:
-                raise InvalidRequest("Both max_tokens and max_new_tokens are given: leave one out.")
-            options["max_new_tokens"] = max_tokens
-        wanted = options_from(self.config.decoding, options)
-        sources, is_one = recordings_in(audio)
-        batch_size = min(self.batch_size, self.batch_size if batch_size is None else batch_size)
-        engine = OneProcess(
-            self.final_model,
-            self.draft_model,
-            gamma=self.config.gamma,
-            is_adaptive=self.config.use_adaptive_gamma,
-            max_new_tokens=self._max_new_tokens,
-            max_sessions=batch_size,
+        call = TranscribeCall(
+            audio=audio,
+            defaults=self.config.decoding,
+            options=options,
+            max_tokens=max_tokens,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            chunk_length_s=chunk_length_s,
+            stride_length_s=stride_length_s,
+            return_stats=return_stats,
+            progress=progress,
+            on_error=on_error,
+            watch=watch,
         )
-        if chunk_length_s is None and stride_length_s is not None:
-            raise InvalidRequest("stride_length_s says how chunks overlap: give chunk_length_s too.")
-        if chunk_length_s is not None:
-            for name in ("word_timestamps", "condition_on_previous_text"):
-                if getattr(wanted, name):
-                    raise UnsupportedOption(
-                        f"Chunks are decoded on their own: leave chunk_length_s or {name} out."
-                    )
-            pcms = [b"".join(source()) for source in sources]
-            cuts = [list(cut(len(pcm) // BYTES_PER_SAMPLE, chunk_length_s, stride_length_s)) for pcm in pcms]
-            transcripts = self._chunked(engine, pcms, cuts, wanted)
-        else:
-            transcripts = engine.transcribe(
-                [source() for source in sources],
-                [self._for_recording(wanted, source) for source in sources],
-                watch=watch,
-            )
-        results = [self._result(transcript, wanted, return_stats) for transcript in transcripts]
-        return results[0] if is_one else results
+        results = dict(self._results(call))
+        errors = {place: result for place, result in results.items() if isinstance(result, Exception)}
+        in_order = [results[place] for place in range(len(results))]
+        if errors and on_error == "raise":
+            raise errors[0] if call.is_one else RecordingsFailed.of(errors, len(results), in_order)
+        return in_order[0] if call.is_one else in_order
+
+    def transcribe_iter(
+        self,
+        audio: Audio | Iterable[Audio],
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise", "return"] = "raise",
+        watch: Watch = lambda place, builder: None,
+        **options: Any,
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield each recording's place and :class:`Transcription` as soon as it has finished.
+
+        It takes what :meth:`transcribe` takes. With ``on_error="raise"``, :class:`RecordingsFailed` is raised
+        after the last result; with "return", errors are yielded in the place of results. Recordings that have
+        begun go on while the caller is busy; closing the iterator frees their slots.
+        """
+        call = TranscribeCall(
+            audio=audio,
+            defaults=self.config.decoding,
+            options=options,
+            max_tokens=max_tokens,
+            batch_size=self.batch_size if batch_size is None else batch_size,
+            chunk_length_s=chunk_length_s,
+            stride_length_s=stride_length_s,
+            return_stats=return_stats,
+            progress=progress,
+            on_error=on_error,
+            watch=watch,
+        )
+        return self._results(call) if on_error == "return" else _good(self._results(call))
+
+    def _results(self, call: TranscribeCall) -> Iterator[tuple[int, Transcription | Exception]]:
+        """Yield every recording's place and its result or error, as they finish."""
+        with ProgressBar(call.num_recordings, call.progress) as bar:
+            for place, outcome in self._chunked(call, bar) if call.chunk_length_s else self._whole(call, bar):
+                bar.finish(place)
+                yield place, self._result(outcome, call) if isinstance(outcome, Transcript) else outcome
+
+    def _whole(self, call: TranscribeCall, bar: ProgressBar) -> Iterator[tuple[int, Outcome]]:
+        """Transcribe recordings window after window."""
+        num_samples: dict[int, int] = {}  # by place, of recordings under way
+
+        def prepared() -> Iterator[Prepared | Exception]:
+            for place, source in enumerate(call.sources):
+                recording = self._prepared(source, call.decoding)
+                if isinstance(recording, Prepared):
+                    num_samples[place] = recording.num_samples
+                yield recording
+
+        def watch(place: int, builder: TranscriptBuilder) -> None:
+            transcribed = builder.span_s[0] * SAMPLE_RATE
+            bar.advance(place, min(1.0, transcribed / max(1, num_samples[place])))
+            call.watch(place, builder)
+
+        for place, outcome in self._pair.transcribe(
+            prepared(), self._draft_length, max_sessions=call.batch_size, watch=watch
+        ):
+            num_samples.pop(place, None)
+            yield place, outcome
 
     def _chunked(
-        self,
-        engine: OneProcess,
-        pcms: Sequence[bytes],
-        cuts: Sequence[Sequence[Chunk]],
-        options: DecodingOptions,
-    ) -> list[Transcript]:
+        self, call: TranscribeCall, bar: ProgressBar
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
         """Transcribe the chunks of all recordings side by side."""
-        pieces = [
-            pcm[chunk.start * BYTES_PER_SAMPLE : chunk.stop * BYTES_PER_SAMPLE]
-            for pcm, chunks in zip(pcms, cuts, strict=True)
-            for chunk in chunks
-        ]
-        heard = iter(engine.transcribe(pieces, options))
-        return [
-            join(chunks, list(islice(heard, len(chunks))), self._tokenizer, timestamps=options.timestamps)
-            for chunks in cuts
-        ]
+        pcms = (_decoded(source) for source in call.sources)
+        recordings = ChunkedRecordings(pcms, call.cut, call.decoding, self._tokenizer)
+        for number, outcome in self._pair.transcribe(
+            recordings.prepared(), self._draft_length, max_sessions=call.batch_size
+        ):
+            place, share, joined = recordings.take(number, outcome)
+            if joined is not None:
+                yield place, joined
+            else:
+                bar.advance(place, share)
 
-    def _for_recording(
-        self, options: DecodingOptions, source: Callable[[], Iterator[bytes]]
-    ) -> DecodingOptions:
-        """Add a long recording's loudest moment; the first window of a short one tells it."""
-        num_samples = 0
-        for pcm in source():
-            num_samples += len(pcm) // BYTES_PER_SAMPLE
-            if num_samples > WINDOW_SAMPLES:
-                return replace(options, log_mel_max=log_mel_max(source(), self._num_mel_bins))
-        return options
+    @property
+    def _draft_length(self) -> DraftLength:
+        mode = Mode.TARGET_ONLY if self.draft_model is None else Mode.ONE_PROCESS
+        return self.config.draft_length(mode)
 
-    def _result(self, transcript: Transcript, options: DecodingOptions, return_stats: bool) -> Transcription:
+    def _prepared(self, source: Source | Exception, options: DecodingOptions) -> Prepared | Exception:
+        """Decode a short recording; scan a long one for its log-mel maximum, and decode it again later."""
+        if isinstance(source, Exception):
+            return source
+        try:
+            pcm = pcm_if_short(source.decode())
+            if pcm is not None:
+                return Prepared(pcm, options, len(pcm) // BYTES_PER_SAMPLE)
+            num_bytes = 0
+
+            def counted() -> Iterator[bytes]:
+                nonlocal num_bytes
+                for pcm in source.decode():
+                    num_bytes += len(pcm)
+                    yield pcm
+
+            options = replace(options, log_mel_max=log_mel_max(counted(), self._num_mel_bins))
+            return Prepared(source.decode(), options, num_bytes // BYTES_PER_SAMPLE)
+        except Exception as error:
+            return error
+
+    def _result(self, transcript: Transcript, call: TranscribeCall) -> Transcription:
         return Transcription(
             segments=tuple(transcript.segments),
             language=transcript.language,
             duration_s=transcript.num_samples / SAMPLE_RATE,
             language_probs=transcript.language_probs,
-            is_lossy=options.is_lossy and self.draft_model is not None,
-            stats=Stats(transcript.statistics) if return_stats else None,
+            is_lossy=call.decoding.is_lossy and self.draft_model is not None,
+            stats=Stats(transcript.statistics) if call.return_stats else None,
         )
+
+
+def _decoded(source: Source | Exception) -> bytes | Exception:
+    """Decode a whole recording."""
+    if isinstance(source, Exception):
+        return source
+    try:
+        return b"".join(source.decode())
+    except Exception as error:
+        return error
+
+
+def _good(results: Iterator[tuple[int, Transcription | Exception]]) -> Iterator[tuple[int, Transcription]]:
+    """Yield results and raise the errors when there is no more."""
+    errors: dict[int, Exception] = {}
+    num_results = 0
+    for place, result in results:
+        num_results += 1
+        if isinstance(result, Exception):
+            errors[place] = result
+        else:
+            yield place, result
+    if errors:
+        raise RecordingsFailed.of(errors, num_results)

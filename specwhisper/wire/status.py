@@ -23,6 +23,7 @@ from specwhisper.errors import (
     OutOfMemory,
     PairMismatch,
     PortTaken,
+    RecordingsFailed,
     ServerDraining,
     ServerFull,
     SessionExpired,
@@ -56,6 +57,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
     OutOfMemory: grpc.StatusCode.UNAVAILABLE,
     DeviceFault: grpc.StatusCode.UNAVAILABLE,
+    RecordingsFailed: grpc.StatusCode.INVALID_ARGUMENT,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     SpecWhisperError: grpc.StatusCode.INTERNAL,
 }

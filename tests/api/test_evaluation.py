@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from io import BytesIO
 from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner
 
 from specwhisper import SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest
+from specwhisper.evaluation.command import app
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import compare
 from specwhisper.whisper.checkpoint import DEMO_FOLDER
@@ -54,6 +57,18 @@ def test_what_cannot_be_decoded_is_left_out_and_named(pair, short):
     assert found.references == [short[0].text]
     assert [name for name, _ in bad] == ["broken.wav"]
     assert "neither libsndfile nor FFmpeg" in bad[0][1]
+
+
+def test_the_command_goes_on_without_them_and_exits_with_1(short, tmp_path):
+    shutil.copy(short[0].audio, tmp_path / "good.flac")
+    (tmp_path / "good.txt").write_text(short[0].text)
+    (tmp_path / "bad.wav").write_bytes(b"RIFF, or so")
+    (tmp_path / "bad.txt").write_text("one two")
+    models = ["--final-model", "demo-target", "--draft-model", "demo-draft-tiny", "--device", "cpu"]
+    result = CliRunner().invoke(app, ["--folder", str(tmp_path), "--language", "en", *models])
+    assert result.exit_code == 1
+    assert "1 recordings" in result.stdout
+    assert "left out: bad.wav: Audio file" in result.stderr
 
 
 class Rows:

@@ -113,7 +113,7 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
 def test_equal_encoders_of_one_byte_are_shared(folder, monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)  # as in models of real size
     draft, target = share_encoder(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)
-    assert draft.encoder is target.encoder
+    assert draft.encoder.encoder is target.encoder.encoder
 
 
 def test_weights_of_two_types_are_not_shared(folder, samples):
@@ -125,7 +125,7 @@ def test_weights_of_two_types_are_not_shared(folder, samples):
 def test_a_window_is_encoded_once_where_the_encoder_is_shared_and_never_remembered(folder, samples):
     pair = SpeculativeWhisper(str(folder), str(folder), device="cpu", batch_size=1)
     calls = []
-    pair.final_model.unshared()._encoder.register_forward_hook(lambda *_: calls.append(1))
+    pair.final_model._encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
     for model in (pair, pair.without_draft(), pair, pair.without_draft()):
         calls.clear()
         result = model.transcribe(samples, language="en", max_tokens=MAX_TOKENS)

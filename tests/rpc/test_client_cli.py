@@ -128,14 +128,31 @@ async def test_files_are_written_to_a_folder(files, streams, tmp_path):
 
 
 async def test_a_bad_file_does_not_stop_the_others(files, streams, tmp_path):
-    corrupt, missing = tmp_path / "corrupt.wav", tmp_path / "missing.wav"
+    corrupt, gone, away = (tmp_path / name for name in ("corrupt.wav", "gone.wav", "away.wav"))
     corrupt.write_bytes(b"RIFF, or so")
     async with serving(ScriptedTranscription()) as address:
-        assert not await streams.run([files[0], corrupt, missing, files[1]], address, quiet=True)
+        assert not await streams.run([files[0], corrupt, gone, files[1], away], address, quiet=True)
     assert streams.out == TEXT * 2
-    first, second = streams.err.splitlines()
-    assert re.fullmatch(r"error: Audio file '.*corrupt\.wav' cannot be decoded: neither .*", first)
-    assert re.fullmatch(r"error: Audio file '.*missing\.wav' does not exist\.", second)
+    missing, broken, summary = streams.err.splitlines()
+    assert re.fullmatch(r"error: 2 audio files do not exist: '.*gone\.wav', '.*away\.wav'\.", missing)
+    assert re.fullmatch(r"error: Audio file '.*corrupt\.wav' cannot be decoded: neither .*", broken)
+    assert summary == f"3 of 5 files failed: {gone}, {away}, {corrupt}"
+
+
+async def test_missing_files_are_reported_before_anything_is_transcribed(files, streams, tmp_path):
+    async with serving(ScriptedTranscription()) as address:
+        assert not await streams.run([files[0], tmp_path / "gone.wav"], address)
+    lines = streams.err.splitlines()
+    assert re.fullmatch(r"error: Audio file '.*gone\.wav' does not exist\.", lines[0])
+    assert lines.index(str(files[0])) == 1
+
+
+async def test_a_file_that_the_server_refuses_is_named(files, streams):
+    async with serving(ScriptedTranscription([], error=ServerFull("It is full."))) as address:
+        assert not await streams.run(files, address, quiet=True)
+    first, second, summary = streams.err.splitlines()
+    assert (first, second) == (f"error: {files[0]}: It is full.", f"error: {files[1]}: It is full.")
+    assert summary == f"2 of 2 files failed: {files[0]}, {files[1]}"
 
 
 async def test_files_that_would_overwrite_each_other_are_refused_beforehand(files, streams, tmp_path):

@@ -116,7 +116,7 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
 
     def noted(draft, target, num_windows):
         draft, target = share_encoder(draft, target, num_windows)
-        assert draft.encoder is target.encoder
+        assert draft.encoder.encoder is target.encoder.encoder
         target.encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
         return draft, target
 

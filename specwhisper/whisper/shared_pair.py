@@ -1,0 +1,212 @@
+"""A pair in this process that any number of threads share: one engine, whose forward passes serve all calls.
+
+The engine runs in a thread of its own. A call hands its recordings over and builds its transcripts from the
+events that come back, in its own thread: what is wrong there, or interrupts it, touches no other call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+from threading import Lock
+from weakref import finalize
+
+from specwhisper.errors import DeviceFault
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.windows import Windows
+from specwhisper.types import Failed
+from specwhisper.whisper.engine_thread import EngineThread
+from specwhisper.whisper.model import Model
+from specwhisper.whisper.pair_engine import Feed, PairEngine, PairEvent
+from specwhisper.whisper.pair_session import PairSession
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recording and the options for it: canonical PCM, whole or in pieces that are read as needed."""
+
+    pcm: bytes | Iterable[bytes]
+    options: DecodingOptions
+    num_samples: int = 0  # where known
+
+
+class SharedPair:
+    """Transcribes for any number of threads at once; thread-safe.
+
+    Calls share the models' slots in the order in which they ask, and every forward pass.
+
+    Parameters
+    ----------
+    max_new_tokens, plan : as :class:`specwhisper.whisper.verifier.Verifier` takes them.
+    """
+
+    def __init__(
+        self,
+        target: Model,
+        draft: Model | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        plan: Callable[[DecodingOptions], Windows] | None = None,
+    ) -> None:
+        self._target = target
+        self._start = partial(_Running, target, draft, max_new_tokens, plan)
+        self._lock = Lock()
+        self._running: _Running | None = None
+
+    def transcribe(
+        self,
+        recordings: Iterable[Prepared | Exception],
+        length: DraftLength,
+        *,
+        max_sessions: int,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Transcribe recordings side by side; yield each with its place as soon as it has finished.
+
+        Recordings that have begun go on while the caller is busy. Closing the iterator frees their slots.
+
+        Parameters
+        ----------
+        recordings : read in the caller's thread, at most one ahead of ``max_sessions``. An exception stands
+            for a recording that cannot be read and is yielded in its place.
+        length : how far the draft runs ahead; mode ``target-only`` does without the draft.
+        max_sessions : most of these recordings that hold a slot at once.
+        watch : called, in the caller's thread, with a recording's place and transcript so far whenever that
+            has changed; it may only read it.
+
+        Raises
+        ------
+        Exception : what is wrong with the options; errors of a recording are yielded instead.
+        """
+        running = self._engine()
+        events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
+        sessions: dict[str, PairSession] = {}
+        numbered = enumerate(recordings)
+        ahead: tuple[int, Prepared | Exception] | None = None
+
+        def begin(place: int, recording: Prepared) -> None:
+            session = PairSession(running.new_id(), place, Feed(recording.pcm), self._target.vocabulary)
+            sessions[session.id] = session  # first: an interrupt from here on closes it
+            running.open(session, length, recording.options, events)
+
+        def next_ended() -> PairSession:
+            while True:
+                session_id, event = events.get()
+                session = sessions[session_id]
+                session.observe(event)
+                watch(session.place, session.builder)
+                if session.has_ended:
+                    del sessions[session_id]
+                    running.close(session_id)
+                    return session
+
+        try:
+            while True:
+                ahead = ahead or next(numbered, None)
+                place, recording = ahead or (0, None)
+                if isinstance(recording, Exception):
+                    ahead = None
+                    yield place, recording
+                elif recording is not None and len(sessions) < max_sessions:
+                    ahead = None
+                    begin(place, recording)
+                elif sessions:
+                    session = next_ended()
+                    if session.is_refused and session.error is not None:
+                        raise session.error
+                    if recording is not None:  # before the caller takes its time
+                        ahead = None
+                        begin(place, recording)
+                    yield session.place, session.error or session.transcript
+                else:
+                    return
+        finally:
+            for session_id in sessions:
+                running.close(session_id)
+
+    def _engine(self) -> _Running:
+        """Return the engine, started by the first call of a process."""
+        with self._lock:
+            if self._running is None or self._running.process_id != os.getpid():  # threads end in a fork
+                self._running = self._start()
+                finalize(self, self._running.stop)
+            return self._running
+
+
+class _Running:
+    """The engine in its thread, with threads beside it that encode and read."""
+
+    def __init__(
+        self,
+        target: Model,
+        draft: Model | None,
+        max_new_tokens: int | None,
+        plan: Callable[[DecodingOptions], Windows] | None,
+    ) -> None:
+        self.process_id = os.getpid()
+        self._ids = count()
+        self._fault: DeviceFault | None = None
+        self._thread = EngineThread[PairEvent]("pair", self._on_fault)
+        self._pools = [
+            ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+            for name, num_threads in (
+                ("encoder", target.max_windows),
+                ("draft-encoder", (draft or target).max_windows),
+                ("reader", target.num_slots),
+            )
+        ]
+        encoder, draft_encoder, reader = self._pools
+        self._engine = PairEngine(
+            target,
+            draft,
+            encoder=encoder,
+            draft_encoder=draft_encoder,
+            reader=reader,
+            wake=self._thread.wake,
+            max_width=MAX_GAMMA,  # no session's block is longer
+            max_new_tokens=max_new_tokens,
+            plan=plan,
+        )
+        self._thread.start(self._engine, call_soon=lambda deliver, *args: deliver(*args))
+
+    def new_id(self) -> str:
+        """Return a session id that no other session has."""
+        return str(next(self._ids))
+
+    def open(
+        self,
+        session: PairSession,
+        length: DraftLength,
+        options: DecodingOptions,
+        events: SimpleQueue[tuple[str, PairEvent]],
+    ) -> None:
+        """Open a session whose events go into a queue."""
+
+        def receive(event: PairEvent | Failed) -> None:
+            events.put((session.id, event))
+
+        self._thread.subscribe(session.id, receive)
+        if not self._thread.post(partial(self._engine.open, session.id, session.feed, length, options)):
+            raise self._fault or RuntimeError("The engine has been stopped.")
+
+    def close(self, session_id: str) -> None:
+        """End a session, begun or not, and free its slots."""
+        self._thread.unsubscribe(session_id)
+        self._thread.post(partial(self._engine.close, session_id))
+
+    def stop(self) -> None:
+        """End all threads; what they hold is freed."""
+        self._thread.stop_soon()
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _on_fault(self, fault: DeviceFault) -> None:
+        self._fault = fault
+        self._thread.stop_soon()

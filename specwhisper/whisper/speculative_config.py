@@ -1,0 +1,60 @@
+"""How a pair in one process speculates and chooses tokens, for Whisper and for text models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.options import Acceptance, options_from
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeConfig:
+    """How to speculate, and how to choose tokens.
+
+    Attributes
+    ----------
+    gamma : draft tokens per block.
+    use_adaptive_gamma : begin with ``gamma`` and go on with what is fastest.
+    temperature : 0 is greedy; several are tried in order until a window is good enough, see the thresholds of
+        :class:`DecodingOptions`.
+    top_k, top_p, seed, acceptance, acceptance_threshold : see :class:`DecodingOptions`. With a threshold the
+        text may differ from the target's own, and results say so.
+    """
+
+    gamma: int = 5
+    use_adaptive_gamma: bool = False
+    temperature: float | Sequence[float] = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    acceptance: Acceptance = Acceptance.EXACT
+    acceptance_threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.use_adaptive_gamma, bool):
+            raise InvalidRequest(
+                f"use_adaptive_gamma is {self.use_adaptive_gamma!r}: it must be True or False."
+            )
+        self.draft_length(Mode.ONE_PROCESS)
+        options_from({}, self.decoding)
+
+    def draft_length(self, mode: Mode) -> DraftLength:
+        """Return how far a draft runs ahead in a mode."""
+        return DraftLength(mode, self.gamma, is_adaptive=self.use_adaptive_gamma)
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """The decoding options among them."""
+        return {
+            "temperatures": self.temperature,
+            "top_k": self.top_k,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "acceptance": self.acceptance,
+            "acceptance_threshold": self.acceptance_threshold,
+        }

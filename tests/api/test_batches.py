@@ -1,0 +1,202 @@
+"""Several recordings in one call: what is read when, results as they finish, and recordings that fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.exactness.prepared import recording
+from specwhisper import RecordingsFailed, SpeculativeConfig, SpeculativeWhisper, Transcription
+from specwhisper.errors import InvalidAudio, InvalidRequest
+
+ASKED = {"language": "en", "max_tokens": 8}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> SpeculativeWhisper:
+    folder = save_checkpoint(Shape(seed=11, scale=0.1), tmp_path_factory.mktemp("models") / "target")
+    return SpeculativeWhisper(str(folder), str(folder), device="cpu", batch_size=2)
+
+
+@pytest.fixture
+def files(tmp_path) -> list[str]:
+    names = [str(tmp_path / f"{number}.wav") for number in range(6)]
+    for number, name in enumerate(names):
+        soundfile.write(name, np.frombuffer(recording(number, 0.5 + 0.1 * number), "<i2"), 16_000, "PCM_16")
+    return names
+
+
+@pytest.fixture
+def broken(tmp_path) -> str:
+    path = tmp_path / "broken.wav"
+    path.write_bytes(b"RIFF, or so")
+    return str(path)
+
+
+def durations(results: list) -> list[float]:
+    return [round(result.duration_s, 2) for result in results]
+
+
+ALL = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda files: dict.fromkeys(files).keys()])
+def test_any_iterable_gives_a_list_in_its_order(pair, files, kind):
+    assert durations(pair.transcribe(kind(files), **ASKED)) == ALL
+
+
+@pytest.mark.parametrize("chunks", [{}, {"chunk_length_s": 0.4}])
+def test_files_are_opened_when_their_turn_comes(pair, files, chunks):
+    """Each file is made only when the recording three before it has finished: two slots and one ahead."""
+    contents = [Path(name).read_bytes() for name in files]
+    for name in files[3:]:
+        os.remove(name)
+    taken = []
+
+    def names() -> Iterator[str]:
+        for name in files:
+            taken.append(name)
+            yield name
+
+    found = {}
+    for place, result in pair.transcribe_iter(names(), **chunks, **ASKED):
+        found[place] = result
+        assert len(taken) <= len(found) + 3
+        for number in range(3, min(len(files), len(found) + 3)):
+            Path(files[number]).write_bytes(contents[number])
+    assert durations([found[place] for place in sorted(found)]) == ALL
+
+
+def test_results_come_as_they_finish(pair):
+    long, short = (np.frombuffer(recording(1, length_s), "<i2") for length_s in (70.0, 0.5))
+    places = [place for place, _ in pair.transcribe_iter([long, short, short], **ASKED)]
+    assert sorted(places) == [0, 1, 2]
+    assert places.index(1) < places.index(0)
+
+
+def test_missing_files_are_all_named_before_anything_is_decoded(pair, files, monkeypatch):
+    monkeypatch.setattr(pair, "_prepared", lambda *_: pytest.fail("decoded"))
+    missing = [files[0], "nowhere.wav", files[1], {"path": "neither.flac", "bytes": None}]
+    for transcribe in (pair.transcribe, pair.transcribe_iter):
+        with pytest.raises(InvalidAudio, match=r"2 recordings cannot.*'nowhere\.wav'.*'neither\.flac'"):
+            transcribe(missing, **ASKED)
+    with pytest.raises(InvalidAudio, match=r"^Audio file 'nowhere\.wav' does not exist\.$"):
+        pair.transcribe(missing[:3], **ASKED)
+
+
+def test_a_file_that_fails_later_raises_after_the_others_with_their_results(pair, files, broken):
+    nan = np.full(16_000 * 40, np.nan, np.float32)
+    with pytest.raises(
+        RecordingsFailed, match=r"2 of 5 recordings failed\. Number 2: .*broken\.wav"
+    ) as raised:
+        pair.transcribe([files[0], broken, files[1], nan, files[2]], **ASKED)
+    error = raised.value
+    assert sorted(error.errors) == [1, 3]
+    assert all(isinstance(each, InvalidAudio) for each in error.errors.values())
+    assert [error.results[place] for place in (1, 3)] == [error.errors[1], error.errors[3]]
+    assert durations([error.results[place] for place in (0, 2, 4)]) == ALL[:3]
+
+
+def test_an_error_comes_back_in_its_place(pair, files, broken):
+    results = pair.transcribe([files[0], broken, "nowhere.wav", 3.5, files[1]], on_error="return", **ASKED)
+    assert durations([results[0], results[4]]) == ALL[:2]
+    assert [type(result) for result in results[1:4]] == [InvalidAudio] * 3
+    assert isinstance(pair.transcribe(broken, on_error="return", **ASKED), InvalidAudio)
+    assert isinstance(pair.transcribe(files[0], on_error="return", **ASKED), Transcription)
+
+
+def test_an_iterator_raises_at_its_end_or_yields_errors(pair, files, broken):
+    asked = [broken, *files[:3]]
+    found = dict(pair.transcribe_iter(asked, on_error="return", **ASKED))
+    assert isinstance(found[0], InvalidAudio)
+    assert durations([found[place] for place in (1, 2, 3)]) == ALL[:3]
+    results = pair.transcribe_iter(asked, **ASKED)
+    assert sorted(place for place, _ in (next(results), next(results), next(results))) == [1, 2, 3]
+    with pytest.raises(RecordingsFailed, match="1 of 4") as raised:
+        next(results)
+    assert sorted(raised.value.errors) == [0]
+
+
+def test_a_chunk_that_cannot_be_read_fails_its_recording_alone(pair, files, broken):
+    results = pair.transcribe([broken, *files[:2]], on_error="return", chunk_length_s=0.4, **ASKED)
+    assert isinstance(results[0], InvalidAudio)
+    assert durations(results[1:]) == ALL[:2]
+
+
+def test_a_single_recording_raises_its_own_error(pair, broken):
+    with pytest.raises(InvalidAudio, match=r"broken\.wav"):
+        pair.transcribe(broken, **ASKED)
+
+
+def test_none_overrides_the_config(pair, files):
+    config = pair.config
+    try:
+        pair.config = SpeculativeConfig(acceptance_threshold=0.3, temperature=0.7, top_k=5)
+        assert pair.transcribe(files[0], **ASKED).is_lossy
+        result = pair.transcribe(files[0], acceptance_threshold=None, temperature=None, top_k=None, **ASKED)
+        assert not result.is_lossy
+        assert all(segment.temperature == 0 for segment in result.segments)
+    finally:
+        pair.config = config
+    assert result.text == pair.transcribe(files[0], **ASKED).text
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"temperature": NAN}, "temperatures is"),
+        ({"temperature": [0.0, NAN]}, "temperatures is"),
+        ({"top_p": NAN}, "top_p is nan"),
+        ({"acceptance_threshold": NAN}, "acceptance_threshold is nan"),
+        ({"no_speech_threshold": NAN}, "no_speech_threshold is nan"),
+        ({"logprob_threshold": NAN}, "logprob_threshold is nan"),
+        ({"compression_ratio_threshold": NAN}, "compression_ratio_threshold is nan"),
+        ({"max_initial_timestamp_s": NAN}, "max_initial_timestamp_s is nan"),
+        ({"max_new_tokens": NAN}, "max_new_tokens is nan: it must be a whole number"),
+        ({"seed": float("inf")}, "seed is inf: it must be a whole number"),
+        ({"batch_size": NAN}, "batch_size is nan: it must be a whole number"),
+        ({"batch_size": "8"}, "batch_size is '8': it must be a whole number"),
+        ({"chunk_length_s": NAN}, "chunk_length_s is nan: it must be a number of seconds"),
+        ({"chunk_length_s": 15, "stride_length_s": NAN}, "stride_length_s is nan"),
+        ({"chunk_length_s": float("inf")}, "chunk_length_s is inf"),
+        ({"chunk_length_s": 0}, "Chunks of 0 s"),
+        ({"on_error": "ignore"}, "on_error is 'ignore': choose 'raise' or 'return'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_decoded(pair, files, asked, message, monkeypatch):
+    monkeypatch.setattr(pair, "_pair", None)
+    for transcribe in (pair.transcribe, pair.transcribe_iter):
+        with pytest.raises(InvalidRequest, match=message):
+            transcribe(files, **asked)
+
+
+def test_a_sampling_rate_that_is_no_number_is_refused(pair):
+    with pytest.raises(InvalidAudio, match="sampling_rate is nan"):
+        pair.transcribe({"array": np.zeros(9), "sampling_rate": NAN})
+
+
+def test_a_config_with_a_word_for_a_choice_is_refused():
+    with pytest.raises(InvalidRequest, match="use_adaptive_gamma is 'no': it must be True or False"):
+        SpeculativeConfig(use_adaptive_gamma="no")
+
+
+def test_a_bar_is_shown_on_a_terminal_only(pair, files, monkeypatch, capsys):
+    pair.transcribe(files, **ASKED)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes standard error for a terminal then
+    monkeypatch.setenv("TERM", "xterm")
+    pair.transcribe(files, **ASKED)
+    assert " of 6 done" in capsys.readouterr().err
+    pair.transcribe(files, progress=False, **ASKED)
+    assert capsys.readouterr().err == ""
+    monkeypatch.delenv("FORCE_COLOR")
+    assert len(list(pair.transcribe_iter(iter(files), progress=True, **ASKED))) == len(files)

@@ -1,0 +1,209 @@
+"""The engine that threads share, on a scripted model: batches, faults, and when its threads end."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from experiments.common.scripted import MULTILINGUAL, ScriptedModel, recording
+from specwhisper.errors import DeviceFault, UnsupportedOption
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import AudioChunk, Mode
+from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.one_process import InlineExecutor, OneProcess
+from specwhisper.whisper.shared_pair import Prepared, SharedPair
+from specwhisper.whisper.verifier import Verifier
+
+WAIT_S = 30
+PCMS = [recording(1.0 + 0.25 * seed, seed) for seed in range(6)]
+LENGTH = DraftLength(Mode.ONE_PROCESS, 4)
+ENGLISH = DecodingOptions(language="en")
+
+
+def transcribe(pair: SharedPair, pcms: list[bytes], max_sessions: int = 2) -> list:
+    prepared = (Prepared(pcm, ENGLISH) for pcm in pcms)
+    found = dict(pair.transcribe(prepared, LENGTH, max_sessions=max_sessions))
+    return [found[place].window_tokens for place in range(len(pcms))]
+
+
+def alone(pcms: list[bytes]) -> list:
+    return [transcript.window_tokens for transcript in OneProcess(ScriptedModel()).transcribe(pcms)]
+
+
+def test_texts_are_those_of_one_thread():
+    pair = SharedPair(ScriptedModel(3), ScriptedModel(3, error_rate=0.3))
+    with ThreadPoolExecutor(4) as threads:
+        calls = [threads.submit(transcribe, pair, PCMS, max_sessions) for max_sessions in (1, 2, 3, 3)]
+        assert [call.result() for call in calls] == [alone(PCMS)] * 4
+
+
+class Together(ScriptedModel):
+    """Takes several windows at once: encodes the first of each slot only when all slots have one."""
+
+    def __init__(self, num_windows: int) -> None:
+        super().__init__(num_windows)
+        self.max_windows = num_windows
+        self._all_there = threading.Barrier(num_windows)
+        self._slots = set(range(num_windows))
+
+    def encode(self, slot, recording, start_frame) -> None:
+        if slot in self._slots:
+            self._slots.discard(slot)
+            self._all_there.wait(WAIT_S)
+        super().encode(slot, recording, start_frame)
+
+
+def test_windows_of_all_recordings_are_encoded_together():
+    pair = SharedPair(Together(3), Together(3))
+    assert transcribe(pair, PCMS[:3], max_sessions=3) == alone(PCMS[:3])
+
+
+def test_recordings_are_read_one_ahead_of_the_slots():
+    pair = SharedPair(ScriptedModel(4), ScriptedModel(4))
+    num_read, num_finished, num_ahead = 0, 0, []
+
+    def read():
+        nonlocal num_read
+        for pcm in PCMS * 3:
+            num_read += 1
+            num_ahead.append(num_read - num_finished)
+            yield Prepared(pcm, ENGLISH)
+
+    for _ in pair.transcribe(read(), LENGTH, max_sessions=2):
+        num_finished += 1
+    assert num_finished == num_read == 3 * len(PCMS)
+    assert max(num_ahead) <= 2 + 1 + 1  # in slots, ahead, and the one that is just handed over
+
+
+def test_recordings_that_have_begun_finish_while_the_caller_is_busy():
+    pair = SharedPair(ScriptedModel(1), ScriptedModel(1))
+    busy = pair.transcribe((Prepared(pcm, ENGLISH) for pcm in PCMS), LENGTH, max_sessions=1)
+    next(busy)
+    assert transcribe(pair, PCMS[:2]) == alone(PCMS[:2])
+    assert len(list(busy)) == len(PCMS) - 1
+
+
+def test_options_that_cannot_be_end_the_call_at_the_first_recording():
+    pair = SharedPair(ScriptedModel(2, vocabulary=MULTILINGUAL))
+    bad = DecodingOptions(language="fr")
+    read = []
+
+    def prepared():
+        for pcm in PCMS:
+            read.append(pcm)
+            yield Prepared(pcm, bad)
+
+    with pytest.raises(UnsupportedOption):
+        list(pair.transcribe(prepared(), DraftLength(Mode.TARGET_ONLY), max_sessions=1))
+    assert len(read) <= 2
+
+
+class Faulty(ScriptedModel):
+    """A device that fails for good."""
+
+    def score(self, rows):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def test_a_device_fault_ends_every_call_and_later_ones_at_once():
+    pair = SharedPair(Faulty(2))
+    for _ in range(2):
+        with pytest.raises(DeviceFault):
+            found = dict(
+                pair.transcribe([Prepared(PCMS[0], ENGLISH)], DraftLength(Mode.TARGET_ONLY), max_sessions=1)
+            )
+            raise found[0]
+
+
+class Buggy(ScriptedModel):
+    """Breaks the engine itself, once."""
+
+    has_failed = False
+
+    def length(self, slot: int) -> int:
+        if not self.has_failed and self.num_passes > 3:
+            self.has_failed = True
+            raise LookupError("a defect")
+        return super().length(slot)
+
+
+def test_a_defect_ends_the_calls_that_it_met_and_the_engine_goes_on():
+    pair = SharedPair(Buggy(2))
+    length = DraftLength(Mode.TARGET_ONLY)
+    ((_, failed),) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1)
+    assert isinstance(failed, LookupError)
+    for _ in range(3):  # as many as would fail if a slot were lost
+        ((_, transcript),) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1)
+        assert transcript.window_tokens == alone(PCMS[:1])[0]
+
+
+def engine_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "pair"}
+
+
+def test_its_thread_ends_with_it():
+    before = engine_threads()
+    pair = SharedPair(ScriptedModel(1))
+    (_,) = pair.transcribe([Prepared(PCMS[0], ENGLISH)], DraftLength(Mode.TARGET_ONLY), max_sessions=1)
+    (thread,) = engine_threads() - before
+    del pair
+    gc.collect()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+
+
+def test_it_works_in_a_process_that_was_forked_later():
+    pair = SharedPair(ScriptedModel(2), ScriptedModel(2))
+    assert transcribe(pair, PCMS[:2]) == alone(PCMS[:2])
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=lambda: queue.put(transcribe(pair, PCMS[2:4])))
+    child.start()
+    assert queue.get(timeout=WAIT_S) == alone(PCMS[2:4])
+    child.join(WAIT_S)
+    assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("kind", [Verifier, Drafter])
+def test_a_slot_is_encoded_into_in_the_order_of_its_owners(kind):
+    """With several threads that encode, the next owner's window waits for the last one's."""
+    has_begun, may_end, order = threading.Event(), threading.Event(), []
+
+    class Slow(ScriptedModel):
+        def encode(self, slot, recording, start_frame):
+            if not has_begun.is_set():
+                has_begun.set()
+                assert may_end.wait(WAIT_S)
+            order.append(recording.received_samples)
+            super().encode(slot, recording, start_frame)
+
+    opened = {}
+
+    def open_and_hear(name: str, pcm: bytes) -> None:
+        verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
+        engine = opened.get(kind) or kind(Slow(1), executor=threads)
+        opened[kind] = engine
+        verifier.open(name, Mode.TARGET_ONLY, ENGLISH)
+        chunk = AudioChunk(0, pcm, is_last=True)
+        verifier.submit(name, chunk)
+        if kind is Verifier:
+            engine.open(name, Mode.TARGET_ONLY, ENGLISH)
+            engine.submit(name, chunk)
+            engine.step()
+        else:
+            engine.open(name, LENGTH, ENGLISH, max_ahead_tokens=64)
+            engine.submit(name, chunk)
+            engine.submit(name, verifier.step()[0][1])
+
+    with ThreadPoolExecutor(3) as threads:
+        open_and_hear("first", PCMS[0])
+        assert has_begun.wait(WAIT_S)
+        opened[kind].close("first")
+        open_and_hear("next", PCMS[1])
+        threads.submit(may_end.set)  # the third thread: the second waits, or has overtaken
+    assert order == [len(PCMS[0]) // 2, len(PCMS[1]) // 2]
