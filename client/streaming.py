@@ -189,28 +189,27 @@ class StreamingClient:
                     if not self._has_changed:
                         return
                     self._has_changed = False
-                    continue
                 except IdleClient:  # the server has given the place to others
                     heard_to = round(self.received_s * SAMPLE_RATE)
                     if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
                         return
-                    continue
                 except GONE_OR_FULL as error:
-                    lost = error
-                # A server that never answered is more likely a wrong address than lost; one that did, and
-                # is full now, may hold the place of the very call that was lost.
-                has_answered = self.model is not None
-                is_elsewhere = await attempts.failed(lost)
-                if isinstance(lost, ServerFull) and not has_answered and not is_elsewhere:
-                    raise lost
-                is_new = backoff is None
-                if backoff is None or has_answered > was_answered:
-                    backoff = Backoff(self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s))
-                was_answered = has_answered
-                await backoff.wait(lost, is_elsewhere=is_elsewhere)
-                log = {"request": self._request_id, "server": attempts.address, "error": str(lost)}
-                logger.info("connection lost", extra=log)
-                self.num_reconnects += is_new
+                    # A server that never answered is more likely a wrong address than lost; one that did, and
+                    # is full now, may hold the place of the very call that was lost.
+                    has_answered = self.model is not None
+                    is_elsewhere = await attempts.failed(error)
+                    if isinstance(error, ServerFull) and not has_answered and not is_elsewhere:
+                        raise
+                    is_new = backoff is None
+                    if backoff is None or has_answered > was_answered:
+                        backoff = Backoff(
+                            self._reconnect_s if has_answered else min(FIRST_S, self._reconnect_s)
+                        )
+                    was_answered = has_answered
+                    await backoff.wait(error, is_elsewhere=is_elsewhere)
+                    log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
+                    logger.info("connection lost", extra=log)
+                    self.num_reconnects += is_new
         finally:
             self._audio.finish()  # nobody reads what is sent from here on
 

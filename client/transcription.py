@@ -128,28 +128,29 @@ class Transcription:
         backoff, num_committed = None, 0
         attempts = self._servers.attempts()
         while True:
-            async with attempts.connection() as connection:
-                try:
-                    async with aclosing(self._call(connection, config, source)) as updates:
-                        async for update in updates:
-                            if self._statistics.num_committed > num_committed:  # it has made progress
-                                backoff, num_committed = None, self._statistics.num_committed
-                                attempts.progressed()
-                            yield update
-                    return
-                except grpc.aio.AioRpcError as rpc_error:
-                    lost = rpc_error
-            error = error_from_rpc(lost, connection.address)
-            if not isinstance(error, GONE_OR_FULL):
-                raise error from lost
-            if not await attempts.failed(error):
-                if not self._is_mendable(error, lost):
-                    raise error from lost
-                backoff = backoff or Backoff(self._resume_timeout_s)
-                await backoff.wait(error)
-            self.num_resumes += self._model is not None
-            log = {"request": self._request_id, "server": connection.address, "error": str(error)}
-            logger.info("server lost", extra=log)
+            try:
+                async with (
+                    attempts.connection() as connection,
+                    aclosing(self._call(connection, config, source)) as updates,
+                ):
+                    async for update in updates:
+                        if self._statistics.num_committed > num_committed:  # it has made progress
+                            backoff, num_committed = None, self._statistics.num_committed
+                            attempts.progressed()
+                        yield update
+                return
+            except grpc.aio.AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, attempts.address)
+                if not isinstance(error, GONE_OR_FULL):
+                    raise error from rpc_error
+                if not await attempts.failed(error):
+                    if not self._is_mendable(error, rpc_error):
+                        raise error from rpc_error
+                    backoff = backoff or Backoff(self._resume_timeout_s)
+                    await backoff.wait(error)
+                self.num_resumes += self._model is not None
+                log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
+                logger.info("server lost", extra=log)
 
     def _is_mendable(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
         """Whether the servers that there are may go on in a moment."""
