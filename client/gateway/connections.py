@@ -18,7 +18,6 @@ from client.gateway.heads import check_head
 from client.gateway.sockets import TOO_BIG
 from client.gateway.status import BROKEN, body_of, error_body
 
-READ_BYTES = 8 * 1024  # at a time: what is read is parsed at once, and other connections wait
 MAX_FRAGMENTS = 1024  # of a message on a WebSocket: empty ones count towards no size
 HEAD_S = 10.0  # from a request's first byte, or a connection's beginning, to the end of the request's head
 UNREAD_S = 30.0  # for a client that takes nothing of its answer
@@ -63,8 +62,14 @@ class _Deadlines:
 
 
 class _Bounded(asyncio.BufferedProtocol):
-    """Limits of both kinds of connection: bytes read at a time, and how long bytes wait to be taken."""
+    """Limits of both kinds of connection: bytes read at a time, and how long bytes wait to be taken.
 
+    Attributes
+    ----------
+    read_bytes : how much is read at a time: it is parsed at once, while other connections wait.
+    """
+
+    read_bytes: int
     transport: Any
     data_received: Any
     _deadlines: _Deadlines
@@ -81,7 +86,7 @@ class _Bounded(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with a head that is due."""
         super().connection_made(transport)
-        self._read = memoryview(bytearray(READ_BYTES))
+        self._read = memoryview(bytearray(self.read_bytes))
         self._deadlines = _Deadlines(self.transport)
         self._deadlines.expect_head(True)
         # Whatever waits is known of, also behind the last word. Not 0: encrypted ones would wait for nothing.
@@ -116,6 +121,7 @@ class HttpConnection(_Bounded, H11Protocol):
     """
 
     max_connections: int
+    read_bytes = 8 * 1024  # recordings arrive so
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection in, or refuse it whatever it wants."""
@@ -153,6 +159,8 @@ class HttpConnection(_Bounded, H11Protocol):
 
 class SocketConnection(_Bounded, WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket."""
+
+    read_bytes = 2 * 1024  # hundreds of messages, where they are tiny
 
     def data_received(self, data: bytes) -> None:
         """Hear what is sent; a handshake that cannot be read is never answered, so it has to end too."""

@@ -18,7 +18,7 @@ import typer
 from draft_server.config import DraftConfig
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.promises import bombs, cancel, faults, flood, resets, slow_reader, stops
+from experiments.promises import bombs, cancel, faults, flood, messages, resets, slow_reader, stops
 from specwhisper.wire.serving import ServingOptions
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}
@@ -35,6 +35,7 @@ class Promise(StrEnum):
     BOMBS = "bombs"
     STOPS = "stops"
     FAULTS = "faults"
+    MESSAGES = "messages"
 
 
 Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
@@ -49,7 +50,7 @@ def promises(
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Measure what servers promise when clients leave, flood them, do not read or send bombs, and in faults.
+    """Measure what servers promise to clients that leave, flood, do not read or send bombs, and in faults.
 
     Servers are real processes whose models are scripted. Exits with 1 if a text is wrong or a promise
     could not be measured; the figures of the others are written all the same.
@@ -90,6 +91,7 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.BOMBS: partial(_bombs, *((10.0, 24.0, 1) if quick else (MAX_AUDIO_S, 1.5, 2))),
         Promise.STOPS: partial(_stops, 1 if quick else 10, folder),
         Promise.FAULTS: partial(_faults, 1 if quick else 10, folder),
+        Promise.MESSAGES: partial(_messages, 2 if quick else 5),
     }
 
 
@@ -130,6 +132,11 @@ async def _faults(rounds: int, folder: Path) -> Measured:
     wrong = [line for one in (*faulted, *short) for line in one.wrong]
     figures = {"device": [asdict(one) for one in faulted], "memory": [asdict(one) for one in short]}
     return faults.bars(faulted, short), figures, wrong
+
+
+async def _messages(rounds: int) -> Measured:
+    sent = await messages.measure_messages(rounds)
+    return messages.bars(sent), [asdict(one) for one in sent], []
 
 
 if __name__ == "__main__":

@@ -220,3 +220,38 @@ async def test_a_full_gateway_is_full_for_all():
             await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
         await stream.close()
         await eventually(lambda: gateway.num_places_taken == 0)
+
+
+@pytest.mark.parametrize(("path", "most"), [("/live", 2 * 1024), ("/v1/audio/transcriptions", 8 * 1024)])
+async def test_a_connection_is_read_in_small_pieces(draft, path, most, monkeypatch):
+    sizes: list[int] = []
+    for kind in (connections.HttpConnection, connections.SocketConnection):
+        take = kind.data_received
+
+        def taken(self, data, take=take):
+            sizes.append(len(data))
+            take(self, data)
+
+        monkeypatch.setattr(kind, "data_received", taken)
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        if path == "/live":
+            writer.write((handshake("/live") + "\r\n").encode())
+            await reader.readuntil(b"\r\n\r\n")
+        else:
+            writer.write(f"POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: 999999\r\n\r\n".encode())
+            await reader.readuntil(b"}}")
+        sizes.clear()
+        writer.write(bytes([0x82, 0xFF, *(500_000).to_bytes(8, "big"), 0, 0, 0, 0]) + bytes(500_000))
+        await eventually(lambda: sum(sizes) > 100_000)
+    assert max(sizes) <= most
+
+
+async def test_a_message_has_so_many_fragments(draft):
+    async with running_gateway(draft) as gateway, connected(gateway) as (reader, writer):
+        writer.write((handshake("/live") + "\r\n").encode())
+        await reader.readuntil(b"\r\n\r\n")
+        fragment = bytes([0x00, 0x80, 0, 0, 0, 0])
+        writer.write(bytes([0x01, 0x80, 0, 0, 0, 0]) + fragment * connections.MAX_FRAGMENTS)
+        closed = await ends(reader)
+        assert int.from_bytes(closed[2:4], "big") == 1009
+        await eventually(lambda: not gateway.server.server_state.tasks)

@@ -10,15 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from experiments.promises import __main__ as program
-from experiments.promises import bombs, cancel, faults, flood, resets, slow_reader, stops
+from experiments.promises import bombs, cancel, faults, flood, messages, resets, slow_reader, stops
 from experiments.promises.__main__ import Promise, all_measures
 from experiments.promises.bombs import Bomb
 from experiments.promises.cancel import Freed
 from experiments.promises.faults import Faulted, Short
 from experiments.promises.flood import Flooded
 from experiments.promises.memory import Peak
+from experiments.promises.messages import Sent
 from experiments.promises.resets import Survived
 from experiments.promises.slow_reader import Beside, Fourth
 from experiments.promises.stops import Stopped
@@ -37,6 +40,7 @@ BESIDE = Beside(
 BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
 STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
 FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 0.5, ())
+ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0), 3 * MIB)
 GOOD = {
     "cancel": cancel.bars([FREED]),
     "flood": flood.bars(FLOODED),
@@ -44,6 +48,7 @@ GOOD = {
     "slow reader": slow_reader.bars(BESIDE, 0),
     "bombs": bombs.bars([BOMB]),
     "stops": stops.bars([STOPPED]),
+    "messages": messages.bars([ALONE, SENT]),
     "faults": faults.bars([FAULTED], [SHORT]),
 }
 
@@ -71,6 +76,8 @@ def test_good_figures_hold_every_bar(name):
         stops.bars([STOPPED, replace(STOPPED, exit_status=-9)]),
         stops.bars([STOPPED, replace(STOPPED, wrong=("lost",))]),
         stops.bars([STOPPED, replace(STOPPED, num_orphans=1)]),
+        messages.bars([ALONE, SENT, replace(SENT, delays_ms=(51.0, 52.0))]),
+        messages.bars([ALONE, replace(SENT, growth_bytes=65 * MIB)]),
         faults.bars([replace(FAULTED, exit_s=1.5)], [SHORT]),
         faults.bars([replace(FAULTED, exit_status=1)], [SHORT]),
         faults.bars([replace(FAULTED, wrong=("lost",))], [SHORT]),
@@ -80,6 +87,15 @@ def test_good_figures_hold_every_bar(name):
 )
 def test_each_promise_that_is_broken_breaks_one_bar(bars):
     assert sum(not bar.holds for bar in bars) == 1
+
+
+def test_messages_are_frames_that_a_gateway_reads():
+    server = ServerProtocol(state=State.OPEN, max_size=None)
+    for size in (0, 125, 126, 70_000):
+        server.receive_data(messages.frame(messages.TEXT, b"x" * size))
+    assert [len(frame.data) for frame in server.events_received()] == [0, 125, 126, 70_000]
+    shapes = [message.shape for message in messages.messages()]
+    assert all(shapes.count(shape) == len(messages.SIZES) for shape in shapes)
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -1,0 +1,221 @@
+"""Messages of every size and shape, sent to a gateway: how long other clients wait meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from time import monotonic
+from typing import Any
+
+from experiments.common.report import Bar
+from experiments.promises.memory import Peak
+from experiments.soak.servers import running_servers
+
+MAX_DELAY_MS = 50.0
+MAX_GROWTH_BYTES = 64 * 2**20
+SETTLE_S = 0.2  # what a message leaves behind may delay others too
+ANSWERED_S = 10.0
+PROBE_EVERY_S = 0.005
+SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
+
+REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
+TEXT, BINARY, CONTINUED, PING = 1, 2, 0, 9  # WebSocket frames
+FINAL = 0x80
+MOST_REQUESTS_BYTES = 1_000_000  # each is answered
+FORM = "multipart/form-data; boundary=x"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What came of one message, sent several times.
+
+    Attributes
+    ----------
+    delays_ms : each time, the slowest GET of another client meanwhile.
+    growth_bytes : of the gateway's resident memory, from before the message to its height, at most.
+    """
+
+    shape: str
+    num_bytes: int
+    delays_ms: tuple[float, ...]
+    growth_bytes: int
+
+    @property
+    def delay_ms(self) -> float:
+        """The delay that came every time: what came once may be another program's."""
+        return min(self.delays_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Bytes that a connection sends, to a WebSocket where there is a path of one."""
+
+    shape: str
+    path: str
+    content: bytes
+
+
+async def measure_messages(rounds: int) -> list[Sent]:
+    """Send every message so often, each over its own connection, while another client asks for little."""
+    found = []
+    async with running_servers() as servers:
+        address = servers.gateway.address
+        await _send(address, Message("audio", LIVE, frame(TEXT, _json({"type": "start"}))))  # all is loaded
+        for message in chain((Message("nothing", "", b""),), messages()):
+            delays_ms, growths = [], []
+            for _ in range(rounds):
+                peak = Peak(servers.gateway.pid)
+                async with _probing(address) as waited_ms:
+                    await _send(address, message)
+                    await asyncio.sleep(SETTLE_S)
+                delays_ms.append(max(waited_ms))
+                growths.append(peak.growth_bytes())
+            found.append(Sent(message.shape, len(message.content), tuple(delays_ms), max(growths)))
+    return found
+
+
+def bars(sent: list[Sent]) -> list[Bar]:
+    """Hold the slowest answer and the growth against their bars."""
+    slowest = max(sent, key=lambda one: one.delay_ms)
+    largest = max(sent, key=lambda one: one.growth_bytes)
+    alone_ms = next(one.delay_ms for one in sent if not one.num_bytes)
+    once_ms = max(delay_ms for one in sent for delay_ms in one.delays_ms)
+    return [
+        Bar(
+            "another client's GET beside any message to a gateway, ms",
+            slowest.delay_ms,
+            MAX_DELAY_MS,
+            f"{slowest.delay_ms:.1f} at most each time, beside {slowest.num_bytes} bytes of {slowest.shape}, "
+            f"{once_ms:.1f} once; {alone_ms:.1f} beside none",
+        ),
+        Bar(
+            "growth of a gateway that is sent one message, MiB",
+            largest.growth_bytes / 2**20,
+            MAX_GROWTH_BYTES / 2**20,
+            f"{largest.growth_bytes / 2**20:.1f} at most, by {largest.num_bytes} bytes of {largest.shape}",
+        ),
+    ]
+
+
+def messages() -> Iterator[Message]:
+    """Give every message: each shape in all sizes."""
+    for size in SIZES:
+        keys = {f"k{number}": 1 for number in range(size // 12)}
+        update = {"type": "session.update", "session": keys}
+        yield Message("unknown keys", REALTIME, frame(TEXT, _json(update)))
+        update = {"type": "session.update", "session": {"audio": {"input": keys}}}
+        yield Message("unknown keys within", REALTIME, frame(TEXT, _json(update)))
+        words = {"audio": {"input": {"transcription": {"keywords": [1] * (size // 3)}}}}
+        update = {"type": "session.update", "session": words}
+        yield Message("wrong words", REALTIME, frame(TEXT, _json(update)))
+        yield Message("open brackets", REALTIME, frame(TEXT, b"[" * size))
+        audio = base64.b64encode(bytes(size * 3 // 4 // 4 * 2)).decode()
+        event = {"type": "input_audio_buffer.append", "audio": audio}
+        yield Message("audio", REALTIME, frame(TEXT, _json(event)))
+        yield Message("audio that is no base64", REALTIME, frame(TEXT, _json(event | {"audio": f"{audio}#"})))
+        start = {"type": "start", "sample_rate": 16_000}
+        yield Message("unknown keys for the page", LIVE, frame(TEXT, _json(start | keys)))
+        position = {"position": {"final_tokens": ["x"] * (size // 5)}}
+        yield Message("wrong tokens", LIVE, frame(TEXT, _json(start | position)))
+        yield Message("bytes for the page", LIVE, frame(TEXT, _json(start)) + frame(BINARY, bytes(size)))
+        fragments = frame(CONTINUED, b"", final=False) * (size // 6)
+        yield Message("empty fragments", REALTIME, frame(TEXT, b"", final=False) + fragments)
+        yield Message("tiny messages", REALTIME, frame(TEXT, b"x") * (size // 7))
+        yield Message("pings", REALTIME, frame(PING, b"") * (size // 6))
+        yield Message("tiny chunks", "", _posted(FORM, b"1\r\nx\r\n" * (size // 6)))
+        fields = _chunk(b"a&" * (size // 2))
+        yield Message("empty fields", "", _posted("application/x-www-form-urlencoded", fields))
+        part = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'
+        parts = part * (size // len(part))
+        yield Message("empty parts", "", _posted(FORM, _chunk(parts)))
+        yield Message("headers", "", b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: y\r\n" * (size // 6) + b"\r\n")
+        requests = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n"
+        yield Message("requests at once", "", requests * (min(size, MOST_REQUESTS_BYTES) // len(requests)))
+
+
+def frame(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
+    """Write a WebSocket frame of a client, with a mask that changes nothing."""
+    size = len(payload)
+    if size < 126:
+        length = bytes([size | 0x80])
+    elif size < 2**16:
+        length = bytes([126 | 0x80]) + size.to_bytes(2, "big")
+    else:
+        length = bytes([127 | 0x80]) + size.to_bytes(8, "big")
+    return bytes([opcode | FINAL * final]) + length + bytes(4) + payload
+
+
+def _json(event: dict[str, Any]) -> bytes:
+    return json.dumps(event, separators=(",", ":")).encode()
+
+
+def _chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
+
+
+def _posted(media_type: str, chunks: bytes) -> bytes:
+    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: a\r\ncontent-type: {media_type}\r\n"
+    return head.encode() + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+async def _send(address: str, message: Message) -> None:
+    """Send a message and take what is answered, until nothing comes any more."""
+    reader, writer = await _opened(address)
+    try:
+        if message.path:
+            writer.write(
+                f"GET {message.path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+                "sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n".encode()
+            )
+            await reader.readuntil(b"\r\n\r\n")
+        taking = asyncio.create_task(_take(reader))
+        with suppress(ConnectionError, TimeoutError):
+            writer.write(message.content)
+            async with asyncio.timeout(ANSWERED_S):
+                await writer.drain()
+        await taking
+    finally:
+        writer.transport.abort()
+
+
+async def _take(reader: StreamReader) -> None:
+    """Read until the end, or until nothing has come for a moment."""
+    with suppress(ConnectionError, TimeoutError):
+        while True:
+            async with asyncio.timeout(SETTLE_S):
+                if not await reader.read(2**16):
+                    return
+
+
+@asynccontextmanager
+async def _probing(address: str) -> AsyncIterator[list[float]]:
+    """Ask for little again and again, and give how long each answer took, in milliseconds."""
+    delays_ms: list[float] = []
+    reader, writer = await _opened(address)
+
+    async def ask() -> None:
+        while True:
+            began_s = monotonic()
+            writer.write(b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n")
+            await reader.readuntil(b'"ok"}')
+            delays_ms.append((monotonic() - began_s) * 1_000)
+            await asyncio.sleep(PROBE_EVERY_S)
+
+    asking = asyncio.create_task(ask())
+    try:
+        yield delays_ms
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        writer.transport.abort()
+
+
+async def _opened(address: str) -> tuple[StreamReader, StreamWriter]:
+    host, _, port = address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))
