@@ -21,6 +21,7 @@ from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
     PairMismatch,
+    RecordingsFailed,
     ServerDraining,
     ServerFull,
     SessionExpired,
@@ -64,6 +65,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired"),
     TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
     ClientGone: Answer(CLIENT_GONE, INVALID),
+    RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID),
     # Nothing that another request could mend: the operator has to.
     PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),

@@ -14,6 +14,7 @@ from experiments.chaos import demo
 from experiments.chaos.clients import Client
 from experiments.chaos.scenarios import AT_DRAFT_POINTS, SPARE_DRAFT, Scenario
 from experiments.common.bad_network import EditBlock, bad_network
+from experiments.common.discovery import Listing, listing_front
 from experiments.common.forked import Forked, Serve
 from experiments.common.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
@@ -31,7 +32,7 @@ class World:
     """Targets behind proxies, draft servers that know these, and clients; a context manager around it.
 
     The first target has more slots than all others together need, so every session begins there; the second
-    one is its spare. So it is with draft servers, where there is a second one: clients ask the first.
+    one is its spare. A second draft server is listed to clients once every session has begun at the first.
 
     Attributes
     ----------
@@ -57,6 +58,8 @@ class World:
         self.targets: dict[Proxy, Forked] = {}
         self.struck_s: float | None = None
         self.exit_statuses: list[int | None] = []
+        self._listing = Listing(())
+        self._name = ""
         self._folder = folder
         self._spare = spare or replace(SPARE, max_sessions=scenario.spare_slots or SPARE.max_sessions)
         self._client_timeout_s = client_timeout_s
@@ -75,6 +78,8 @@ class World:
         await self.start_target(self.spare, self._spare)
         for front in self.fronts:
             await self.start_draft(front, failpoints if in_draft else "")
+        self._listing.addresses = [self.front.address]
+        self._name = await self._stack.enter_async_context(listing_front(self._listing))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -136,8 +141,7 @@ class World:
 
     async def run(self, fault: Callable[[World], Awaitable[None]]) -> None:
         """Let the clients run, and a fault meet them."""
-        addresses = ",".join(front.address for front in self.fronts)
-        running = [asyncio.create_task(client.run(addresses)) for client in self.clients]
+        running = [asyncio.create_task(client.run(self._name)) for client in self.clients]
         failing = asyncio.create_task(self._fail(fault))
         _, late = await asyncio.wait(running, timeout=self._client_timeout_s)
         for task in (*late, failing):
@@ -182,5 +186,6 @@ class World:
     async def _fail(self, fault: Callable[[World], Awaitable[None]]) -> None:
         if not self.scenario.point:
             await self.begun()
+            self._listing.addresses = [front.address for front in self.fronts]
             await asyncio.sleep(self.scenario.delay_s)
         await fault(self)

@@ -47,9 +47,10 @@ def test_a_corrupt_file_and_a_missing_one_are_a_sentence_each(pair, tmp_path):
     corrupt.write_bytes(b"RIFF, or so")
     status, out, err = transcribe(pair, corrupt, tmp_path / "missing.wav")
     assert (status, out) == (1, "")
-    first, second = err.splitlines()
-    assert "corrupt.wav' cannot be decoded" in first
-    assert "missing.wav' does not exist" in second
+    first, second, last = err.splitlines()
+    assert "missing.wav' does not exist" in first, "before anything is decoded"
+    assert "corrupt.wav' cannot be decoded" in second
+    assert last.startswith("2 of 2 files failed: ")
 
 
 def test_a_client_that_is_killed_frees_its_session_everywhere(pair, noise):

@@ -164,11 +164,14 @@ async def test_a_client_that_takes_no_answer_loses_its_place_and_is_told_later()
 
 async def test_a_client_that_took_no_answer_may_leave():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
-        before = len(asyncio.all_tasks())
-        async with stalled(target, draft) as call:
-            await all_free(target, draft)
-            call.cancel()
-        await eventually(lambda: len(asyncio.all_tasks()) <= before, within_s=PROMPTLY_S)
+        num_running: list[int] = []
+        for _ in range(2):  # the first session also starts what the draft server keeps, such as its watchdog
+            async with stalled(target, draft) as call:
+                await all_free(target, draft)
+                call.cancel()
+            if num_running:
+                await eventually(lambda: len(asyncio.all_tasks()) <= num_running[0], within_s=PROMPTLY_S)
+            num_running.append(len(asyncio.all_tasks()))
 
 
 async def test_a_streaming_client_outlives_its_calls():

@@ -1,0 +1,41 @@
+"""A front that lists draft servers without Ray; clients reach it as ``front:///HOST:PORT``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+
+from specwhisper.wire.v1 import discovery_pb2 as pb
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryServicer, add_DiscoveryServicer_to_server
+
+
+class Listing(DiscoveryServicer):
+    """Returns the addresses that it holds; they may change.
+
+    Parameters
+    ----------
+    addresses : those of the first answers.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self.addresses = list(addresses)
+
+    async def ListServers(self, request: pb.ListServersRequest, context: Any) -> pb.ListServersResponse:
+        """Return the addresses."""
+        return pb.ListServersResponse(addresses=self.addresses)
+
+
+@asynccontextmanager
+async def listing_front(listing: Listing) -> AsyncIterator[str]:
+    """Serve a listing; yield the name by which clients ask for it."""
+    server = grpc.aio.server()
+    add_DiscoveryServicer_to_server(listing, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"front:///127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
