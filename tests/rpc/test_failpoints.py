@@ -39,7 +39,7 @@ async def test_every_point_is_passed_more_than_once():
         target_server(failpoints=failing(TARGET_POINTS)) as target,
         draft_server(target.address, serving=serving) as draft,
     ):
-        # In a mode in which the target waits for the draft: else it may be done before the draft's second step.
+        # A target that waits for drafts: another may be done before the draft's second step.
         responses = await stream(draft, recording(LENGTH_S), interim=True, mode="MODE_PIPELINED")
     assert finals(responses) == expected_finals(target_alone(LENGTH_S))
     assert sent == [signal.SIGSTOP] * (len(TARGET_POINTS) + len(DRAFT_POINTS))
