@@ -12,6 +12,7 @@ from typing import Self
 
 CHUNK_BYTES = 16_384
 MAX_QUEUED = 64  # chunks on their way, behind which TCP makes the sender wait
+NO_FRAME = b"\xff" * 32  # begins an HTTP/2 frame that is longer than any may be
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER that makes close() send RST
 
 
@@ -69,6 +70,11 @@ class Proxy:
             for writer in writers:
                 _abort(writer)
             task.cancel()
+
+    def garble(self) -> None:
+        """Say to all who have connected what is no HTTP/2; between two frames where none is on its way."""
+        for writer, *_ in self._open.values():
+            writer.write(NO_FRAME)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

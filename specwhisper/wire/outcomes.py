@@ -6,6 +6,7 @@ import asyncio
 
 import grpc
 
+from specwhisper.errors import OutOfMemory
 from specwhisper.wire.eviction import evicted_for
 from specwhisper.wire.status import status_of
 
@@ -27,4 +28,5 @@ def outcome_of(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return CANCELLED if task is not None and task.cancelling() else FAILED
-    return FAILED if status_of(error) in FAILURES else REFUSED
+    is_failure = isinstance(error, OutOfMemory) or status_of(error) in FAILURES
+    return FAILED if is_failure else REFUSED

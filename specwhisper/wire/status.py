@@ -55,7 +55,7 @@ STATUS_OF_ERROR: dict[type[SpecWhisperError], grpc.StatusCode] = {
     SessionExpired: grpc.StatusCode.UNAVAILABLE,
     TargetUnavailable: grpc.StatusCode.UNAVAILABLE,
     LeaseRefused: grpc.StatusCode.PERMISSION_DENIED,
-    OutOfMemory: grpc.StatusCode.UNAVAILABLE,
+    OutOfMemory: grpc.StatusCode.RESOURCE_EXHAUSTED,
     DeviceFault: grpc.StatusCode.UNAVAILABLE,
     RecordingsFailed: grpc.StatusCode.INVALID_ARGUMENT,
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
@@ -69,7 +69,11 @@ PUSHBACK_MS = 1_000  # when to knock again at a full server
 PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; whatever else a peer says there is not believed
 MAX_PUSHBACK_S = 30.0  # nobody is waited for longer, whatever he says
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
+NO_MEMORY = "This server has no memory for what the call needs: go on elsewhere, or later."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
+# As grpc words a connection, or a stream of it, that is broken, under any status: UNKNOWN where it ended under a
+# call, INTERNAL where headers cannot be read; where a proxy on the way has reset it, by its reason.
+BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Error parsing '[^']*' metadata")
 # As grpc words what its handshake finds.
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
 MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire, where 8 KiB of metadata break the call
@@ -100,10 +104,14 @@ async def errors_to_status(
     """End the call with the table's status when its handler raises; the error is counted.
 
     A cancelled call stays cancelled. Errors outside the table are logged with their traceback and reach the
-    caller as one generic sentence.
+    caller as one generic sentence. A host without memory is no bug: another one may have it.
     """
     try:
-        yield
+        try:
+            yield
+        except MemoryError as error:
+            logger.error("out of memory", extra={"method": method})
+            raise OutOfMemory(NO_MEMORY) from error
     except grpc.aio.AbortError:
         raise  # the handler has set a status itself
     except SpecWhisperError as error:
@@ -158,20 +166,26 @@ def refused_handshake(details: str, peer: str) -> str | None:
 
 def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
     """Whether a connection has broken: it was there, and no server ended the call."""
-    is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not was_told(rpc_error)
-    return is_away and not _never_connected(rpc_error.details() or "")
+    if was_told(rpc_error):
+        return False
+    details = rpc_error.details() or ""
+    is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not _never_connected(details)
+    return is_away or _is_broken(details)
 
 
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
     if (kind := ERROR_BY_NAME.get(name)) is not None:
         return kind(details)
+    lost = TargetUnavailable(f"The connection to {peer} was lost ({details}); try again.")
     match code:
         case grpc.StatusCode.UNAVAILABLE if _never_connected(details):
             return TargetUnavailable(
                 refused_handshake(details, peer) or f"No server answers at {peer}; is it running?"
             )
+        case _ if _is_broken(details):
+            return lost
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:  # not by us: a server that was stopped
-            return TargetUnavailable(f"The connection to {peer} was lost ({details}); try again.")
+            return lost
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return TargetUnavailable(f"The server at {peer} did not answer in time; is it overloaded?")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if sizes := TOO_LARGE.search(details):
@@ -197,6 +211,11 @@ def shorten(details: str) -> str:
     """Keep a sentence on one line, whatever it quotes, and within what metadata may hold."""
     details = escaped(details)
     return details if len(details) <= MAX_DETAILS_CHARACTERS else details[: MAX_DETAILS_CHARACTERS - 1] + "…"
+
+
+def _is_broken(details: str) -> bool:
+    """Whether grpc's wording says that a connection broke; a message that is too large also ends one."""
+    return BROKEN.search(details) is not None and TOO_LARGE.search(details) is None
 
 
 def _never_connected(details: str) -> bool:

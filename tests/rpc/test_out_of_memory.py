@@ -1,12 +1,17 @@
 """A target whose memory is short: sessions go on elsewhere, or there a little later, with the same text."""
 
+import grpc
 import pytest
 import torch
 
+from client.api import TranscriptionClient
 from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
+from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.errors import OutOfMemory
 from specwhisper.types import Limits
+from specwhisper.wire import codec
+from specwhisper.wire.status import error_from_rpc
 from target_server.config import TargetConfig
 from target_server.server import running_service
 from tests.rpc.hostile import hello, session, whole
@@ -21,6 +26,7 @@ from tests.rpc.services import (
     target_alone,
     target_server,
 )
+from tests.rpc.test_resume_clients import wav
 
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
@@ -74,6 +80,60 @@ async def test_a_session_that_has_no_memory_anywhere_is_not_tried_for_ever():
         async with session(target, hello(), *whole(recording(1.0))) as one:
             ended = await one.error()
         assert dict(ended.trailing_metadata())["specwhisper-error"] == OutOfMemory.__name__
+
+
+class ShortOfMemory:
+    """Receives pieces of audio, but for one, for which the host has no memory."""
+
+    def __init__(self, receive, fails_at: int) -> None:
+        self._receive, self._left = receive, fails_at
+
+    def __call__(self, *args, **kwargs):
+        self._left -= 1
+        if self._left == 0:
+            raise MemoryError
+        return self._receive(*args, **kwargs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_target_without_memory_for_what_comes_is_left(mode, monkeypatch):
+    short = ShortOfMemory(codec.audio_chunk_from_proto, fails_at=9)
+    monkeypatch.setattr(codec, "audio_chunk_from_proto", short)
+    async with target_server() as one, target_server() as other:
+        async with draft_server(f"{one.address},{other.address}") as draft:
+            assert finals(await stream(draft, recording(33.0), mode=mode)) == expected_finals(
+                target_alone(33.0)
+            )
+            await all_free(one, draft)
+            await all_free(other)
+    assert short._left < 0
+
+
+async def test_a_target_says_that_its_host_has_no_memory(monkeypatch):
+    monkeypatch.setattr(codec, "audio_chunk_from_proto", ShortOfMemory(None, fails_at=1))
+    async with target_server() as target:
+        async with session(target, hello(), *whole(recording(1.0))) as one:
+            ended = await one.error()
+        assert ended.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert type(error_from_rpc(ended, "it")) is OutOfMemory
+        await all_free(target)
+
+
+async def test_a_draft_server_without_memory_for_what_comes_is_left(monkeypatch, tmp_path):
+    short = ShortOfMemory(CanonicalStream.push, fails_at=9)
+    received = type("Received", (CanonicalStream,), {"push": lambda *args: short(*args)})
+    monkeypatch.setattr("draft_server.service.CanonicalStream", received)
+    path = wav(tmp_path / "audio.wav", recording(33.0))
+    async with (
+        target_server() as target,
+        draft_server(target.address) as one,
+        draft_server(target.address) as two,
+    ):
+        async with TranscriptionClient(f"{one.address},{two.address}") as client:
+            transcript = await client.transcribe_file(path)
+        assert transcript.text == target_alone(33.0).text
+        await all_free(target, one)
+    assert short._left < 0
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,17 @@ import grpc.aio
 import pytest
 
 from specwhisper import errors
+from specwhisper.wire.outcomes import FAILED, outcome_of
 from specwhisper.wire.status import (
     ERROR_KEY,
     INTERNAL_ERROR,
     MAX_DETAILS_CHARACTERS,
+    NO_MEMORY,
     PUSHBACK_KEY,
     STATUS_OF_ERROR,
     error_from_rpc,
     errors_to_status,
+    has_broken,
     status_of,
 )
 
@@ -163,6 +166,31 @@ async def test_a_status_set_by_the_handler_stands():
         ),
         ("INVALID_ARGUMENT", "odd.", "InvalidRequest", "odd."),
         ("FAILED_PRECONDITION", "odd.", "PairMismatch", "odd."),
+        (
+            "UNKNOWN",
+            "Stream removed (Failed parsing HTTP/2 (Frame size 16777215 is larger than max 4194304))",
+            "TargetUnavailable",
+            f"The connection to {PEER} was lost (Stream removed",
+        ),
+        ("UNKNOWN", "Stream removed", "TargetUnavailable", "was lost"),
+        ("UNAVAILABLE", "Failed parsing HTTP/2 (Frame size 7)", "TargetUnavailable", "was lost"),
+        (
+            "INTERNAL",
+            "Failed parsing HTTP/2 (Invalid HPACK index received (79))",
+            "TargetUnavailable",
+            "was lost",
+        ),
+        ("INTERNAL", "Illegal header key: content-t\xb9pe", "TargetUnavailable", "was lost"),
+        ("INTERNAL", "Received RST_STREAM with error code 2", "TargetUnavailable", "was lost"),
+        ("RESOURCE_EXHAUSTED", "Received RST_STREAM with error code 11", "TargetUnavailable", "was lost"),
+        ("INTERNAL", "Error parsing 'te' metadata", "TargetUnavailable", "was lost"),
+        (
+            "RESOURCE_EXHAUSTED",
+            "Stream removed (CLIENT: Received message larger than max (9 vs. 8))",
+            "MessageTooLarge",
+            "9 bytes exceeds the 8 bytes",
+        ),
+        ("UNKNOWN", "odd.", "SpecWhisperError", f"The call to {PEER} failed with UNKNOWN: odd."),
         ("NOT_FOUND", "odd.", "SpecWhisperError", f"The call to {PEER} failed with NOT_FOUND: odd."),
         ("INTERNAL", "odd.", "SpecWhisperError", f"The call to {PEER} failed with INTERNAL: odd."),
     ],
@@ -171,6 +199,29 @@ def test_statuses_of_others_become_the_nearest_error(code, details, kind, senten
     error = error_from_rpc(rpc_error(grpc.StatusCode[code], details), PEER)
     assert type(error).__name__ == kind
     assert sentence in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "is_broken"),
+    [
+        ("UNAVAILABLE", "Socket closed", True),
+        ("UNAVAILABLE", "failed to connect to all addresses", False),
+        ("UNKNOWN", "Stream removed (Failed parsing HTTP/2 (Frame size 7))", True),
+        ("UNKNOWN", "odd.", False),
+    ],
+)
+def test_a_connection_that_broke_is_told_from_one_that_never_was(code, details, is_broken):
+    assert has_broken(rpc_error(grpc.StatusCode[code], details)) is is_broken
+    by_the_server = rpc_error(grpc.StatusCode[code], details, [(ERROR_KEY, "TargetUnavailable")])
+    assert not has_broken(by_the_server)
+
+
+async def test_a_host_without_memory_is_no_bug():
+    context = await ended_by(MemoryError())
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    restored = error_from_rpc(rpc_error(context.code, context.details, context.metadata.items()), PEER)
+    assert type(restored) is errors.OutOfMemory and str(restored) == NO_MEMORY
+    assert outcome_of(restored) == outcome_of(MemoryError()) == FAILED
 
 
 def test_a_name_that_is_no_error_of_ours_is_ignored():

@@ -1,0 +1,110 @@
+"""Connections that break in the middle of a frame, or say what is no HTTP/2, are lost: sessions go on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from client.api import TranscriptionClient
+from client.transcription import Transcription
+from experiments.common.proxy import Proxy
+from experiments.common.speaking import Ear, spoken_utterances, talk
+from specwhisper.errors import TargetUnavailable
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.status import error_from_rpc, has_broken
+from specwhisper.wire.v1 import verification_pb2_grpc
+from tests.rpc.gated import Gated
+from tests.rpc.hostile import hello, session
+from tests.rpc.services import (
+    Target,
+    all_free,
+    draft_server,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+from tests.rpc.speaking import Listener, live_client, speaking_pair
+from tests.rpc.test_resume_clients import wav
+
+MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
+
+
+async def test_grpc_calls_it_an_unknown_error():
+    """The rest of this file stands on that."""
+    async with target_server() as target, Proxy.listening() as proxy:
+        proxy.leads_to = target.address
+        async with open_channel(proxy.address) as channel:
+            through = Target(target.service, target.server, verification_pb2_grpc.VerificationStub(channel))
+            async with session(through, hello()) as one:
+                await one.read_until("welcome")
+                proxy.garble()
+                ended = await one.error()
+        assert ended.code() is grpc.StatusCode.UNKNOWN
+        assert "Stream removed (Failed parsing HTTP/2" in ended.details()
+        assert has_broken(ended) and type(error_from_rpc(ended, "it")) is TargetUnavailable
+        await all_free(target)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_target(mode, caplog):
+    model = Gated()
+    async with target_server(model) as target, Proxy.listening() as proxy:
+        proxy.leads_to = target.address
+        async with draft_server(proxy.address) as draft:
+            heard = asyncio.create_task(stream(draft, recording(33.0), mode=mode))
+            await asyncio.to_thread(model.is_there.wait)
+            proxy.garble()
+            model.gate.set()
+            assert finals(await heard) == expected_finals(target_alone(33.0))
+            assert "target lost" in caplog.messages
+            await all_free(target, draft)
+
+
+async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_draft_server(tmp_path):
+    model = Gated()
+    path = wav(tmp_path / "audio.wav", recording(33.0))
+    async with (
+        target_server(model) as target,
+        draft_server(target.address) as draft,
+        Proxy.listening() as proxy,
+    ):
+        proxy.leads_to = draft.address
+        async with TranscriptionClient(proxy.address) as client:
+            transcription = client.stream_file(path)
+            heard = asyncio.create_task(_read(transcription))
+            await asyncio.to_thread(model.is_there.wait)
+            proxy.garble()
+            model.gate.set()
+            await heard
+        assert transcription.transcript.text == target_alone(33.0).text
+        assert transcription.num_resumes == 1
+        await all_free(target, draft)
+
+
+async def _read(transcription: Transcription) -> None:
+    async for _ in transcription:
+        pass
+
+
+async def test_live_audio_goes_on_behind_a_garbled_connection_to_its_draft_server(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    pcm = talk(((0.2, 1.6), (2.2, 3.4)), 4.0)
+    async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
+        proxy.leads_to = draft.address
+        async with live_client(proxy.address) as client:
+            listener = Listener(client)
+            await client.send(pcm[: len(pcm) // 2])
+            await eventually(lambda: listener.segments)
+            proxy.garble()
+            await client.send(pcm[len(pcm) // 2 :])
+            await client.finish()
+            await listener.whole()
+        listener.check(spoken_utterances(pcm))
+        assert client.num_reconnects == 1
+        await all_free(target, draft)
