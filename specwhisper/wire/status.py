@@ -71,8 +71,8 @@ MAX_PUSHBACK_S = 30.0  # nobody is waited for longer, whatever he says
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
 NO_MEMORY = "This server has no memory for what the call needs: go on elsewhere, or later."
 TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
-# As grpc words a connection, or a stream of it, that is broken, under any status: UNKNOWN where it ended under a
-# call, INTERNAL where headers cannot be read; where a proxy on the way has reset it, by its reason.
+# As grpc words a connection, or a stream of it, that is broken, under any status: UNKNOWN where it ended
+# under a call, INTERNAL where headers cannot be read; where a proxy on the way has reset it, by its reason.
 BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Error parsing '[^']*' metadata")
 # As grpc words what its handshake finds.
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
