@@ -12,6 +12,7 @@ import grpc.aio
 
 from draft_server.channels import Channels
 from draft_server.config import DraftConfig
+from draft_server.connecting import ANSWER_S, wait_connected
 from draft_server.metrics import DraftMetrics
 from draft_server.resuming import ResumedSession
 from draft_server.target_session import Outbox, TargetSession, errors_translated
@@ -39,7 +40,8 @@ class TargetLink:
     ----------
     addresses : of targets, or of fronts that answer ``Locate`` for many.
     credentials : how they are reached, and who this server is to them.
-    connect_timeout_s : how long to wait for a target that is not there, or not yet.
+    connect_timeout_s : how long to wait for a target that is not there, or not yet; one that is only far away
+        has longer to connect (:mod:`draft_server.connecting`).
     resume_timeout_s : how long a recording whose target is lost looks for another one.
     """
 
@@ -77,16 +79,14 @@ class TargetLink:
         held = self._vocabulary
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
         async with self._asking(address) as stub:
-            try:  # wait_for_ready: a target that is just starting is worth a moment
-                reply = await stub.Describe(request, timeout=self._connect_timeout_s, wait_for_ready=True)
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+            try:  # a target that is just starting is worth a moment
+                async with self._channels.using(address) as channel:
+                    await wait_connected(channel, address, self._connect_timeout_s)
+            except TargetUnavailable as error:
+                if (reason := await self._refused_handshake(stub, address)) is None:
                     raise
-                raise TargetUnavailable(
-                    await self._refused_handshake(stub, address)
-                    or f"No target server answered at {address} within {self._connect_timeout_s:g} s; "
-                    "is it running?"
-                ) from error
+                raise TargetUnavailable(reason) from error
+            reply = await stub.Describe(request, timeout=ANSWER_S)
         if reply.protocol_version != PROTOCOL_VERSION:
             raise PairMismatch(
                 f"Target {address} (specwhisper {reply.software_version}) speaks protocol "
@@ -115,7 +115,7 @@ class TargetLink:
 
     async def _locate(self, address: str) -> Place:
         async with self._asking(address) as stub:
-            reply = await stub.Locate(pb.LocateRequest(), timeout=self._connect_timeout_s)
+            reply = await stub.Locate(pb.LocateRequest(), timeout=ANSWER_S)
         return Place(reply.address or address, reply.lease, reply.free_slots)
 
     async def find_room(self, avoid: str = "") -> TargetLink:

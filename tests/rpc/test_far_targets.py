@@ -1,0 +1,41 @@
+"""A target that is seconds away is there: a session opens on it as on one that is near."""
+
+from __future__ import annotations
+
+from draft_server import connecting
+from experiments.common.proxy import Proxy
+from specwhisper.errors import TargetUnavailable
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from tests.rpc.services import (
+    all_free,
+    draft_server,
+    error_of,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    target_alone,
+    target_server,
+)
+
+ONE_WAY_MS = 150
+CONNECT_TIMEOUT_S = 0.1  # less than any answer takes over the proxy
+
+
+async def test_a_target_whose_answers_take_longer_than_the_connect_timeout_takes_sessions():
+    async with target_server() as target, Proxy.listening() as proxy:
+        proxy.leads_to, proxy.latency_ms = target.address, ONE_WAY_MS
+        async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
+            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+            await all_free(target, draft)
+
+
+async def test_a_target_that_lets_nobody_connect_is_given_up(monkeypatch):
+    monkeypatch.setattr(connecting, "ATTEMPT_S", 0.2)
+    async with target_server() as target, Proxy.listening() as proxy:
+        proxy.leads_to = target.address
+        proxy.hold()
+        async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
+            error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
+        assert type(error) is TargetUnavailable
+        assert str(error) == f"No target server answered at {proxy.address} within 0.2 s; is it running?"
