@@ -169,7 +169,7 @@ def read_config(
             min=0,
             rich_help_panel=DRAFTING,
             metavar="SECONDS",
-            help="Seconds a session waits for a target that is not there.",
+            help="Seconds a session waits for a target that refuses connections.",
         ),
     ] = 5.0,
     resume_timeout: Annotated[
