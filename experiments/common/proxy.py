@@ -22,7 +22,7 @@ class Proxy:
     Attributes
     ----------
     address : where it listens.
-    leads_to : ``HOST:PORT``; ``None`` closes what comes.
+    leads_to : ``HOST:PORT``, or several with commas between, which take turns; ``None`` closes what comes.
     latency_ms, jitter_ms : of each direction, in which nothing overtakes.
     bytes_per_s : of each connection's direction; 0 for as fast as it goes.
     bytes_left : after so many, of all together, connections are reset; ``None`` for never.
@@ -36,6 +36,7 @@ class Proxy:
         self.bytes_per_s = 0.0
         self.bytes_left: int | None = None
         self.num_reset = 0
+        self._num_led = 0
         self._flows = asyncio.Event()
         self._flows.set()
         self._open: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
@@ -84,7 +85,9 @@ class Proxy:
         try:
             if self.leads_to is None:
                 return
-            host, _, port = self.leads_to.rpartition(":")
+            addresses = self.leads_to.split(",")
+            host, _, port = addresses[self._num_led % len(addresses)].rpartition(":")
+            self._num_led += 1
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
             self._open[task] = (writer, far_writer)
             async with asyncio.TaskGroup() as group:

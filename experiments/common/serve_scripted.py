@@ -91,6 +91,7 @@ class DraftSettings:
     pass_ms: float = 0.0
     drain_timeout_s: float = 30.0
     resume_timeout_s: float = 60.0
+    draft_timeout_s: float = 15.0
     idle_timeout_s: float = 60.0
     max_audio_s: float = 4 * 3600.0
     failpoints: str = ""
@@ -129,6 +130,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         target=settings.target,
         max_sessions=settings.max_sessions,
         resume_timeout_s=settings.resume_timeout_s,
+        draft_timeout_s=settings.draft_timeout_s,
         max_audio_s=settings.max_audio_s,
         riva=False,
         serving=ServingOptions(

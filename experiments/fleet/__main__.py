@@ -17,7 +17,7 @@ import typer
 
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.fleet import herd, mixed, opening, update
+from experiments.fleet import herd, hung, mixed, mixtures, opening, spread, update
 
 Measured = tuple[list[Bar], Any, tuple[str, ...]]  # bars, figures, and what was wrong with sessions
 
@@ -29,6 +29,9 @@ class Part(StrEnum):
     UPDATE = "rolling-update"
     HERD = "herd"
     OPENING = "lost-while-opening"
+    SPREAD = "several-drafts"
+    HUNG = "hung-draft"
+    MIXTURES = "previous-release"
 
 
 def fleet(
@@ -83,6 +86,9 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Part, Callable
         Part.UPDATE: partial(_update, 100, seed, folder),
         Part.HERD: partial(_herd, 3 if quick else 20, folder),
         Part.OPENING: partial(_opening, 1 if quick else 5, folder),
+        Part.SPREAD: partial(_spread, 1 if quick else 5, folder),
+        Part.HUNG: partial(_hung, 1 if quick else 5, folder),
+        Part.MIXTURES: partial(_mixtures, 1 if quick else 3, folder),
     }
 
 
@@ -104,6 +110,21 @@ async def _herd(rounds: int, folder: Path) -> Measured:
 async def _opening(rounds: int, folder: Path) -> Measured:
     found = await opening.measure_opening(rounds, folder)
     return opening.bars(found), asdict(found), found.wrong
+
+
+async def _spread(rounds: int, folder: Path) -> Measured:
+    found = await spread.measure_spread(rounds, folder)
+    return spread.bars(found), asdict(found), found.wrong
+
+
+async def _hung(rounds: int, folder: Path) -> Measured:
+    found = await hung.measure_hung(rounds, folder)
+    return hung.bars(found), asdict(found), found.wrong
+
+
+async def _mixtures(rounds: int, folder: Path) -> Measured:
+    found = await mixtures.measure_mixtures(rounds, folder)
+    return mixtures.bars(found), asdict(found), found.wrong
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel
 from experiments.fleet.servers import SEEDS, Weights
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.types import Mode
 from specwhisper.whisper.one_process import OneProcess
 
 NUM_RECORDINGS = 3  # different ones of each length
@@ -31,12 +32,16 @@ class Outcome:
     ----------
     weights : those that alone write this very text; ``None`` where the text is no target's, or none came.
     error : how it failed; empty where it did not.
+    first_s : when a target first committed something; ``None`` where none did.
+    mode : in which the session ended, by what its server says.
     """
 
     weights: Weights | None
     error: str
     began_s: float
     ended_s: float
+    first_s: float | None = None
+    mode: Mode | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -70,32 +75,52 @@ class Client:
 
     async def run(self, address: str) -> Outcome:
         """Transcribe at one of the addresses, which have commas between them."""
+        async with TranscriptionClient(address, resume_timeout_s=self._resume_timeout_s) as connections:
+            return await self.run_over(connections)
+
+    async def run_over(self, connections: TranscriptionClient) -> Outcome:
+        """Transcribe over connections that others may use too, as a gateway's clients do."""
         began_s = monotonic()
+        first_s: float | None = None
+        mode: Mode | None = None
         path = recording_file(self._length_s, self._audio_seed, self._folder)
         finals: list[Final] = []
         error = ""
+        transcription = connections.stream_file(path, OPTIONS)
         try:
-            async with TranscriptionClient(address, resume_timeout_s=self._resume_timeout_s) as client:
-                async for update in client.stream_file(path, OPTIONS):
-                    finals += map(final_of, update.segments)
-                    if update.statistics is not None and update.statistics.num_committed:
-                        self.has_begun.set()
+            async for update in transcription:
+                finals += map(final_of, update.segments)
+                if update.statistics is not None and update.statistics.num_committed:
+                    first_s = first_s or monotonic()
+                    self.has_begun.set()
+            mode = transcription.transcript.model.mode
         except SpecWhisperError as failure:
             error = f"{type(failure).__name__}: {failure}"
         finally:
             self.has_begun.set()
         weights = None if error else _weights_of(finals, self._length_s, self._audio_seed)
-        return Outcome(weights, error, began_s, monotonic())
+        return Outcome(weights, error, began_s, monotonic(), first_s, mode)
 
 
 async def run_together(clients: Sequence[Client], address: str) -> list[Outcome]:
-    """Run clients at the same time."""
+    """Run clients at the same time, each with connections of its own."""
     return await asyncio.gather(*(client.run(address) for client in clients))
+
+
+async def run_over_one(clients: Sequence[Client], address: str) -> list[Outcome]:
+    """Run clients at the same time over the same connections; none waits for a server with room."""
+    async with TranscriptionClient(address, resume_timeout_s=0) as connections:
+        return await asyncio.gather(*(client.run_over(connections) for client in clients))
 
 
 def not_whole(outcomes: Iterable[Outcome]) -> list[str]:
     """Describe each client that failed, or whose text is no target's."""
     return [str(outcome) for outcome in outcomes if not outcome.is_whole]
+
+
+def text_alone(length_s: float, audio_seed: int, weights: Weights = Weights.OLD) -> str:
+    """Return the text that a target with these weights writes alone."""
+    return "".join(text for _, _, _, text, _, _ in _text_of(weights, length_s, audio_seed))
 
 
 def _weights_of(finals: Sequence[Final], length_s: float, audio_seed: int) -> Weights | None:

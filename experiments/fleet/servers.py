@@ -55,11 +55,12 @@ class Fleet:
         return place
 
     async def start_target(
-        self, weights: Weights = Weights.OLD, settings: TargetSettings = TARGET, **changes: Any
+        self, release: Weights = Weights.OLD, settings: TargetSettings = TARGET, **changes: Any
     ) -> Forked:
         """Start a target server and wait until it is ready; ``changes`` are fields of its settings."""
-        settings = replace(settings, seed=SEEDS[weights], weights=weights.value, **changes)
-        return await self._start(serve_target, settings, f"target-{weights}")
+        changes = {"seed": SEEDS[release], "weights": release.value} | changes
+        settings = replace(settings, **changes)
+        return await self._start(serve_target, settings, f"target-{release}")
 
     async def start_draft(self, *targets: str, **changes: Any) -> Forked:
         """Start a draft server that knows these targets' addresses and wait until it is ready."""
