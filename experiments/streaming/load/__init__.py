@@ -1,0 +1,1 @@
+"""Word errors against load: equal live streams at once."""

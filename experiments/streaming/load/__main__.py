@@ -1,0 +1,111 @@
+"""``python -m experiments.streaming.load``: word errors of equal live streams against how many there are."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
+from experiments.common.report import open_console, print_bars, write_json
+from experiments.common.samples import load_samples
+from experiments.streaming.again import TargetAlone
+from experiments.streaming.arms import FULL, stage
+from experiments.streaming.load.errors import load_bars, load_facts, loads_of, print_loads
+from experiments.streaming.summary import Taken, differences, facts
+from experiments.streaming.takes import Recorder, Take
+from specwhisper.errors import SpecWhisperError
+from specwhisper.live import LiveOptions
+
+QUICK_LOADS = "1,4"
+
+
+def measure_load(
+    target: Target = "demo-target",
+    draft: Draft = "demo-draft-tiny",
+    audio: Audio = None,
+    dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
+    sessions: Annotated[str, typer.Option(help="Equal sessions at once, with commas between.")] = "1,2,4,8",
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+    check: Check = False,
+) -> None:
+    """Speak the same recording to one target in one session and in several at once, and compare the words.
+
+    The steps that each session had are decoded once more by the target alone. Exits with 1 if that writes
+    another text.
+    """
+    console = open_console()
+    live = LiveOptions()
+    try:
+        counts = sorted({1, *parse_levels(QUICK_LOADS if quick else sessions)})
+        taken = speak(
+            target, draft, dtype, make_takes(target, audio, seed, quick=quick), counts, live, console
+        )
+        taken = decoded_again(target, dtype, taken, live, console)
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.streaming.load: {error}")
+    loads = loads_of(taken, live)
+    print_loads(loads, console)
+    bars = load_bars(loads)
+    if json is not None:
+        models = {"target": target, "draft": draft, "target_dtype": dtype}
+        figures = {"bars": [str(bar) for bar in bars], "loads": load_facts(loads)}
+        write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in taken]})
+    all_hold = print_bars(bars, console) if check else True
+    broken = differences(taken)
+    for line in broken:
+        console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
+    sys.exit(0 if all_hold and not broken else 1)
+
+
+def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> list[Take]:
+    """Return the longest recording as it is and a shorter one with pauses, or, for a quick run, the shortest."""
+    samples, recorder = load_samples(audio), Recorder(target, seed)
+    if quick:
+        return [recorder.clean(samples[0])]
+    return [recorder.clean(samples[-1]), recorder.paused(samples[len(samples) // 2])]
+
+
+def speak(
+    target: str,
+    draft: str,
+    dtype: str,
+    takes: list[Take],
+    counts: list[int],
+    live: LiveOptions,
+    console: Console,
+) -> list[Taken]:
+    """Speak each take in so many sessions at once, begun one after the other."""
+    taken = []
+    with stage(target, draft, dtype) as servers, Progress(console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(counts) * len(takes))
+        for count in counts:
+            for take in takes:
+                progress.update(task, description=f"{count} at once: {take.name}")
+                taken += [
+                    Taken(0, FULL, take, heard, count) for heard in servers.hear(FULL, take, live, count)
+                ]
+                progress.advance(task)
+    return taken
+
+
+def decoded_again(
+    target: str, dtype: str, taken: list[Taken], live: LiveOptions, console: Console
+) -> list[Taken]:
+    """Let the target alone decode each session's steps once more."""
+    alone = TargetAlone(target, dtype)
+    with Progress(console=console, transient=True) as progress:
+        return [
+            replace(one, text_alone=alone.text(one.take, live, one.heard))
+            for one in progress.track(taken, description="The same steps by the target alone")
+        ]
+
+
+if __name__ == "__main__":
+    typer.run(measure_load)
