@@ -102,8 +102,9 @@ class Servers:
     """Draft servers behind one or several names, and connections to them.
 
     A session takes the connection with the fewest sessions of this object, the one unused for longest where
-    several have equally few. A name that has several addresses gets a connection to each; a name that has
-    one gets :data:`CONNECTIONS`, since a balancer of connections may spread them over several servers.
+    several have equally few, and of those that were never used the first that a front lists. A name that has
+    several addresses gets a connection to each; a name that has one gets :data:`CONNECTIONS`, since a
+    balancer of connections may spread them over several servers.
 
     Parameters
     ----------
@@ -173,8 +174,10 @@ class Servers:
         """Return the best connection: untried, not left, of the preferred address family, the least used."""
         now_s = self._clock()
         preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
+        # A front lists draft servers in the order in which to try them.
+        order = {key: index if key[0].is_front else 0 for index, key in enumerate(self._connections)}
 
-        def rank(connection: Connection) -> tuple[bool, bool, bool, int, int, bool, float]:
+        def rank(connection: Connection) -> tuple[bool, bool, bool, int, int, int, bool, float]:
             name, address, _ = connection.key
             return (
                 connection.key in tried,
@@ -182,6 +185,7 @@ class Servers:
                 _is_ipv6(address) != preferred[name],
                 connection.num_calls,
                 connection.last_picked,
+                order[connection.key],
                 not connection.is_open,
                 random(),
             )

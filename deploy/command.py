@@ -1,4 +1,4 @@
-"""``specwhisper serve``: targets, draft servers and gateway under Ray, until a signal."""
+"""``specwhisper serve``: targets, draft servers and gateways under Ray, until a signal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -27,7 +27,8 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.schema import ApplicationStatus, ServeDeploySchema
 from rich.console import Console
 
-from deploy import serve_app
+from deploy import leftovers, serve_app
+from deploy.ports import Flags, port_choices
 from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable, Unauthenticated
 from specwhisper.wire.addresses import bind_error, cannot_listen, split_address
 
@@ -113,10 +114,19 @@ def check_ports(schema: ServeDeploySchema) -> None:
     """Have nobody wait for a port of this machine that somebody else has; to be asked before Ray runs."""
     parts = [part for each in schema.applications for part in each.args.values() if isinstance(part, dict)]
     for flags in parts:
-        for prefix in ("", "metrics-"):
-            host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), flags.get(f"{prefix}port")
-            if port and (error := bind_error(host, int(port))) is not None:
-                raise cannot_listen(host, int(port), error)
+        errors = [_port_error(choice) for choice in port_choices(flags)]
+        taken = [error for error in errors if error is not None]
+        if len(taken) == len(errors):  # else a replica finds a free one in its range
+            raise taken[0]
+
+
+def _port_error(flags: Flags) -> InvalidRequest | None:
+    """Return why a replica cannot listen at its ports, if it cannot."""
+    for prefix in ("", "metrics-"):
+        host, port = str(flags.get(f"{prefix}host", "127.0.0.1")), int(flags.get(f"{prefix}port") or 0)
+        if port and (error := bind_error(host, port)) is not None:
+            return cannot_listen(host, port, error)
+    return None
 
 
 def deploy(schema: ServeDeploySchema) -> None:
@@ -160,11 +170,12 @@ def wait_until_running(
 
 
 def addresses(schema: ServeDeploySchema) -> dict[str, str]:
-    """Ask each application where it is reached."""
-    return {
-        application.name: serve.get_app_handle(application.name).where.remote().result(timeout_s=ASK_S)
-        for application in schema.applications
-    }
+    """Ask each application where it is reached: all replicas that clients may call."""
+    told = {}
+    for application in schema.applications:
+        asked = serve.get_app_handle(application.name).broadcast("where")
+        told[application.name] = ", ".join(sorted(asked.results(timeout_s=ASK_S)))
+    return told
 
 
 @contextmanager
@@ -228,13 +239,17 @@ def run(config: Path | None, address: str | None) -> None:
     """
     schema = read_schema(config or DEMO)
     check(schema, is_here=address is None)
-    if address is None:
-        check_ports(schema)
     names = [application.name for application in schema.applications]
     signals, console = Signals(), Console()
+    if address is None:
+        if left := leftovers.left_over(leftovers.processes()):
+            console.print(leftovers.sentence(left), style="yellow", highlight=False, soft_wrap=True)
+        check_ports(schema)
     with cluster(address):
         signals.catch()  # Ray has put handlers of its own there
         ran_before = serve.status().applications.keys()
+        if ran_before:
+            console.print(left_running(ran_before), style="yellow", highlight=False, soft_wrap=True)
         to_end = [name for name in names if name not in ran_before]
         try:
             deploy(schema)
@@ -251,6 +266,15 @@ def run(config: Path | None, address: str | None) -> None:
         finally:
             signals.stop()  # also where an error ends it
             end(to_end, signals, console, is_all=address is None)
+
+
+def left_running(names: Iterable[str]) -> str:
+    """Say which applications run before this file is deployed, and what becomes of them."""
+    return (
+        f"Ray Serve runs already: {', '.join(sorted(names))}. An earlier `specwhisper serve` that was killed "
+        "may have left them. Those that this file names are updated, and end with this command; others end "
+        "now. To end all of them by hand: RAY_AUTH_MODE=token serve shutdown --yes"
+    )
 
 
 def end(names: Sequence[str], signals: Signals, console: Console, *, is_all: bool) -> None:

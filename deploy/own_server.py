@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -29,6 +30,7 @@ ANY_HOST = ("0.0.0.0", "::")
 RETRY_S = 0.2
 PORT_WAIT_S = 10.0  # behind the end of a predecessor's drain
 
+Options = TypeVar("Options")
 Server = TypeVar("Server")
 
 
@@ -52,19 +54,26 @@ class OwnServer:
     async def _listen(
         self,
         services: Mapping[str, AddServicer],
-        options: ServingOptions,
+        choices: Sequence[ServingOptions],
         on_drain: OnDrain | None = None,
         metrics: ServerMetrics | None = None,
     ) -> None:
-        self._on_drain, self._drain_timeout_s = on_drain, options.drain_timeout_s
+        """Serve on the first ports that are free.
+
+        Parameters
+        ----------
+        choices : the same options, with one choice of ports each.
+        """
+        self._on_drain, self._drain_timeout_s = on_drain, choices[0].drain_timeout_s
         folder = self._running.enter_context(TemporaryDirectory(prefix="specwhisper-"))  # nobody else's
         self._local_socket = Path(folder) / "socket"
-        options = replace(options, local_socket=self._local_socket)
 
-        async def start() -> RunningServer:
-            return await start_server(services, options, metrics)
+        async def start(options: ServingOptions) -> RunningServer:
+            return await start_server(services, replace(options, local_socket=self._local_socket), metrics)
 
-        self._server = await once_ports_are_free(start, options.drain_timeout_s)
+        self._server = await once_ports_are_free(
+            partial(on_free_ports, start, choices), self._drain_timeout_s
+        )
         self.address = reachable(self._server.address)
         if self._server.metrics_address is not None:
             self.metrics = reachable(self._server.metrics_address)
@@ -88,6 +97,15 @@ class OwnServer:
         if self._server is not None:
             await self._server.stop(self._drain_timeout_s, self._on_drain)
         await self._running.aclose()
+
+
+async def on_free_ports(start: Callable[[Options], Awaitable[Server]], choices: Sequence[Options]) -> Server:
+    """Start a server with the first choice of ports that are free; :class:`PortTaken` where none are."""
+    *others, last = choices
+    for choice in others:
+        with suppress(PortTaken):
+            return await start(choice)
+    return await start(last)
 
 
 async def once_ports_are_free(start: Callable[[], Awaitable[Server]], drain_timeout_s: float) -> Server:

@@ -12,24 +12,30 @@ from prometheus_client import make_wsgi_app
 from ray.serve.handle import DeploymentHandle
 
 from client.gateway.command import read_config as read_gateway
+from client.gateway.config import GatewayConfig
+from client.resolving import FRONT
+from deploy import draft_front, front
 from deploy.answers import TargetAnswers, Told
 from deploy.discovery import finder
-from deploy.front import SERVICE_NAME, FrontService
+from deploy.draft_front import Directory, DiscoveryService, DraftPlace
+from deploy.front import FrontService
 from deploy.health import NotServing, check_http
-from deploy.own_server import OwnServer, once_ports_are_free, reachable
+from deploy.nodes import configs_on_this_node
+from deploy.own_server import OwnServer, on_free_ports, once_ports_are_free, reachable
+from deploy.ports import Flags
 from deploy.routing import HAS_ROOM, OPEN_SESSIONS
 from draft_server.command import read_config as read_draft
-from specwhisper.wire.command_lines import config_from
 from specwhisper.wire.leases import Leases
 from specwhisper.wire.metrics.discovery import targets_page
 from specwhisper.wire.metrics.exposition import serving_page
 from specwhisper.wire.metrics.server import ServerMetrics
+from specwhisper.wire.serving import AddServicer, ServingOptions
+from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from target_server.command import read_config as read_target
 
 logger = logging.getLogger(__name__)
 
-Flags = dict[str, str | int | float | bool | None]
 FREE_PORT: Flags = {"port": 0}
 
 
@@ -40,10 +46,10 @@ class TargetReplica(OwnServer):
         from target_server.server import loaded_service, services_of
 
         super().__init__()
-        config = config_from(read_target, FREE_PORT | flags)
-        self._service = await self._running.enter_async_context(loaded_service(config, Leases()))
-        service = self._service
-        await self._listen(services_of(service), config.serving, service.say_goodbye, service.metrics)
+        configs = configs_on_this_node(read_target, FREE_PORT | flags)
+        self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
+        service, choices = self._service, [config.serving for config in configs]
+        await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
         self._answers = TargetAnswers(service, self.address)
 
     async def locate(self, request: bytes, caller: str) -> Told:
@@ -72,17 +78,16 @@ class TargetReplica(OwnServer):
         return {"open_sessions": float(self._service.num_sessions), "answer_ms": self._service.answer_ms}
 
 
-class FrontReplica(OwnServer):
-    """What draft servers are pointed to."""
+class _Front(OwnServer):
+    """One address that leads to many replicas, and a page that lists where their metrics are."""
 
-    async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
-        super().__init__()
-        serving = config_from(read_target, flags).serving
-        add = partial(add_VerificationServicer_to_server, FrontService(targets))
+    async def _lead(
+        self, name: str, add: AddServicer, serving: ServingOptions, replicas: DeploymentHandle
+    ) -> None:
         metrics = ServerMetrics("specwhisper_front", model="", dtype="", device="")
-        await self._listen({SERVICE_NAME: add}, replace(serving, metrics_port=None), metrics=metrics)
-        if (port := serving.metrics_port) is not None:  # which has its own metrics, and where targets' are
-            pages = targets_page(finder(targets), make_wsgi_app(metrics.collected))
+        await self._listen({name: add}, [replace(serving, metrics_port=None)], metrics=metrics)
+        if (port := serving.metrics_port) is not None:  # its own metrics, and where the replicas' are
+            pages = targets_page(finder(replicas), make_wsgi_app(metrics.collected))
             page = partial(serving_page, pages, serving.metrics_host, port)
 
             async def start() -> str:
@@ -92,6 +97,32 @@ class FrontReplica(OwnServer):
             logger.info("tells targets", extra={"address": self.metrics})
 
 
+class FrontReplica(_Front):
+    """The address that draft servers are configured with: it finds them targets."""
+
+    async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
+        super().__init__()
+        (config,) = configs_on_this_node(read_target, flags)
+        add = partial(add_VerificationServicer_to_server, FrontService(targets))
+        await self._lead(front.SERVICE_NAME, add, config.serving, targets)
+
+
+class DraftFrontReplica(_Front):
+    """The address that gateways are configured with: it lists draft servers."""
+
+    async def __init__(self, flags: Flags, drafts: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
+        super().__init__()
+        (config,) = configs_on_this_node(read_draft, flags)
+        add = partial(
+            add_DiscoveryServicer_to_server, DiscoveryService(Directory(draft_front.asking(drafts)))
+        )
+        await self._lead(draft_front.SERVICE_NAME, add, config.serving, drafts)
+
+    async def where(self) -> str:
+        """Return where it is reached, as clients' ``--server`` takes it."""
+        return f"{FRONT}{self.address}"
+
+
 class DraftReplica(OwnServer):
     """A draft server."""
 
@@ -99,10 +130,18 @@ class DraftReplica(OwnServer):
         from draft_server.server import loaded_service, services_of
 
         super().__init__()
-        config = config_from(read_draft, flags)
-        self._service = await self._running.enter_async_context(loaded_service(config))
-        services = services_of(self._service, config)
-        await self._listen(services, config.serving, metrics=self._service.metrics)
+        configs = configs_on_this_node(read_draft, flags)
+        self._service = await self._running.enter_async_context(loaded_service(configs[0]))
+        services, choices = services_of(self._service, configs[0]), [config.serving for config in configs]
+        await self._listen(services, choices, metrics=self._service.metrics)
+
+    async def place(self) -> DraftPlace:
+        """Answer the front: where clients reach it, and for how many sessions it has room."""
+        return DraftPlace(self.address, self._service.num_free_places)
+
+    async def metrics_address(self) -> str:
+        """Return where its metrics are, if it serves any."""
+        return self.metrics
 
     async def check_health(self) -> None:
         """Raise, or hang, unless engines and server answer."""
@@ -120,10 +159,11 @@ class GatewayReplica:
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from client.gateway.server import GatewayServer
 
-        self._config = config_from(read_gateway, flags)
+        configs = configs_on_this_node(read_gateway, flags, may_be_local=True)
+        self._config = configs[0]  # but for its ports, which are one choice of several
 
-        async def start() -> tuple[GatewayServer, asyncio.Task[None]]:
-            server = GatewayServer(self._config)
+        async def start(config: GatewayConfig) -> tuple[GatewayServer, asyncio.Task[None]]:
+            server = GatewayServer(config)
             serving = asyncio.create_task(server.serve())
             ready = asyncio.create_task(server.ready.wait())
             await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,7 +173,9 @@ class GatewayReplica:
                 raise NotServing("The gateway has ended before it was ready.")
             return server, serving
 
-        self._server, self._serving = await once_ports_are_free(start, self._config.drain_timeout_s)
+        self._server, self._serving = await once_ports_are_free(
+            partial(on_free_ports, start, configs), self._config.drain_timeout_s
+        )
 
     async def where(self) -> str:
         """Tell where it is reached."""
@@ -144,6 +186,10 @@ class GatewayReplica:
         if self._serving.done():
             raise NotServing("The gateway has ended.")
         await check_http(self._server.address, self._config.tls)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return how many transcriptions it has."""
+        return {"open_sessions": float(self._server.num_transcriptions)}
 
     async def __del__(self) -> None:
         """Let open requests end; Serve awaits it."""

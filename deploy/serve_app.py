@@ -1,4 +1,4 @@
-"""Applications for Ray Serve: ``targets`` with a front, ``drafts`` and ``gateway``; see ``serve.yaml``.
+"""Applications for Ray Serve: ``targets`` and ``drafts`` with a front each, ``gateway``; see ``serve.yaml``.
 
 What each server is told are the flags of its command line. Every replica runs the same server that runs
 without Ray; Ray starts, watches, counts and replaces them.
@@ -6,7 +6,8 @@ without Ray; Ray starts, watches, counts and replaces them.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
@@ -14,7 +15,15 @@ from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 
 from client.gateway.command import read_config as read_gateway
-from deploy.replicas import FREE_PORT, DraftReplica, Flags, FrontReplica, GatewayReplica, TargetReplica
+from deploy.ports import Flags, port_choices
+from deploy.replicas import (
+    FREE_PORT,
+    DraftFrontReplica,
+    DraftReplica,
+    FrontReplica,
+    GatewayReplica,
+    TargetReplica,
+)
 from deploy.routing import STATS_PERIOD_S, LeastSessions
 from draft_server.command import read_config as read_draft
 from specwhisper.errors import InvalidRequest
@@ -33,7 +42,7 @@ OWN: dict[str, Any] = {
     "health_check_period_s": 5.0,
     "health_check_timeout_s": CHECK_WITHIN_S / FAILED_CHECKS,
 }
-# Who shares what with the targets unless it is told otherwise: how it listens and whom it lets in.
+# What a front shares with its replicas unless it has flags of its own: how it listens and whom it lets in.
 SHARED_WITH_FRONT = (
     "host",
     "metrics-host",
@@ -60,7 +69,23 @@ Target = serve.deployment(
 )(TargetReplica)
 Front = serve.deployment(name="Front", ray_actor_options={"num_cpus": 0.1}, **OWN)(FrontReplica)
 Draft = serve.deployment(name="Draft", **OWN)(DraftReplica)
+DraftFront = serve.deployment(name="Front", ray_actor_options={"num_cpus": 0.1}, **OWN)(DraftFrontReplica)
 Gateway = serve.deployment(name="Gateway", **OWN)(GatewayReplica)
+
+
+Config = TypeVar("Config")
+
+
+class Ports(Protocol):
+    """What says at which ports a server listens."""
+
+    @property
+    def port(self) -> int:
+        """Port of its calls; 0 for a free one."""
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Port of its metrics; ``None`` where they have none of their own."""
 
 
 class Arguments(BaseModel):
@@ -77,9 +102,10 @@ class TargetsArguments(Arguments):
 
 
 class DraftsArguments(Arguments):
-    """Of ``drafts``: flags of specwhisper-draft-server."""
+    """Of ``drafts``: flags of specwhisper-draft-server, and of a front, if there is to be one."""
 
     draft: Flags = Field(default_factory=dict)
+    front: Flags | None = None
 
 
 class GatewayArguments(Arguments):
@@ -91,37 +117,53 @@ class GatewayArguments(Arguments):
 def targets(args: dict[str, Any]) -> Application:
     """Build targets of one checkpoint and their front; an application for each checkpoint."""
     arguments = TargetsArguments.model_validate(args)
-    shared = {flag: value for flag, value in arguments.target.items() if flag in SHARED_WITH_FRONT}
-    front = shared | arguments.front
-    if unknown := front.keys() - {"port", "metrics-port", *SHARED_WITH_FRONT}:
-        raise InvalidRequest(
-            f"A front has no flag {', '.join(sorted(unknown))}: it may stand with the target."
-        )
-    target = config_from(read_target, FREE_PORT | arguments.target).serving
-    replicas = Target.options(
-        **_until_drained(target.drain_timeout_s), **_apart(target.port, target.metrics_port)
-    )
+    flags = FREE_PORT | arguments.target
+    target = _first_config(read_target, flags).serving
+    replicas = Target.options(**_until_drained(target.drain_timeout_s), **_apart(flags, target))
+    front = _front_flags(arguments.target, arguments.front, "target")
     of_front = config_from(read_target, front).serving
-    fronts = Front.options(
-        **_until_drained(of_front.drain_timeout_s), **_apart(of_front.port, of_front.metrics_port)
-    )
+    fronts = Front.options(**_until_drained(of_front.drain_timeout_s), **_apart(front, of_front))
     return fronts.bind(front, replicas.bind(arguments.target))
 
 
 def drafts(args: dict[str, Any]) -> Application:
-    """Build draft servers."""
-    flags = DraftsArguments.model_validate(args).draft
-    draft = config_from(read_draft, flags).serving
-    apart = _apart(draft.port, draft.metrics_port)
-    return Draft.options(**_until_drained(draft.drain_timeout_s), **apart).bind(flags)
+    """Build draft servers, and the front that leads gateways to them."""
+    arguments = DraftsArguments.model_validate(args)
+    flags = arguments.draft
+    draft = _first_config(read_draft, flags).serving
+    replicas = Draft.options(**_until_drained(draft.drain_timeout_s), **_apart(flags, draft)).bind(flags)
+    if arguments.front is None:
+        return replicas
+    front = _front_flags(flags, arguments.front, "draft server")
+    if "port" not in front:
+        raise InvalidRequest(
+            "The front of draft servers needs a port of its own: write front: {port: 50050}."
+        )
+    of_front = config_from(read_draft, front).serving
+    fronts = DraftFront.options(**_until_drained(of_front.drain_timeout_s), **_apart(front, of_front))
+    return fronts.bind(front, replicas)
 
 
 def gateway(args: dict[str, Any]) -> Application:
     """Build gateways."""
     flags = GatewayArguments.model_validate(args).gateway
-    config = config_from(read_gateway, flags)
-    apart = _apart(config.port, config.metrics_port)
-    return Gateway.options(**_until_drained(config.drain_timeout_s), **apart).bind(flags)
+    config = _first_config(read_gateway, flags)
+    return Gateway.options(**_until_drained(config.drain_timeout_s), **_apart(flags, config)).bind(flags)
+
+
+def _front_flags(replicas: Flags, front: Flags, whose: str) -> Flags:
+    """Return all flags of a front: those that it shares with its replicas, and its own."""
+    flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_FRONT} | front
+    if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_FRONT}:
+        raise InvalidRequest(
+            f"A front has no flag {', '.join(sorted(unknown))}: it may stand with the {whose}."
+        )
+    return flags
+
+
+def _first_config(read: Callable[..., Config], flags: Flags) -> Config:
+    """Check flags, ranges of ports among them."""
+    return config_from(read, port_choices(flags)[0])
 
 
 def _until_drained(drain_timeout_s: float) -> dict[str, float]:
@@ -129,6 +171,8 @@ def _until_drained(drain_timeout_s: float) -> dict[str, float]:
     return {"graceful_shutdown_timeout_s": drain_timeout_s + STOP_MARGIN_S}
 
 
-def _apart(*ports: int | None) -> dict[str, int]:
-    """Have one replica on a node where a port is fixed: a second one could not listen there."""
-    return {"max_replicas_per_node": 1} if any(ports) else {}
+def _apart(flags: Flags, config: Ports) -> dict[str, int]:
+    """Have as many replicas on a node as there are ports for, where they are not free ones."""
+    if not any((config.port, config.metrics_port)):
+        return {}
+    return {"max_replicas_per_node": len(port_choices(flags))}

@@ -82,6 +82,11 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._places.num_taken
 
     @property
+    def num_free_places(self) -> int:
+        """Transcriptions that it would still take, of callers that may have as many."""
+        return max(0, self._places.max_sessions - self._places.num_taken)
+
+    @property
     def idle_timeout_s(self) -> float:
         """How long the client of a stream may send nothing."""
         return self._config.serving.idle_timeout_s

@@ -5,22 +5,48 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import grpc.aio
 import pytest
 import yaml
+from openai import OpenAI
 
 from deploy.command import DEMO
 from specwhisper.whisper.checkpoint import DEMO_FOLDER
 from specwhisper.wire.channels import open_channel
-from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper.wire.v1 import discovery_pb2, verification_pb2_grpc
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
 from tests.e2e.processes import run
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import parsed, scrape, value
 
 SAMPLE = DEMO_FOLDER / "samples" / "01_phone_call.flac"
+
+
+def _as_flag(ports: range) -> str:
+    return f"{ports[0]}-{ports[-1]}"
+
+
+def transcribed_by(gateway: str) -> str:
+    """Return the text that a gateway writes of the sample."""
+    with OpenAI(base_url=f"http://{gateway}/v1", api_key="-") as client:
+        return client.audio.transcriptions.create(file=SAMPLE, model="whisper-1").text.strip()
+
+
+@contextmanager
+def serving(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run ``specwhisper serve``; a test that fails ends it as well."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
 
 
 async def be_refused(front: str) -> None:
@@ -31,39 +57,66 @@ async def be_refused(front: str) -> None:
             await call.read()
 
 
+def free_range(number: int) -> range:
+    """Return ports in a row that are free now."""
+    while True:
+        with ExitStack() as held:
+            first = held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+            with suppress(OSError, OverflowError):
+                for port in range(first + 1, first + number):
+                    held.enter_context(socket.create_server(("127.0.0.1", port)))
+                return range(first, first + number)
+
+
+async def list_servers(front: str) -> set[str]:
+    """Ask a front which draft servers there are."""
+    async with open_channel(front) as channel:
+        return set((await DiscoveryStub(channel).ListServers(discovery_pb2.ListServersRequest())).addresses)
+
+
 @pytest.mark.timeout(300)
 def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
-    front, draft, gateway, targets_at, draft_metrics = (unused_tcp_port_factory() for _ in range(5))
+    front, draft_front, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))
+    draft_ports, gateway_ports = free_range(2), free_range(2)
     config = yaml.safe_load(DEMO.read_text())
     targets, drafts, gateways = config["applications"]
     targets["args"]["front"] |= {"port": front, "metrics-port": targets_at}
-    drafts["args"]["draft"] |= {
-        "target": f"127.0.0.1:{front}",
-        "port": draft,
-        "metrics-port": draft_metrics,
+    drafts["args"]["draft"] |= {"target": f"127.0.0.1:{front}", "port": _as_flag(draft_ports)}
+    drafts["args"]["front"] |= {"port": draft_front, "metrics-port": drafts_at}
+    drafts["deployments"][0]["autoscaling_config"]["min_replicas"] = 2
+    gateways["args"]["gateway"] |= {
+        "server": f"front:///127.0.0.1:{draft_front}",
+        "port": _as_flag(gateway_ports),
     }
-    gateways["args"]["gateway"] |= {"server": f"127.0.0.1:{draft}", "port": gateway}
+    gateways["deployments"][0]["num_replicas"] = 2
     (tmp_path / "serve.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "client.cli", "serve", str(tmp_path / "serve.yaml")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with serving(command) as process:
         said = []
         for line in process.stdout:
             said.append(line)
             if line.startswith("Ready"):
                 break
-        assert f"gateway at 127.0.0.1:{gateway}\n" in said
-        status, text, errors = run(
-            "client.cli", "transcribe", str(SAMPLE), "--server", f"127.0.0.1:{draft}", "--quiet"
-        )
+        found_at = f"front:///127.0.0.1:{draft_front}"
+        assert f"drafts at {found_at}\n" in said
+        gateway_addresses = [f"127.0.0.1:{port}" for port in gateway_ports]
+        assert f"gateway at {', '.join(gateway_addresses)}\n" in said
+        draft_addresses = {f"127.0.0.1:{port}" for port in draft_ports}
+        assert asyncio.run(list_servers(f"127.0.0.1:{draft_front}")) == draft_addresses
+        status, text, errors = run("client.cli", "transcribe", str(SAMPLE), "--server", found_at, "--quiet")
         assert (status, errors) == (0, "")
         assert text
-        metrics = ["--front", f"127.0.0.1:{targets_at}"]
-        metrics += ["--metrics", f"127.0.0.1:{draft_metrics},127.0.0.1:{gateway}"]
+        for _ in range(2):  # the first gateway's sessions go to one draft server after the other
+            assert transcribed_by(gateway_addresses[0]).split() == text.split()
+        metrics = ["--front", f"127.0.0.1:{targets_at},127.0.0.1:{drafts_at}"]
+        metrics += ["--metrics", ",".join(gateway_addresses)]
         status, told, errors = run("client.cli", "top", *metrics, "--json")
         assert (status, errors) == (0, "")
-        rows = {row["kind"]: row for row in json.loads(told)["servers"]}
-        assert set(rows) == {"target", "draft", "gateway"}
-        assert rows["target"]["tokens_per_pass"] >= 1.0, "it has written the text"
+        rows = json.loads(told)["servers"]
+        assert Counter(row["kind"] for row in rows) == {"target": 1, "draft": 2, "gateway": 2}
+        (target,) = (row for row in rows if row["kind"] == "target")
+        assert target["tokens_per_pass"] >= 1.0, "it has written the text"
+        assert all(row["streams"] for row in rows if row["kind"] == "draft"), "each has had a recording"
         asyncio.run(be_refused(f"127.0.0.1:{front}"))
         samples = parsed(asyncio.run(scrape(f"127.0.0.1:{targets_at}"))[0])
         assert value(samples, "specwhisper_front_draining") == 0

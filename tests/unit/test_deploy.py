@@ -28,6 +28,7 @@ from deploy.command import (
     last_line,
     read_schema,
 )
+from deploy.leftovers import Process
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable, UnsafeBind
 from specwhisper.wire.command_lines import config_from
 from target_server.command import read_config
@@ -104,6 +105,8 @@ def deployments_of(application):
         ("drafts", {}, {"Draft"}),
         ("drafts", {"draft": {"port": 0}}, set()),
         ("drafts", {"draft": {"port": 0, "metrics-port": 9464}}, {"Draft"}),
+        ("drafts", {"draft": {"port": 0}, "front": {"port": 50050}}, {"Front"}),
+        ("drafts", {"draft": {"port": 0}, "front": {"port": 0}}, set()),
         ("gateway", {}, {"Gateway"}),
         ("gateway", {"gateway": {"port": 0, "metrics-port": 0}}, set()),
     ],
@@ -114,10 +117,46 @@ def test_where_a_port_is_fixed_a_node_has_one_replica(build, args, names):
 
 
 @pytest.mark.parametrize(
+    ("build", "args", "name"),
+    [
+        ("targets", {"target": {"port": "50053-50055"}}, "Target"),
+        ("drafts", {"draft": {"port": "50051-50053", "metrics-port": 0}, "front": {"port": 0}}, "Draft"),
+        ("gateway", {"gateway": {"port": "8000-8002", "metrics-port": "9000-9002"}}, "Gateway"),
+    ],
+)
+def test_a_node_has_as_many_replicas_as_ports(build, args, name):
+    assert deployments_of(getattr(serve_app, build)(args))[name].max_replicas_per_node == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"front": {}}, "The front of draft servers needs a port"),
+        ({"front": {"port": 50050, "draft-model": "tiny"}}, "A front has no flag draft-model.* draft server"),
+        ({"draft": {"port": "50051-50050"}}, "write a port, 0 for a free one, or a range"),
+    ],
+)
+def test_what_draft_servers_have_wrong_is_reported_before_anything_starts(args, words):
+    with pytest.raises(InvalidRequest, match=words):
+        serve_app.drafts(args)
+
+
+def test_the_front_of_draft_servers_lets_in_whom_they_let_in():
+    application = serve_app.drafts({"draft": {"insecure": True, "host": "0.0.0.0"}, "front": {"port": 50050}})
+    flags, _ = application._bound_deployment.init_args
+    assert flags == {"insecure": True, "host": "0.0.0.0", "port": 50050}
+
+
+@pytest.mark.parametrize(
     ("build", "args", "drains"),
     [
         ("targets", {"target": {"drain-timeout": 60}}, {"Target": 60.0, "Front": 30.0}),
         ("drafts", {"draft": {"drain-timeout": 60}}, {"Draft": 60.0}),
+        (
+            "drafts",
+            {"draft": {"drain-timeout": 60}, "front": {"port": 50050}},
+            {"Draft": 60.0, "Front": 30.0},
+        ),
         ("gateway", {"gateway": {"drain-timeout": 60}}, {"Gateway": 60.0}),
     ],
 )
@@ -175,6 +214,14 @@ def test_a_port_that_is_taken_is_told_before_ray_starts(flag):
         with pytest.raises(PortTaken, match=f"127.0.0.1:{args['front'][flag]}"):
             check_ports(application(args=args))
     check_ports(application(args=args))
+
+
+def test_a_range_of_ports_is_taken_only_where_all_of_them_are():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        check_ports(application(args={"draft": {"port": f"{port - 1}-{port}"}}))
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{port}"):
+            check_ports(application(args={"draft": {"port": f"{port}-{port}"}}))
 
 
 def test_applications_of_others_are_theirs_to_check():
@@ -343,6 +390,30 @@ def test_where_it_does_not_start_what_ran_before_is_left(monkeypatch, serving, b
     with pytest.raises(TargetUnavailable, match="no room"):
         command.run(both, "auto")
     assert serving.deleted == ["b"]
+
+
+def test_what_runs_before_is_reported_with_what_becomes_of_it(monkeypatch, serving, both, capsys):
+    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
+    command.run(both, "auto")
+    (line, *_) = capsys.readouterr().out.splitlines()
+    assert line.startswith("Ray Serve runs already: a, other. ")
+    assert line.endswith("RAY_AUTH_MODE=token serve shutdown --yes")
+
+
+@pytest.mark.parametrize("address", [None, "auto"])
+def test_what_a_killed_ray_has_left_here_is_reported_before_ports_are_taken(
+    monkeypatch, serving, both, capsys, address
+):
+    def taken(_: ServeDeploySchema) -> None:
+        raise PortTaken("Cannot listen")
+
+    orphan = Process(7, "ray::DashboardAgent", ("systemd",))
+    monkeypatch.setattr(command.leftovers, "processes", lambda: [orphan])
+    monkeypatch.setattr(command, "check_ports", taken)
+    monkeypatch.setattr(command, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(PortTaken) if address is None else nullcontext():
+        command.run(both, address)
+    assert ("End them by: kill -9 7\n" in capsys.readouterr().out) == (address is None)
 
 
 def test_a_file_is_checked_before_a_cluster_is_asked(monkeypatch, tmp_path):

@@ -1,0 +1,55 @@
+"""Ports of replicas: a fixed one, a free one (0), or a range of which each replica on a node takes one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from specwhisper.errors import InvalidRequest
+
+Flags = dict[str, str | int | float | bool | None]
+
+PORT_FLAGS = ("port", "metrics-port")
+RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
+
+
+def port_choices(flags: Mapping[str, str | int | float | bool | None]) -> list[Flags]:
+    """Return a replica's flags once for each port that it may take, in order.
+
+    ``{"port": "50051-50054"}`` are four choices. Two ranges are taken together: the first port of one with
+    the first port of the other.
+
+    Raises
+    ------
+    InvalidRequest
+        where a range is empty or no range of ports, or the other port is fixed or a range of another length.
+    """
+    ranges = {
+        name: _read_range(name, value)
+        for name in PORT_FLAGS
+        if isinstance(value := flags.get(name), str) and not value.isdecimal()
+    }
+    if not ranges:
+        return [dict(flags)]
+    num_ports = {len(ports) for ports in ranges.values()}
+    for name in PORT_FLAGS:
+        if name not in ranges and int(flags.get(name) or 0):
+            num_ports.add(1)
+    if len(num_ports) > 1:
+        given = ", ".join(f"{name}: {flags[name]}" for name in PORT_FLAGS if flags.get(name))
+        raise InvalidRequest(
+            f"Each replica takes a port of both: write ranges of equal length, or 0 ({given})."
+        )
+    return [
+        {**flags, **dict(zip(ranges, ports, strict=True))} for ports in zip(*ranges.values(), strict=True)
+    ]
+
+
+def _read_range(name: str, value: str) -> range:
+    found = RANGE.fullmatch(value.strip())
+    first, last = (int(port) for port in found.groups()) if found else (0, 0)
+    if not 0 < first <= last < 65_536:
+        raise InvalidRequest(
+            f"{name} is '{value}': write a port, 0 for a free one, or a range as 50051-50054."
+        )
+    return range(first, last + 1)

@@ -1,0 +1,271 @@
+"""The front of draft servers on a real socket, and clients that ask it; only Ray's handle is a fake."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ray.exceptions import ActorDiedError
+from ray.serve.exceptions import DeploymentUnavailableError
+
+from client import resolving
+from client.api import TranscriptionClient
+from deploy.draft_front import (
+    ANSWER_S,
+    FRESH_S,
+    PLACE,
+    SERVICE_NAME,
+    USED_S,
+    Directory,
+    DiscoveryService,
+    DraftPlace,
+    asking,
+    by_room,
+)
+from specwhisper.errors import TargetUnavailable
+from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import discovery_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
+from tests.rpc.client_scripts import SERVICE
+from tests.rpc.services import eventually
+from tests.rpc.test_draft_servers import Draft
+
+PATIENCE_S = 60.0  # far more than anything here takes
+
+
+class Replica:
+    """Stands for what Serve has of one replica's answer."""
+
+    def __init__(self, answer: Callable[[], Awaitable[Any]]) -> None:
+        self._answer = answer
+
+    async def get_async(self) -> Any:
+        return await self._answer()
+
+
+class Handle:
+    """Stands for Serve's handle to a deployment of draft servers."""
+
+    def __init__(self, *answers: Callable[[], Awaitable[Any]]) -> None:
+        self.answers = list(answers)
+        self.num_asked = 0
+
+    def broadcast(self, method: str) -> Handle:
+        assert method == PLACE
+        self.num_asked += 1
+        return self
+
+    async def _fetch_replica_results_async(self) -> list[Replica]:
+        if not self.answers:
+            raise DeploymentUnavailableError("Draft")
+        return [Replica(answer) for answer in self.answers]
+
+
+def says(address: str, num_free: int = 1) -> Callable[[], Awaitable[DraftPlace]]:
+    async def answer() -> DraftPlace:
+        return DraftPlace(address, num_free)
+
+    return answer
+
+
+async def dies() -> DraftPlace:
+    raise ActorDiedError
+
+
+async def hangs() -> DraftPlace:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def test_a_client_waits_longer_than_the_front():
+    assert resolving.FRONT_DEADLINE_S > ANSWER_S
+
+
+@given(st.lists(st.integers(-1, 20)), st.randoms(use_true_random=False))
+def test_full_draft_servers_are_last_and_none_is_lost(rooms, rng):
+    places = [DraftPlace(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
+    ordered = by_room(places, rng.random)
+    assert sorted(ordered, key=places.index) == places
+    are_full = [place.num_free <= 0 for place in ordered]
+    assert are_full == sorted(are_full)
+
+
+def test_many_clients_at_once_are_spread_by_room():
+    uniform = Random(0).random
+    places = [DraftPlace("a:1", 12), DraftPlace("b:1", 4), DraftPlace("c:1", 0)]
+    first = Counter(by_room(places, uniform)[0].address for _ in range(4_000))
+    assert first["c:1"] == 0
+    assert first["a:1"] == pytest.approx(3_000, rel=0.05)
+
+
+async def test_who_has_died_or_hangs_is_left_out():
+    ask = asking(Handle(says("a:1"), hangs, dies, says("b:1")), within_s=0.05)
+    assert [place.address for place in await ask()] == ["a:1", "b:1"]
+
+
+@pytest.mark.parametrize("answers", [(), (dies,), (hangs, dies)])
+async def test_where_none_answers_the_error_says_so(answers):
+    with pytest.raises(TargetUnavailable, match=r"No draft server has answered the front within 0.05 s"):
+        await asking(Handle(*answers), within_s=0.05)()
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_one_question_serves_all_clients_of_a_second():
+    handle, clock = Handle(says("a:1")), Clock()
+    directory = Directory(asking(handle), clock=clock)
+    await asyncio.gather(*(directory.places() for _ in range(20)))
+    clock.now_s += FRESH_S / 2
+    await directory.places()
+    assert handle.num_asked == 1
+
+
+async def test_clients_do_not_wait_for_one_that_hangs_once_the_others_are_known():
+    handle, clock = Handle(says("a:1")), Clock()
+    directory = Directory(asking(handle, PATIENCE_S), clock=clock)
+    await directory.places()
+    gate = asyncio.Event()
+
+    async def is_slow() -> DraftPlace:
+        await gate.wait()
+        return DraftPlace("b:1", 1)
+
+    handle.answers.append(is_slow)
+    clock.now_s += FRESH_S
+    assert [place.address for place in await directory.places()] == ["a:1"]
+    await eventually(lambda: handle.num_asked == 2)
+    gate.set()
+    await directory._asking
+    assert [place.address for place in await directory.places()] == ["a:1", "b:1"]
+
+
+async def test_answers_that_are_very_old_are_not_used():
+    handle, clock = Handle(says("a:1")), Clock()
+    directory = Directory(asking(handle), clock=clock)
+    await directory.places()
+    handle.answers.clear()
+    clock.now_s += FRESH_S
+    assert await directory.places()
+    clock.now_s += USED_S
+    with pytest.raises(TargetUnavailable):
+        await directory.places()
+
+
+@asynccontextmanager
+async def front(handle: Handle, within_s: float = PATIENCE_S) -> AsyncIterator[RunningServer]:
+    service = DiscoveryService(Directory(asking(handle, within_s)))
+    add = partial(add_DiscoveryServicer_to_server, service)
+    server = await start_server({SERVICE_NAME: add}, ServingOptions())
+    try:
+        yield server
+    finally:
+        await server.stop(drain_timeout_s=0)
+
+
+async def test_it_lists_draft_servers_and_says_where_there_is_none():
+    handle = Handle(says("a:1"), says("b:1", 0))
+    async with front(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
+        stub = DiscoveryStub(channel)
+        assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
+    async with front(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await DiscoveryStub(channel).ListServers(pb.ListServersRequest())
+        assert type(error_from_rpc(refused.value, "front:1")) is TargetUnavailable
+
+
+class Fleet:
+    """Draft servers on ports of their own, behind a front.
+
+    Attributes
+    ----------
+    name : what clients are configured with.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.drafts = [Draft() for _ in range(number)]
+        self.handle = Handle()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Fleet:
+        for draft in self.drafts:
+            self.handle.answers.append(says(await self._start(draft)))
+        server = await self._stack.enter_async_context(front(self.handle))
+        self.name = f"front:///{server.address}"
+        return self
+
+    async def _start(self, draft: Draft) -> str:
+        add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, draft)
+        server = await start_server({SERVICE: add}, ServingOptions())
+        self._stack.push_async_callback(server.stop, 1.0)
+        self._stack.callback(draft.released.set)
+        return server.address
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    def num_open(self) -> list[int]:
+        return [draft.num_open for draft in self.drafts]
+
+
+async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_front():
+    async with Fleet(3) as fleet, TranscriptionClient(fleet.name) as client:
+        calls = [asyncio.create_task(client.recognize(b"audio")) for _ in range(6)]
+        await eventually(lambda: fleet.num_open() == [2, 2, 2])
+        for draft in fleet.drafts:
+            draft.released.set()
+        await asyncio.gather(*calls)
+
+
+async def test_clients_begin_where_the_front_knows_room():
+    async with Fleet(2) as fleet:
+        full, free = fleet.drafts
+        addresses = [(await answer()).address for answer in fleet.handle.answers]
+        fleet.handle.answers = [says(addresses[0], 0), says(addresses[1], 1)]
+        free.released.set()
+        for _ in range(10):
+            async with TranscriptionClient(fleet.name) as client:
+                await client.recognize(b"audio")
+        assert (full.num_calls, free.num_calls) == (0, 10)
+
+
+async def test_a_full_draft_server_is_left_for_another():
+    async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
+        full, free = fleet.drafts
+        full.is_full = True
+        free.released.set()
+        for _ in range(2):
+            await client.recognize(b"audio")
+        assert (full.num_calls, free.num_calls) == (1, 2)
+
+
+async def test_draft_servers_that_come_are_found_and_those_that_go_are_left(monkeypatch):
+    monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
+    monkeypatch.setattr("deploy.draft_front.FRESH_S", 0.0)
+    monkeypatch.setattr("deploy.draft_front.USED_S", 0.0)
+    async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
+        first, second = fleet.drafts
+        answers = fleet.handle.answers
+        fleet.handle.answers = answers[:1]
+        first.released.set()
+        second.released.set()
+        await client.recognize(b"audio")
+        fleet.handle.answers = answers[1:]
+        await client.recognize(b"audio")
+        assert (first.num_calls, second.num_calls) == (1, 1)
