@@ -30,7 +30,7 @@ from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
-from specwhisper.wire.versions import check_protocol
+from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 GET_MODEL_DEADLINE_S = 10.0
@@ -75,7 +75,9 @@ class TranscriptionClient:
         """Ask which models write the text, and what a request may ask of them."""
         reply, address = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
         peer = f"The draft server at {address}"
-        check_protocol(peer, reply.protocol_version, reply.software_version, here="this client")
+        theirs = Protocols(reply.protocol_version, reply.oldest_protocol_version)
+        if theirs.version:  # else it does not say
+            check_protocol(peer, theirs, reply.software_version, here="this client", own=CLIENT)
         return server_from_proto(reply)
 
     async def transcribe_file(

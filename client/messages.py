@@ -13,10 +13,10 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.versions import CLIENT
 
 SPEECH_EVENTS = {
     int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,
@@ -31,7 +31,8 @@ def config_to_proto(
     config = pb.RecognitionConfig(
         gamma=gamma,
         decoding=decoding_options_to_proto(options),
-        protocol_version=CLIENT_PROTOCOL_VERSION,
+        protocol_version=CLIENT.version,
+        oldest_protocol_version=CLIENT.oldest,
         software_version=__version__,
     )
     if mode is not None:

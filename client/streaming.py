@@ -221,6 +221,7 @@ class StreamingClient:
             endpointing=codec.endpointing_to_proto(self._endpointing),
             continue_unverified=self._continue_unverified,
             added_latency_ms=self._added_latency_ms,
+            target_weights_digest=self.model.target_weights_digest if self.model is not None else "",
         )
         before, audio = self.statistics, self._audio.pieces(self.position.start_sample)
         self._all_is_final = False

@@ -10,14 +10,20 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from deploy.answers import Reply, read_answer
-from specwhisper.errors import GONE, InvalidRequest, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import (
+    RETRY_ELSEWHERE,
+    InvalidRequest,
+    PairMismatch,
+    SpecWhisperError,
+    TargetUnavailable,
+)
 from specwhisper.wire.access import caller
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
 ANSWER_S = 2.0  # for all targets that are asked; draft servers wait longer, and so learn what is wrong
-TRIES = 3  # targets that are asked: the next one where one is full, gone, or takes its part of that time
+TRIES = 3  # targets asked: the next where one is full, gone or no match, or takes its part of that time
 
 
 class FrontService(verification_pb2_grpc.VerificationServicer):
@@ -39,7 +45,7 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
         return await self._ask_some(pb.LocateResponse, self._targets.locate, *asked)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Tell what the targets are; all are of one checkpoint."""
+        """Tell what a target is; all are of one checkpoint, except while it is replaced by another."""
         asked = request.SerializeToString()
         return await self._ask_some(pb.DescribeResponse, self._targets.describe, asked)
 
@@ -48,7 +54,8 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
         raise InvalidRequest("This address leads to targets: ask Locate, and open the session where it says.")
 
     async def _ask_some(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
-        refusal: SpecWhisperError = TargetUnavailable(
+        refusal: SpecWhisperError
+        refusal = silence = TargetUnavailable(
             f"No target has answered the front within {self._answer_s:g} s; try again."
         )
         asked: list[asyncio.Task[Reply]] = []
@@ -62,8 +69,9 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
                 for question in answered:
                     try:
                         return question.result()
-                    except (ServerFull, *GONE) as error:  # what is known of it was a second old
-                        refusal = error
+                    except RETRY_ELSEWHERE as error:  # what is known of it was a second old
+                        if refusal is silence or not isinstance(error, PairMismatch):
+                            refusal = error
             raise refusal
         finally:
             for question in asked:

@@ -23,7 +23,7 @@ from deploy.health import NotServing, check_http
 from deploy.nodes import configs_on_this_node
 from deploy.own_server import OwnServer, on_free_ports, once_ports_are_free, reachable
 from deploy.ports import Flags
-from deploy.routing import HAS_ROOM, OPEN_SESSIONS
+from deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
 from draft_server.command import read_config as read_draft
 from specwhisper.wire.leases import Leases
 from specwhisper.wire.metrics.discovery import targets_page
@@ -70,8 +70,14 @@ class TargetReplica(OwnServer):
         await super().check_health()
 
     def record_routing_stats(self) -> dict[str, Any]:
-        """Tell the router how full it is."""
-        return {OPEN_SESSIONS: self._service.num_sessions, HAS_ROOM: self._service.has_room}
+        """Tell the router how full it is, and what it is."""
+        return {
+            OPEN_SESSIONS: self._service.num_sessions,
+            HAS_ROOM: self._service.has_room,
+            ADDRESS: self.address,
+            WEIGHTS: self._service.weights_digest,
+            VOCABULARY: self._service.vocabulary_digest,
+        }
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Tell the autoscaler the same, and how long answers take."""

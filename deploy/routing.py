@@ -1,18 +1,22 @@
-"""Which target takes the next session: the one with the fewest of those that answer."""
+"""Which target takes the next session: of those that match and answer, the one with the fewest."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from math import inf
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ray.serve.request_router import FIFOMixin, PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
+from specwhisper.wire.v1 import verification_pb2 as pb
+
 OPEN_SESSIONS = "open_sessions"
 HAS_ROOM = "has_room"  # for another one, in slots and in time
+ADDRESS = "address"
+WEIGHTS, VOCABULARY = "weights_digest", "vocabulary_digest"
 OPENS_SESSION = "locate"  # the question that a session follows
 STATS_PERIOD_S = 1.0
 UNANSWERED_S = 0.5  # shorter than the front waits: who hangs is known when it asks another one
@@ -92,12 +96,23 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
     async def choose_replicas(
         self, candidate_replicas: Iterable[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Rank replicas, the emptiest first, full ones and then silent ones last; equals at random."""
-        recent, silent = self._recent.count(), self._silent.names()
+        """Rank replicas, the emptiest first; last those that do not match, are silent, to avoid, or full.
 
-        def rank(replica: RunningReplica) -> tuple[bool, bool, int]:
+        Equals are ranked at random. What a new replica is becomes known with its first report: it counts as
+        matching until then.
+        """
+        recent, silent = self._recent.count(), self._silent.names()
+        asked = _asked(pending_request)
+
+        def rank(replica: RunningReplica) -> tuple[bool, bool, bool, bool, int]:
             told, name = replica.routing_stats, replica.replica_id
-            return name in silent, not told.get(HAS_ROOM, True), told.get(OPEN_SESSIONS, 0) + recent[name]
+            return (
+                not _matches(asked, told),
+                name in silent,
+                told.get(ADDRESS) in asked.avoid,
+                not told.get(HAS_ROOM, True),
+                told.get(OPEN_SESSIONS, 0) + recent[name],
+            )
 
         replicas = list(candidate_replicas)
         random.shuffle(replicas)
@@ -113,3 +128,19 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
         """Learn who answers; Ray calls it with failures and questions that were given up as well."""
         self._silent.hear(internal_request_id, replica_id)
+
+
+def _asked(pending: PendingRequest | None) -> pb.LocateRequest:
+    """Return what a session needs; nothing where a question is none for a place."""
+    if pending is None or pending.metadata.call_method != OPENS_SESSION:
+        return pb.LocateRequest()
+    return pb.LocateRequest.FromString(pending.args[0])
+
+
+def _matches(asked: pb.LocateRequest, told: Mapping[str, Any]) -> bool:
+    """Return whether a target has what a session needs, as far as it is known."""
+    return all(not needed or told.get(name, needed) == needed for name, needed in _needs(asked).items())
+
+
+def _needs(asked: pb.LocateRequest) -> dict[str, str]:
+    return {WEIGHTS: asked.weights_digest, VOCABULARY: asked.vocabulary_digest}

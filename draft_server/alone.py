@@ -19,19 +19,20 @@ class AloneSession:
 
     min_round_trip_ns = 0
 
-    def __init__(self, target: BelievingTarget, limits: Limits, foretold: Foretold) -> None:
-        self.limits = limits
-        self._target = target
+    def __init__(self, target: TargetDescription, believing: BelievingTarget, foretold: Foretold) -> None:
+        self.target = target
+        self.limits: Limits = target.limits
+        self._believing = believing
         self._foretold = foretold
         self._events: asyncio.Queue[WindowOpened | Commit | Finished] = asyncio.Queue()
 
     def propose(self, block: Candidates) -> None:
         """Have candidates believed."""
-        self._put(self._target.offer(block))
+        self._put(self._believing.offer(block))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         """Tell how far the audio reaches."""
-        self._put(self._target.hear(chunk))
+        self._put(self._believing.hear(chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         """Give what a target would say."""
@@ -57,7 +58,7 @@ class Alone:
     def __init__(self) -> None:
         self.foretold = Foretold()
 
-    async def describe(self) -> TargetDescription:
+    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
         """Refuse: only the target itself could."""
         raise TargetUnavailable("A target that is lost describes nothing.")
 
@@ -70,16 +71,20 @@ class Alone:
         options: DecodingOptions,
         *,
         draft_model: str,
+        same_weights: bool = False,
+        avoid: str = "",
         resume: Resume | None = None,
     ) -> AsyncIterator[AloneSession]:
         """Open a session of live audio, which nothing can refuse."""
         believing = BelievingTarget(
             target.vocabulary, options, target.limits, max_new_tokens=target.vocabulary.max_length
         )
-        yield AloneSession(believing, target.limits, self.foretold)
+        yield AloneSession(target, believing, self.foretold)
 
-    async def find_room(self, avoid: str = "") -> Alone:
-        """Give itself: there is room for everybody."""
+    async def find_room(
+        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+    ) -> Alone:
+        """Return itself: there is always room."""
         return self
 
     async def check_health(self) -> None:

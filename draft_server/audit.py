@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 
 from draft_server.metrics import DraftMetrics
@@ -106,7 +107,7 @@ class Auditor:
             if not is_complete:
                 self._free(spool)
         if spool.pcm is not None:
-            spool.written = _written(session)
+            spool.target, spool.written = session.target, _written(session)
             self._waiting.put_nowait(spool)
             # In a context of its own: an audit is part of no call.
             self._auditing = self._auditing or asyncio.create_task(self._audit_all(), context=Context())
@@ -145,13 +146,14 @@ class Auditor:
 
     async def _audit(self, spool: _Spool) -> None:
         alone = replace(spool.request, length=DraftLength.of(Mode.TARGET_ONLY, None), added_latency_ms=0)
-        session = Session(alone, self._transcriber, spool.target, None)
-        await self._transcriber.find_room()
+        session = Session(alone, self._transcriber, spool.target, None, same_weights=True)
+        find_room = partial(self._transcriber.find_room, spool.target, same_weights=True)
+        await find_room()
         is_first = True
         async with aclosing(session.run(_pieces(spool.pcm or bytearray()))) as updates:
             async for segments in updates:
                 if segments or is_first:
-                    await self._transcriber.find_room()  # for clients, beside this
+                    await find_room()  # for clients, beside this
                     is_first = False
         self._metrics.audited.inc()
         written = _written(session)

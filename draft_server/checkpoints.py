@@ -17,9 +17,8 @@ TOLD_TOKENS = 16  # between two checkpoints; another session may have to write s
 class Checkpoints:
     """Puts checkpoints into what a client is told: behind final text, and now and then."""
 
-    def __init__(self, session: Session, target: TargetDescription) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._target = target
         self._told = 0
 
     def add(self, update: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
@@ -31,7 +30,7 @@ class Checkpoints:
         if checkpoint is None:
             return
         self._told = num_committed
-        update.checkpoint.state = codec.checkpoint_to_bytes(checkpoint, self._target.weights_digest)
+        update.checkpoint.state = codec.checkpoint_to_bytes(checkpoint, self._session.target.weights_digest)
         update.checkpoint.start_sample = audio_needed_from(checkpoint.resume.window.start_sample)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from specwhisper.transcription.transcriber import TranscriberSession
+from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, WindowOpened
 
 
@@ -23,6 +23,11 @@ class DistantSession:
         self._added_ns = added_latency_ms * 1_000_000
         self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates]] = asyncio.Queue()
         self._down: asyncio.Queue[tuple[float, WindowOpened | Commit | None]] = asyncio.Queue()
+
+    @property
+    def target(self) -> TargetDescription:
+        """What runs the session."""
+        return self._session.target
 
     @property
     def limits(self) -> Limits:

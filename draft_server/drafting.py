@@ -45,6 +45,7 @@ class Drafting:
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
+    vocabulary_digest : of the targets that it drafts for; empty before the model is placed.
     hangs : whether the engine takes longer than that at the moment.
     """
 
@@ -67,7 +68,7 @@ class Drafting:
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
         self._encoder = TimedWorker("draft-encoder")
         self._drafter: Drafter | None = None
-        self._vocabulary_digest = ""
+        self.vocabulary_digest = ""
         self._placing: asyncio.Task[Drafter] | None = None
         self._watching: asyncio.Task[None] | None = None
 
@@ -146,7 +147,7 @@ class Drafting:
             if self._placing is None or self._placing.done():
                 self._placing = asyncio.create_task(self._place_for(target))
             drafter = await asyncio.shield(self._placing)
-        if target.vocabulary.digest != self._vocabulary_digest:
+        if target.vocabulary.digest != self.vocabulary_digest:
             raise PairMismatch(
                 f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
                 "for: restart the draft server."
@@ -164,7 +165,7 @@ class Drafting:
         self._drafter = Drafter(
             model, executor=self._encoder, wake=self._thread.wake, runs_ahead=self._runs_ahead
         )
-        self._vocabulary_digest = target.vocabulary.digest
+        self.vocabulary_digest = target.vocabulary.digest
         self._thread.start(self._drafter)
         self._watching = asyncio.create_task(
             watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)

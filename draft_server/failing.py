@@ -42,8 +42,8 @@ class _FailingTranscriber:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transcriber, name)
 
-    async def find_room(self, avoid: str = "") -> Transcriber:
-        room = await self._transcriber.find_room(avoid)
+    async def find_room(self, *args: Any, **kwargs: Any) -> Transcriber:
+        room = await self._transcriber.find_room(*args, **kwargs)
         return cast(Transcriber, _FailingTranscriber(room, self._failpoints))
 
     @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -11,26 +11,31 @@ from functools import partial
 import grpc.aio
 
 from draft_server.channels import Channels
+from draft_server.choosing import Place
 from draft_server.config import DraftConfig
 from draft_server.connecting import ANSWER_S, wait_connected
 from draft_server.metrics import DraftMetrics
+from draft_server.needs import Needs
+from draft_server.opening import opened_at_one
 from draft_server.resuming import ResumedSession
 from draft_server.target_session import Outbox, TargetSession, errors_translated
-from draft_server.targets import Place, Targets
+from draft_server.targets import Targets
 from specwhisper import __version__
 from specwhisper.errors import GONE, PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Limits, Mode, Resume
-from specwhisper.wire import PROTOCOL_VERSION, WELCOME_S, codec
+from specwhisper.types import Mode, Resume
+from specwhisper.wire import WELCOME_S, codec
 from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper.wire.versions import LINK, Protocols, check_protocol
 
 REASON_S = 1.0  # for why a connection fails, which is known where it has been tried
+MAX_DESCRIPTIONS = 8  # that are kept, of targets with different weights
 
 
 class TargetLink:
@@ -42,7 +47,7 @@ class TargetLink:
     credentials : how they are reached, and who this server is to them.
     connect_timeout_s : how long to wait for a target that is not there, or not yet; one that is only far away
         has longer to connect (:mod:`draft_server.connecting`).
-    resume_timeout_s : how long a recording whose target is lost looks for another one.
+    resume_timeout_s : how long a recording whose target is lost, also while it opens, looks for another one.
     """
 
     def __init__(
@@ -56,12 +61,13 @@ class TargetLink:
     ) -> None:
         self._metrics = metrics or DraftMetrics(DraftConfig())
         self.address = ", ".join(addresses)
-        self._targets = Targets(addresses, self._locate)
+        self._targets = Targets(addresses)
         self._channels = Channels(credentials, self._targets.knows)
         self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
         self._resume_timeout_s = resume_timeout_s
         self._vocabulary: Vocabulary | None = None
+        self._descriptions: dict[str, TargetDescription] = {}  # by weights, the newest last
         self._place: Place | None = None  # found already
 
     async def check_health(self) -> None:
@@ -71,11 +77,20 @@ class TargetLink:
         """Close the connections."""
         await self._channels.close()
 
-    async def describe(self) -> TargetDescription:
+    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
         """Ask a target what it is; the vocabulary crosses the wire only when it has changed."""
-        return await self._targets.first(self._describe)
+        needs = Needs(vocabulary_digest, weights_digest)
+        if weights_digest and (known := self._descriptions.get(weights_digest)) is not None:
+            return known
+        try:
+            return await self._targets.first(partial(self._describe, needs=needs))
+        except PairMismatch:
+            if needs == Needs():
+                raise
+        place = await self._find(needs)  # a front describes one target, and leads to others
+        return await self._describe(place.address, needs)
 
-    async def _describe(self, address: str) -> TargetDescription:
+    async def _describe(self, address: str, needs: Needs) -> TargetDescription:
         held = self._vocabulary
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
         async with self._asking(address) as stub:
@@ -87,21 +102,28 @@ class TargetLink:
                     raise
                 raise TargetUnavailable(reason) from error
             reply = await stub.Describe(request, timeout=ANSWER_S)
-        if reply.protocol_version != PROTOCOL_VERSION:
-            raise PairMismatch(
-                f"Target {address} (specwhisper {reply.software_version}) speaks protocol "
-                f"{reply.protocol_version}, this draft server (specwhisper {__version__}) speaks "
-                f"{PROTOCOL_VERSION}: run the same version on both."
-            )
+        protocols = Protocols(reply.protocol_version, reply.oldest_protocol_version)
+        check_protocol(
+            f"Target {address}", protocols, reply.software_version, here="this draft server", own=LINK
+        )
         if held is None or reply.HasField("vocabulary"):
             held = self._vocabulary = codec.vocabulary_from_proto(reply.vocabulary)
-        return TargetDescription(
+        target = TargetDescription(
             model=reply.model,
             weights_digest=reply.weights_digest,
             vocabulary=held,
             num_mel_bins=reply.num_mel_bins,
             limits=codec.limits_from_proto(reply.limits),
         )
+        needs.check(address, target)
+        self._note_description(target)
+        return target
+
+    def _note_description(self, target: TargetDescription) -> None:
+        self._descriptions.pop(target.weights_digest, None)
+        self._descriptions[target.weights_digest] = target
+        while len(self._descriptions) > MAX_DESCRIPTIONS:
+            del self._descriptions[next(iter(self._descriptions))]
 
     async def _refused_handshake(
         self, stub: verification_pb2_grpc.VerificationStub, address: str
@@ -113,15 +135,30 @@ class TargetLink:
             return refused_handshake(error.details() or "", address)
         return None
 
-    async def _locate(self, address: str) -> Place:
+    async def _find(self, needs: Needs, avoid: Collection[str] = ()) -> Place:
+        """Ask all targets for a place."""
+        request = pb.LocateRequest(
+            weights_digest=needs.weights_digest,
+            vocabulary_digest=needs.vocabulary_digest,
+            protocol_version=LINK.version,
+            oldest_protocol_version=LINK.oldest,
+            avoid=avoid,
+            software_version=__version__,
+        )
+        return await self._targets.place(partial(self._locate, request=request), avoid)
+
+    async def _locate(self, address: str, request: pb.LocateRequest) -> Place:
         async with self._asking(address) as stub:
-            reply = await stub.Locate(pb.LocateRequest(), timeout=ANSWER_S)
+            reply = await stub.Locate(request, timeout=ANSWER_S)
         return Place(reply.address or address, reply.lease, reply.free_slots)
 
-    async def find_room(self, avoid: str = "") -> TargetLink:
-        """Ask where a session could be opened now, and lead there: that of live audio asks no more."""
+    async def find_room(
+        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+    ) -> TargetLink:
+        """Ask where a session could be opened now; what is returned asks no more if it finds room there."""
         there = copy(self)
-        there._place = await self._targets.place(avoid)
+        needs = Needs.of(target, same_weights=same_weights)
+        there._place = await self._find(needs, [avoid] if avoid else [])
         return there
 
     @asynccontextmanager
@@ -144,55 +181,80 @@ class TargetLink:
         options: DecodingOptions,
         *,
         draft_model: str,
+        same_weights: bool = False,
+        avoid: str = "",
         resume: Resume | None = None,
     ) -> AsyncIterator[TranscriberSession]:
-        """Open a session on a target that is what ``target`` says.
+        """Open a session on a target; see :class:`Transcriber`.
 
         That of a recording goes on elsewhere where its target is lost. Live audio goes on from a position:
         whoever follows its text knows that.
         """
         hello = pb.Hello(
-            protocol_version=PROTOCOL_VERSION,
+            protocol_version=LINK.version,
+            oldest_protocol_version=LINK.oldest,
             software_version=__version__,
             draft_model=draft_model,
             vocabulary_digest=target.vocabulary.digest,
-            weights_digest=target.weights_digest,
             mode=codec.mode_to_proto(mode),
             max_ahead_tokens=target.limits.max_ahead_tokens,
             options=codec.decoding_options_to_proto(options),
             session=session_id,
         )
-        open_once = partial(self._open_once, hello, len(target.vocabulary))
+        open_once = partial(self._open_once, hello)
         if options.live is not None:
-            async with open_once(avoid="", place=self._place) as once:
+            async with open_once(target, same_weights=same_weights, avoid=avoid) as once:
                 yield once
             return
         session = ResumedSession(
-            session_id, open_once, target.limits, self._resume_timeout_s, self._metrics, resume
+            session_id,
+            open_once,
+            target,
+            self._resume_timeout_s,
+            self._metrics,
+            resume,
+            same_weights=same_weights,
         )
         async with session:
             yield session
 
     @asynccontextmanager
     async def _open_once(
-        self, hello: pb.Hello, vocabulary_size: int, avoid: str, place: Place | None = None
+        self, hello: pb.Hello, target: TargetDescription, *, same_weights: bool, avoid: str
     ) -> AsyncIterator[TargetSession]:
-        """Open a session on one target, which has taken it then, and waits to hear where it begins."""
-        place = place or await self._targets.place(avoid)
+        """Open a session on one target, which has taken it then, and waits to learn where it begins."""
+        needs = Needs.of(target, same_weights=same_weights)
+        opened = opened_at_one(
+            partial(self._find, needs),
+            partial(self._open_at, hello=hello, target=target, needs=needs),
+            avoid=avoid,
+            place=self._place,
+        )
+        async with opened as session:
+            yield session
+
+    @asynccontextmanager
+    async def _open_at(
+        self, place: Place, hello: pb.Hello, target: TargetDescription, needs: Needs
+    ) -> AsyncIterator[TargetSession]:
         outbox = Outbox()
-        outbox.put(pb.VerifyRequest(hello=_with_lease(hello, place.lease)))
+        hello_there = pb.Hello(lease=place.lease, weights_digest=needs.weights_digest)
+        hello_there.MergeFrom(hello)
+        outbox.put(pb.VerifyRequest(hello=hello_there))
         async with self._asking(place.address) as stub:
             call = with_true_status(stub.Verify(outbox))
             try:
                 responses = aiter(call)
+                with self._targets.opening(place.address):
+                    welcome = await _welcomed(place.address, responses)
                 session = TargetSession(
                     place.address,
                     outbox,
                     call,
                     responses,
-                    await self._welcomed(place.address, responses),
+                    await self._description(place.address, welcome.weights_digest, target),
+                    codec.limits_from_proto(welcome.limits),
                     compress_audio=self._compress_audio,
-                    vocabulary_size=vocabulary_size,
                     note_gone=partial(self._targets.note_gone, place.address),
                     metrics=self._metrics,
                 )
@@ -206,21 +268,32 @@ class TargetLink:
                 outbox.close()
                 call.cancel()
 
-    async def _welcomed(self, address: str, responses: AsyncIterator[pb.VerifyResponse]) -> Limits:
-        """Wait for the welcome, and give the limits that it names."""
-        try:
-            async with asyncio.timeout(WELCOME_S):
-                first = await anext(responses, None)
-        except TimeoutError:
-            raise TargetUnavailable(
-                f"Target {address} has not welcomed a session within {WELCOME_S:g} s."
-            ) from None
-        if first is None or first.WhichOneof("message") != "welcome":
-            raise TargetUnavailable(f"Target {address} began a session without a welcome.")
-        return codec.limits_from_proto(first.welcome.limits)
+    async def _description(
+        self, address: str, weights: str, expected: TargetDescription
+    ) -> TargetDescription:
+        """Return what a target is that has welcomed a session, and is mostly what was expected."""
+        if weights == expected.weights_digest:
+            return expected
+        described = self._descriptions.get(weights)
+        if described is None:
+            described = await self._describe(address, Needs(expected.vocabulary.digest, weights))
+        if described.num_mel_bins != expected.num_mel_bins:
+            raise PairMismatch(
+                f"Target {address} ('{described.model}') has {described.num_mel_bins} mel bins, the session "
+                f"was set up for {expected.num_mel_bins}: run models of one size at a draft server."
+            )
+        return described
 
 
-def _with_lease(hello: pb.Hello, lease: str) -> pb.Hello:
-    leased = pb.Hello(lease=lease)
-    leased.MergeFrom(hello)
-    return leased
+async def _welcomed(address: str, responses: AsyncIterator[pb.VerifyResponse]) -> pb.Welcome:
+    """Wait for the welcome."""
+    try:
+        async with asyncio.timeout(WELCOME_S):
+            first = await anext(responses, None)
+    except TimeoutError:
+        raise TargetUnavailable(
+            f"Target {address} has not welcomed a session within {WELCOME_S:g} s."
+        ) from None
+    if first is None or first.WhichOneof("message") != "welcome":
+        raise TargetUnavailable(f"Target {address} began a session without a welcome.")
+    return first.welcome

@@ -18,15 +18,10 @@ from draft_server.drafting import Drafting
 from draft_server.foretold import Foretold
 from draft_server.handover import opened_elsewhere
 from draft_server.metrics import DraftMetrics
-from draft_server.resuming import LOST_OR_FULL
+from draft_server.resuming import LOST, REFUSED
 from draft_server.session import Session, SessionRequest
 from specwhisper.audio.kept import KeptAudio
-from specwhisper.errors import (
-    PairMismatch,
-    ServerFull,
-    SpecWhisperError,
-    TargetUnavailable,
-)
+from specwhisper.errors import PairMismatch, SpecWhisperError, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
@@ -45,7 +40,7 @@ MAX_OUTAGE_S = 900.0  # behind which the session ends, as it does where more aud
 class LiveSession:
     """Runs a live transcription as :class:`Session` does, on one target after the other.
 
-    It begins each from the last verified word.
+    It begins each from the last verified word. All have the weights of the first, which wrote what is final.
 
     Parameters
     ----------
@@ -53,9 +48,11 @@ class LiveSession:
     patience_s : how long the session waits for a target; that in which a draft goes on alone does not count.
     goes_on_alone : whether the draft does while there is no target; what it writes is verified afterwards.
     lost : why there is none now; then the draft begins alone.
+    same_weights : whether the first target has those of ``target``, too.
 
     Attributes
     ----------
+    target : once one has taken the session, what it is.
     builder : the transcript so far.
     speech_events : as :class:`Session` has them.
     """
@@ -70,6 +67,7 @@ class LiveSession:
         patience_s: float,
         goes_on_alone: bool = False,
         lost: SpecWhisperError | None = None,
+        same_weights: bool = False,
         metrics: DraftMetrics | None = None,
     ) -> None:
         self._metrics = metrics or DraftMetrics(DraftConfig())
@@ -77,7 +75,9 @@ class LiveSession:
         self._request = request
         self._live = request.options.live or LiveOptions()
         self._transcriber = transcriber
-        self._target = target
+        self.target = target
+        # The client may have been told, in an outage, that those of the last target write the text.
+        self._same_weights = same_weights or lost is not None
         self._patience_s = patience_s
         self._goes_on_alone = goes_on_alone
         self._lost = lost
@@ -91,7 +91,6 @@ class LiveSession:
         self._session_id = ""  # of the last one
         self._running: Session | None = None  # the last one
         self._last_address = ""  # of its target
-        self._room: Transcriber | None = None  # found behind a loss
         self._next: Session | None = None  # open at another target than the one that stops
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
@@ -115,17 +114,19 @@ class LiveSession:
                             yield segments
                 try:
                     async with aclosing(self._run_on_target(reading)) as updates:
+                        opened = await anext(updates)
+                        self._has_begun = True
+                        yield opened
                         async for segments in updates:
                             self._lost_since_s = self._waits_since_s = None
-                            self._has_begun, self._backoff = True, Backoff(inf)
+                            self._backoff = Backoff(inf)
                             if self._note_going_on is not None:
                                 self._note_going_on()
                                 self._note_going_on = None
                             yield segments
                     return
-                except LOST_OR_FULL as error:
-                    may_begin_alone = self._goes_on_alone and not isinstance(error, ServerFull)
-                    if not (self._has_begun or may_begin_alone or self._next):
+                except (*LOST, *REFUSED) as error:
+                    if isinstance(error, REFUSED) and not (self._has_begun or self._next):
                         raise  # nothing is lost yet
                     self._has_begun, self._lost = True, error
                     self._note_going_on = self._note_going_on or self._metrics.lost(error)
@@ -140,8 +141,7 @@ class LiveSession:
 
     async def _run_on_target(self, reading: asyncio.Task[None]) -> AsyncGenerator[list[Segment]]:
         """Run on the target, from where the last one was lost."""
-        room, self._room = self._room or self._transcriber, None
-        session, self._next = self._next or await self._open(room), None
+        session, self._next = self._next or await self._open(self._transcriber), None
         self._session_id, self._running = session.id, session
         if session.target_session is not None:
             self._last_address = session.target_session.address
@@ -170,6 +170,7 @@ class LiveSession:
         request = replace(self._request, options=replace(self._request.options, live=live))
         session = self._session(transcriber, request, self._foretold)
         await session.open()
+        self.target, self._same_weights = session.target, True
         return session
 
     async def _move(self, session: Session) -> None:
@@ -187,7 +188,7 @@ class LiveSession:
     async def _open_behind(self, session: Session) -> Session:
         """Open a session behind what another one has written, which waits and is left then."""
         # Before it waits: who is asked may take long to answer.
-        room = await self._transcriber.find_room(self._last_address)
+        room = await self._transcriber.find_room(self.target, same_weights=True, avoid=self._last_address)
         session.pause()
         try:
             async with asyncio.timeout(HANDOVER_S):
@@ -201,11 +202,11 @@ class LiveSession:
     async def _wait(
         self, error: SpecWhisperError, reading: asyncio.Task[None]
     ) -> AsyncGenerator[list[Segment]]:
-        """Wait until a target has room; meanwhile the draft goes on alone, where that is wanted."""
+        """Wait until a target takes the session; meanwhile the draft goes on alone, where that is wanted."""
         if not self._goes_on_alone or self._drafting is None or not self._request.length.mode.drafts:
-            self._room = await self._knock(error)
+            await self._open_patiently(error)
             return
-        vocabulary = self._target.vocabulary
+        vocabulary = self.target.vocabulary
         language = self._request.options.language or self.builder.spoken or vocabulary.default_language
         live = replace(self._live, position=self.builder.position, recalls=False)
         options = replace(
@@ -224,20 +225,20 @@ class LiveSession:
         self._foretold, self._session_id, self._running = alone.foretold, session.id, session
         self.builder.go_on_alone(_transcript(session))
         updates = session.run(self._audio.pieces(live.position.start_sample))
-        knocking = asyncio.create_task(self._knock(error))
+        opening = asyncio.create_task(self._open_patiently(error))
         try:
-            async with aclosing(_until(knocking, updates)) as changes:
+            async with aclosing(_until(opening, updates)) as changes:
                 async for segments in changes:
                     yield self._take(session, segments)
             if reading.done():
                 await reading  # whom no target can help need not wait for one
-            self._room = await knocking
+            await opening
         finally:
-            knocking.cancel()
-            await asyncio.gather(knocking, return_exceptions=True)
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
 
-    async def _knock(self, error: SpecWhisperError) -> Transcriber:
-        """Wait until a target has room, rather than the last one, and give what opens a session there."""
+    async def _open_patiently(self, error: SpecWhisperError) -> None:
+        """Open the next session on a target, rather another than the last one, as soon as one takes it."""
         while True:
             await self._backoff.wait(error)
             self._lost_since_s = self._lost_since_s or monotonic()
@@ -248,19 +249,11 @@ class LiveSession:
             if self._audio.is_complete or not self._goes_on_alone:
                 self._waits_since_s = self._waits_since_s or monotonic()
                 if monotonic() - self._waits_since_s > self._patience_s:
-                    raise TargetUnavailable(
-                        f"Target {self._transcriber.address} was lost, and none has taken the session in "
-                        f"{self._patience_s:g} s."
-                    )
+                    raise _given_up(error, self._transcriber.address, self._patience_s)
             try:
-                target = await self._transcriber.describe()
-                if target.weights_digest != self._target.weights_digest:
-                    raise PairMismatch(
-                        f"Target {self._transcriber.address} came back with other weights than the session "
-                        "began on: begin another one."
-                    )
-                return await self._transcriber.find_room(self._last_address)
-            except LOST_OR_FULL as refusal:
+                self._next = await self._open(self._transcriber)
+                return
+            except (*LOST, *REFUSED) as refusal:
                 error = refusal
 
     def _take(self, session: Session, segments: list[Segment]) -> list[Segment]:
@@ -288,7 +281,24 @@ class LiveSession:
     def _session(
         self, transcriber: Transcriber, request: SessionRequest, foretold: Foretold | None = None
     ) -> Session:
-        return Session(request, transcriber, self._target, self._drafting, foretold)
+        return Session(
+            request,
+            transcriber,
+            self.target,
+            self._drafting,
+            foretold,
+            same_weights=self._same_weights,
+            avoid=self._last_address,
+        )
+
+
+def _given_up(error: SpecWhisperError, address: str, patience_s: float) -> SpecWhisperError:
+    """Return what a session ends with that no target has taken for so long."""
+    kind = PairMismatch if isinstance(error, PairMismatch) else TargetUnavailable
+    return kind(
+        f"Target {address} was lost, and none has taken the session in {patience_s:g} s; "
+        f"the last one said: {error}"
+    )
 
 
 def _transcript(session: Session) -> LiveTranscript:
@@ -304,12 +314,12 @@ def _alone(length: DraftLength) -> DraftLength:
 
 
 async def _until(
-    knocking: asyncio.Task[Transcriber], updates: AsyncGenerator[list[Segment]]
+    opening: asyncio.Task[None], updates: AsyncGenerator[list[Segment]]
 ) -> AsyncGenerator[list[Segment]]:
-    """Give updates until the target answers, or the audio has ended."""
+    """Yield updates until a target has taken the session, or the audio has ended."""
     async with aclosing(updates):
-        while not knocking.done():
+        while not opening.done():
             async with Following(updates) as following:
-                if not await following.is_there(knocking) or (segments := following.item) is None:
+                if not await following.is_there(opening) or (segments := following.item) is None:
                     return
             yield segments

@@ -15,17 +15,17 @@ from draft_server.metrics import DraftMetrics
 from draft_server.target_session import PIECE_BYTES
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
-from specwhisper.errors import GONE, ServerFull, SlowReader, SpecWhisperError
+from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.transcription.resumption import Resumption
-from specwhisper.transcription.transcriber import TranscriberSession
-from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, WindowOpened
+from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
+from specwhisper.types import AudioChunk, Candidates, Commit, Resume, WindowOpened
 from specwhisper.wire.backoff import Backoff
 from specwhisper.wire.tracing import note_event
 
 logger = logging.getLogger(__name__)
 
 LOST = (*GONE, SlowReader)  # the last where this server stood still for a while: only open sessions end so
-LOST_OR_FULL = (*LOST, ServerFull)
+REFUSED = (ServerFull, PairMismatch)  # by a target that is there: by every one, as each was asked
 
 
 class SessionThere(TranscriberSession, Protocol):
@@ -48,9 +48,11 @@ class SessionThere(TranscriberSession, Protocol):
 
 
 class OpenThere(Protocol):
-    """Opens a session on a target; rather not at an address to ``avoid``."""
+    """Opens a session on a target, as :meth:`Transcriber.open` says."""
 
-    def __call__(self, *, avoid: str) -> AbstractAsyncContextManager[SessionThere]:
+    def __call__(
+        self, target: TargetDescription, *, same_weights: bool, avoid: str
+    ) -> AbstractAsyncContextManager[SessionThere]:
         """Open a session: a place is certain then."""
 
 
@@ -60,36 +62,42 @@ Opened = tuple[AsyncExitStack, SessionThere]
 class ResumedSession:
     """One recording on one target after the other; see :class:`TranscriberSession`.
 
-    A context manager around it; where no target takes it from the first, its error is raised. One that is
-    lost while it opens the session counts for nothing: if there is another one, that takes it. One that stops
-    is left once another one has taken the session.
+    A context manager around it. While it opens, it looks for a target as it does later, except that it fails
+    at once where all targets are there and refuse it. A target that stops is left once another one has taken
+    the session.
 
     Parameters
     ----------
-    limits : that every target has.
-    patience_s : how long the session looks for another target, until it fails. It begins anew only when one
-        has committed something: those that take the session and lose it again, and nothing else, use it up.
-    resume : where it goes on; ``None`` begins anew.
+    target : what the session was set up for; once it is open, what its target is. Others differ in nothing
+        but their addresses.
+    patience_s : how long the session looks for a target, from the first loss on, until it fails. Only when a
+        target has committed something is this time granted again: those that take the session and lose it,
+        and do nothing else, use it up.
+    resume : where it goes on; ``None`` starts afresh.
+    same_weights : whether the first target has those of ``target``, as all others have those of the first.
     """
 
     def __init__(
         self,
         session_id: str,
         open_there: OpenThere,
-        limits: Limits,
+        target: TargetDescription,
         patience_s: float,
         metrics: DraftMetrics,
         resume: Resume | None = None,
         *,
+        same_weights: bool = False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.limits = limits
+        self.target = target
+        self.limits = target.limits
+        self._same_weights = same_weights
         self._clock = clock
         self._metrics = metrics
         self._id = session_id
         self._open_there = open_there
         self._patience_s = patience_s
-        self._resumption = Resumption(limits.max_ahead_tokens, resume)
+        self._resumption = Resumption(target.limits.max_ahead_tokens, resume)
         self._audio = KeptAudio(self._needed_from)
         self._there = AsyncExitStack()
         self._session: SessionThere | None = None  # the one that runs
@@ -100,11 +108,7 @@ class ResumedSession:
         self._failure: Exception | None = None  # of ours, for which no other target could do anything
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._connect(avoid="")
-        except LOST as error:
-            logger.warning("target lost while it opened", extra={"session": self._id, "error": str(error)})
-            await self._connect(avoid="")  # it looks around again, so at once where nobody is there
+        await self._connect()
         self._metrics.held.add(self._audio)
         return self
 
@@ -165,24 +169,44 @@ class ResumedSession:
             await self._run_on(there, session)
             note_going_on()
             return
-        if self._backoff is None:
-            self._backoff = Backoff(self._patience_s, clock=self._clock)
-        else:  # nothing was committed since; but nobody was looked for either
+        if self._backoff is not None:  # nothing was committed since; but no target was looked for either
             self._backoff.put_off(lost_s - self._taken_s)
-        while self._session is None:
-            await self._backoff.wait(error)
-            try:
-                await self._connect(avoid=lost)
-            except LOST_OR_FULL as refusal:
-                error = refusal
+        await self._connect(avoid=lost, error=error)
         note_going_on()
 
-    async def _connect(self, avoid: str) -> None:
-        await self._run_on(*await self._open(avoid))
+    async def _connect(self, avoid: str = "", error: SpecWhisperError | None = None) -> None:
+        """Open a session on a target, or wait and try again, for as long as there is patience.
+
+        Parameters
+        ----------
+        avoid : address of a target that takes it only where no other does.
+        error : the loss that it begins with; without one, it fails where all targets refuse it.
+        """
+        try:
+            while self._session is None:
+                if error is not None:
+                    self._backoff = self._backoff or Backoff(self._patience_s, clock=self._clock)
+                    await self._backoff.wait(error)
+                try:
+                    await self._run_on(*await self._open(avoid))
+                except LOST as loss:
+                    if error is None:
+                        log = {"session": self._id, "error": str(loss)}
+                        logger.warning("target lost while it opened", extra=log)
+                    error = loss
+                except REFUSED as refusal:
+                    if error is None:
+                        raise
+                    error = refusal
+        finally:
+            error = None  # an error refers to this frame: they would keep each other, and all that is here
 
     async def _open(self, avoid: str) -> Opened:
         async with AsyncExitStack() as there:
-            session = await there.enter_async_context(self._open_there(avoid=avoid))
+            opening = self._open_there(self.target, same_weights=self._same_weights, avoid=avoid)
+            session = await there.enter_async_context(opening)
+            # From here on there is text of its weights.
+            self.target, self._same_weights = session.target, True
             return there.pop_all(), session
 
     async def _run_on(self, there: AsyncExitStack, session: SessionThere) -> None:

@@ -45,13 +45,15 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION, codec
+from specwhisper.wire import codec
 from specwhisper.wire.access import caller
+from specwhisper.wire.backoff import Backoff
 from specwhisper.wire.calls import admitted_by
 from specwhisper.wire.places import Places
+from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.versions import check_protocol
+from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
 
 MAX_ADDED_LATENCY_MS = 2_000
 MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, it must not take long
@@ -112,7 +114,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             max_sessions=self._config.max_sessions,
             software_version=__version__,
             log_mel_max_bins=sorted(self._mel_bins(target)),
-            protocol_version=CLIENT_PROTOCOL_VERSION,
+            protocol_version=CLIENT.version,
+            oldest_protocol_version=CLIENT.oldest,
         )
 
     def place(self) -> AbstractContextManager[None]:
@@ -143,7 +146,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(wanted.length.mode):
-            target = await self._describe()
+            target = await self._describe_one(wanted)
             source = await AudioSource.open(partial(self._decode, config, audio))
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
@@ -158,7 +161,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     response.results.extend(
                         final_result(segment, session.builder.language) for segment in segments
                     )
-        response.model.CopyFrom(self._model_of(session, wanted, target))
+        response.model.CopyFrom(self._model_of(session, wanted))
         response.language.CopyFrom(spoken_language(session.builder))
         response.audio_duration.CopyFrom(duration(session.builder.num_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_message(session.builder.statistics))
@@ -206,7 +209,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
             session: Session | LiveSession
-            target, lost = await self._describe_last(may_be_lost=config.continue_unverified)
+            weights = self._weights_of(config)
+            target, lost = await self._describe_last(wanted, weights, may_be_lost=config.continue_unverified)
             if wanted.options.live is None:
                 session = Session(
                     wanted,
@@ -224,15 +228,15 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     patience_s=self._config.resume_timeout_s,
                     goes_on_alone=config.continue_unverified,
                     lost=lost,
+                    same_weights=bool(weights),
                     metrics=self.metrics,
                 )
-            model = self._model_of(session, wanted, target)
-            yield pb.StreamingRecognizeResponse(model=model, heartbeat=config.with_heartbeats)
+            model: pb.ModelInfo | None = None  # as the client knows it
             interim: list[pb.SpeechRecognitionResult] = []
             told_position = 0
             checkpoints = None
             if config.with_checkpoints and isinstance(session, Session):
-                checkpoints = Checkpoints(session, target)
+                checkpoints = Checkpoints(session)
             live = wanted.options.live
             observed = Observed(self.metrics, live.position.start_sample if live is not None else 0)
             heard = observed.hear(_canonical_stream(requests, audio))
@@ -242,6 +246,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 running = session.run(heard)
             async with aclosing(observed.follow(session, running)) as updates:
                 async for segments in updates:
+                    if model is None:  # who writes the text is known once a target has taken the session
+                        model = self._model_of(session, wanted)
+                        yield pb.StreamingRecognizeResponse(model=model, heartbeat=config.with_heartbeats)
                     # Put together before anything is sent: what happens meanwhile is told the next time.
                     events, session.speech_events = session.speech_events, []
                     finals = [final_result(segment, session.builder.language) for segment in segments]
@@ -249,7 +256,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     if config.interim_results:
                         interim = interim_results(session.builder)
                     update = self._update(session, [*finals, *interim])
-                    before_model, model = model, self._model_of(session, wanted, target)
+                    before_model, model = model, self._model_of(session, wanted)
                     if model != before_model:
                         update.model.CopyFrom(model)
                     if checkpoints is not None:
@@ -270,31 +277,59 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                         yield update
             last = self._update(session, [])
             last.language.CopyFrom(spoken_language(session.builder))
-            if (last_model := self._model_of(session, wanted, target)) != model:
+            if (last_model := self._model_of(session, wanted)) != model:
                 last.model.CopyFrom(last_model)
             yield last
 
-    async def _describe(self) -> TargetDescription:
-        """Ask the target what it is, and remember it."""
-        self._last_target = await self._transcriber.describe()
+    async def _describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
+        """Ask a target what it is, and remember it."""
+        self._last_target = await self._transcriber.describe(
+            vocabulary_digest=vocabulary_digest, weights_digest=weights_digest
+        )
         return self._last_target
 
+    async def _describe_one(self, wanted: SessionRequest, weights_digest: str = "") -> TargetDescription:
+        """Ask a target that a session may open on what it is; for a while, where one was lost meanwhile."""
+        drafts = self._drafting is not None and wanted.length.mode.drafts
+        vocabulary_digest = self._drafting.vocabulary_digest if self._drafting and drafts else ""
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await self._describe(
+                    vocabulary_digest=vocabulary_digest, weights_digest=weights_digest
+                )
+            except GONE as error:
+                if not was_there(error):
+                    raise
+                backoff = backoff or Backoff(self._config.resume_timeout_s)
+                await backoff.wait(error)
+
     async def _describe_last(
-        self, *, may_be_lost: bool
+        self, wanted: SessionRequest, weights_digest: str, *, may_be_lost: bool
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Ask the target what it is; where it may be lost, and is, tell what it was, and the error."""
+        """Describe a session's target; where it may be lost, and is, as it was, and return the error too."""
+        last = self._last_target
+        if not may_be_lost or last is None or weights_digest not in ("", last.weights_digest):
+            return await self._describe_one(wanted, weights_digest), None
         try:
-            return await self._describe(), None
+            return await self._describe(weights_digest=weights_digest), None
         except GONE as error:
-            if self._last_target is None or not may_be_lost:
-                raise
-            return self._last_target, error
+            return last, error
+
+    @staticmethod
+    def _weights_of(config: pb.StreamingRecognitionConfig) -> str:
+        """Return the weights that a stream began on elsewhere; empty where it begins here."""
+        if config.checkpoint:
+            return codec.checkpoint_weights(config.checkpoint)
+        return config.target_weights_digest
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""
-        check_protocol(
-            "The client", config.protocol_version, config.software_version, here="this draft server"
-        )
+        theirs = Protocols(config.protocol_version, config.oldest_protocol_version)
+        if theirs.version:  # else the client does not say
+            check_protocol(
+                "The client", theirs, config.software_version, here="this draft server", own=CLIENT
+            )
         mode = (
             self._config.mode
             if config.mode == decoding_pb2.MODE_UNSPECIFIED
@@ -322,12 +357,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             max_pcm_bytes = int(self._config.max_audio_s * MAX_PCM_BYTES_PER_S)
             yield from decode_bytes(audio, self._config.max_audio_s, max_pcm_bytes)
 
-    def _model_of(
-        self, session: Session | LiveSession, wanted: SessionRequest, target: TargetDescription
-    ) -> pb.ModelInfo:
+    def _model_of(self, session: Session | LiveSession, wanted: SessionRequest) -> pb.ModelInfo:
         """Describe how a session runs now: target-only where its draft has failed."""
         length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else wanted.length
-        return self._model_info(target, length, is_lossy=wanted.options.is_lossy)
+        return self._model_info(session.target, length, is_lossy=wanted.options.is_lossy)
 
     def _model_info(
         self, target: TargetDescription, length: DraftLength, *, is_lossy: bool = False

@@ -68,11 +68,15 @@ class Session:
 
     Parameters
     ----------
+    target : what it is set up for; the target that it opens on has this vocabulary.
     foretold : what a draft wrote of the audio while no target was there.
     checkpoint : where a recording goes on that another session began; ``None`` begins it.
+    same_weights : whether only a target with the weights of ``target`` may run it: there is text of theirs.
+    avoid : address of a target that takes it only where no other does.
 
     Attributes
     ----------
+    target : once it is open, what the target is that runs it.
     builder : the transcript so far, of the audio taken in so far.
     speech_events : that somebody began or ended to speak, in live audio; whoever tells it clears it.
     target_session : that of live audio, once it is open on a target that may say that it stops.
@@ -86,8 +90,14 @@ class Session:
         drafting: Drafting | None,
         foretold: Foretold | None = None,
         checkpoint: Checkpoint | None = None,
+        *,
+        same_weights: bool = False,
+        avoid: str = "",
     ) -> None:
         self.id = secrets.token_hex(8)
+        self.target = target
+        self._same_weights = same_weights or checkpoint is not None
+        self._avoid = avoid
         live = request.options.live
         self.builder: TranscriptBuilder | LiveTranscript
         if live is None:
@@ -106,7 +116,6 @@ class Session:
             self._foresight.observe(WindowOpened(checkpoint.resume.window))
         self._request = request
         self._transcriber = transcriber
-        self._target = target
         self._drafting = drafting if request.length.mode.drafts else None
         self._foretold = foretold if request.length.mode.drafts else None
         self._checkpoint = checkpoint
@@ -132,13 +141,16 @@ class Session:
         remote = await self._there.enter_async_context(
             self._transcriber.open(
                 self.id,
-                self._target,
+                self.target,
                 Mode.TARGET_ONLY if self._is_opened_without_draft else self._request.length.mode,
                 self._request.options,
                 draft_model=drafting.name if drafting else "",
+                same_weights=self._same_weights,
+                avoid=self._avoid,
                 resume=self._checkpoint.resume if self._checkpoint else None,
             )
         )
+        self.target = remote.target
         # By what it offers: it may be wrapped.
         self.target_session = cast(SessionThere, remote) if hasattr(remote, "going_away") else None
         self._remote = remote
@@ -174,7 +186,10 @@ class Session:
         self._changes.note(is_pressing=True)
 
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
-        """Transcribe canonical PCM; give the segments that became final whenever anything has changed."""
+        """Transcribe canonical PCM; yield the segments that became final whenever anything has changed.
+
+        The first time there are none: the session is open.
+        """
         log = {"session": self.id, "mode": self._request.length.mode.value}
         async with self._open_draft() as self._draft, self._there:
             remote = self._remote or await self.open()
@@ -185,6 +200,7 @@ class Session:
             for task in (follow, send_audio):
                 task.add_done_callback(lambda _: self._changes.note(is_pressing=True))
             try:
+                yield []
                 while not (follow.done() or self._is_left):
                     if send_audio.done():
                         await send_audio
@@ -210,10 +226,10 @@ class Session:
     def _open_draft(self) -> AbstractAsyncContextManager[DraftSession | None]:
         if self._drafting is None:
             return nullcontext()
-        request, limits = self._request, self._target.limits
+        request, limits = self._request, self.target.limits
         return self._drafting.session(
             self.id,
-            self._target,
+            self.target,
             replace(request.length, gamma=min(request.length.gamma, limits.max_block_tokens)),
             request.options,
             receive=self._take,
@@ -273,7 +289,7 @@ class Session:
     def _retell(self, checkpoint: Checkpoint) -> None:
         """Tell what was committed in the open window before this session; it has been counted."""
         self._is_retold = True
-        self._take_in(checkpoint.commit(self._target.limits.max_ahead_tokens))
+        self._take_in(checkpoint.commit(self.target.limits.max_ahead_tokens))
         self.builder.statistics = SpeculationStatistics()
 
     def checkpoint(self) -> Checkpoint | None:
@@ -284,7 +300,7 @@ class Session:
         """Propose what was written of a window before; the draft, which hears it only now, comes later."""
         if self._foretold is None:
             return
-        for block in self._foretold.candidates(window, self._target.vocabulary, remote.limits):
+        for block in self._foretold.candidates(window, self.target.vocabulary, remote.limits):
             remote.propose(block)
             self.builder.observe(block)
 

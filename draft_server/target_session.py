@@ -14,6 +14,7 @@ import grpc.aio
 
 from draft_server.metrics import DraftMetrics
 from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, WindowOpened
 from specwhisper.wire import HEARTBEAT_S, SILENCE_S, codec
 from specwhisper.wire.metrics.tokens import NS_PER_S
@@ -69,6 +70,7 @@ class TargetSession:
 
     Parameters
     ----------
+    target : what the target is.
     note_gone : called when the target has ended the session, or is left.
 
     Attributes
@@ -82,14 +84,15 @@ class TargetSession:
         outbox: Outbox,
         call: Any,
         responses: AsyncIterator[pb.VerifyResponse],
+        target: TargetDescription,
         limits: Limits,
         *,
         compress_audio: bool,
-        vocabulary_size: int,
         note_gone: Callable[[], None],
         metrics: DraftMetrics,
     ) -> None:
         self.address = address
+        self.target = target
         self._metrics = metrics
         self.limits = limits
         self.min_round_trip_ns = 0
@@ -97,7 +100,7 @@ class TargetSession:
         self._call = call
         self._responses = responses
         self._compress_audio = compress_audio
-        self._vocabulary_size = vocabulary_size
+        self._vocabulary_size = len(target.vocabulary)
         self._note_gone = note_gone
         self._is_left = False
         self.going_away = asyncio.Event()

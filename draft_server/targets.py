@@ -1,15 +1,17 @@
-"""Where targets are: some are named, and those tell of others."""
+"""Where targets are: some are named, and those name others."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import Any, TypeVar
 
-from specwhisper.errors import GONE, ServerFull, SpecWhisperError, TargetUnavailable
+from draft_server.choosing import Place, choose
+from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.wire.status import was_there
 
 MAX_KNOWN = 64  # targets that others have told of
 GRACE_S = 0.25  # for slower ones, once one has answered
@@ -18,56 +20,57 @@ HEDGE_S = 0.5  # for those that are named; behind it those they have told of are
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A target that has room.
-
-    Attributes
-    ----------
-    lease : the right to open a session there, where one is asked for.
-    """
-
-    address: str
-    lease: str = ""
-    free_slots: int = 0
-
-
 class Targets:
     """Finds targets, also while those are away that know where they are.
 
     Parameters
     ----------
     named : addresses of targets, or of fronts that answer ``Locate`` for many.
-    locate : asks at an address for a place, which may be elsewhere.
     """
 
-    def __init__(self, named: Sequence[str], locate: Callable[[str], Coroutine[Any, Any, Place]]) -> None:
+    def __init__(self, named: Sequence[str]) -> None:
         self.named = tuple(dict.fromkeys(named))
-        self._locate = locate
+        self._opening: Counter[str] = Counter()
         self._known: dict[str, None] = {}  # whom others have told of, the newest last
         self._gone: set[str] = set()  # those of them that did not answer when they were asked last
 
-    async def place(self, avoid: str = "") -> Place:
-        """Find the emptiest target; one to ``avoid`` only where there is no other.
+    async def place(
+        self, locate: Callable[[str], Coroutine[Any, Any, Place]], avoid: Collection[str] = ()
+    ) -> Place:
+        """Find a target that has room; at an address to ``avoid`` only where there is no other.
+
+        Parameters
+        ----------
+        locate : asks at an address for a place, which may be elsewhere.
 
         Raises
         ------
         ServerFull
-            where some answer and none has room.
+            where some that match answer, and none has room.
         TargetUnavailable
-            where none answers.
+            where none of those answers.
+        PairMismatch
+            where all answer, and none is what the session needs.
         """
-        answers = await self._ask(self._locate, GRACE_S)
+        answers = await self._ask(locate, GRACE_S)
         places = [answer for answer in answers.values() if isinstance(answer, Place)]
         if not places:
             raise _likeliest(answers.values())
         if any(isinstance(answers.get(address), Place) for address in self.named):
             self._forget_gone()  # while nobody who is named answers, they may come back before those do
-        others = [place for place in places if place.address != avoid] or places
-        most = max(place.free_slots for place in others)
-        found = random.choice([place for place in others if place.free_slots == most])
+        found = choose(places, self._opening, avoid)
         self._remember(found.address)
         return found
+
+    @contextmanager
+    def opening(self, address: str) -> Iterator[None]:
+        """Count a session that is being opened at an address."""
+        self._opening[address] += 1
+        try:
+            yield
+        finally:
+            self._opening[address] -= 1
+            self._opening = +self._opening
 
     async def first(self, ask: Callable[[str], Coroutine[Any, Any, Answer]]) -> Answer:
         """Give the answer of whoever answers first; of others only where the named are away.
@@ -122,10 +125,9 @@ class Targets:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         finally:
-            silent = [task for task in asked.values() if not task.done()]
-            for task in silent:
-                task.cancel()
-            await asyncio.gather(*silent, return_exceptions=True)
+            for task in asked.values():
+                task.cancel()  # those that are silent
+            await asyncio.gather(*asked.values(), return_exceptions=True)
         answers: dict[str, Answer | SpecWhisperError] = {}
         for address, task in asked.items():
             if task.cancelled():
@@ -160,7 +162,13 @@ class Targets:
 
 
 def _likeliest(answers: Iterable[object]) -> SpecWhisperError:
-    """Choose what to say of many refusals: that there is no room, or else what the first one said."""
+    """Choose one of many refusals: what passes soonest, and of those like it the first one.
+
+    A target that was there a moment ago may be back before one that never answered; one that stops will not.
+    """
     errors = [answer for answer in answers if isinstance(answer, SpecWhisperError)]
     full = [error for error in errors if isinstance(error, ServerFull)]
-    return [*full, *errors, TargetUnavailable("No target is named.")][0]
+    away = [error for error in errors if isinstance(error, TargetUnavailable)]
+    away.sort(key=was_there, reverse=True)
+    errors.sort(key=lambda error: isinstance(error, ServerDraining))
+    return [*full, *away, *errors, TargetUnavailable("No target is named.")][0]

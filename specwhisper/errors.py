@@ -156,6 +156,7 @@ class UnsafeBind(SpecWhisperError):
 
 GONE = (TargetUnavailable, ServerDraining)  # a server that is away, or stops: what another one may mend
 GONE_OR_FULL = (*GONE, ServerFull)  # what another one may mend, or another try
+RETRY_ELSEWHERE = (*GONE_OR_FULL, PairMismatch)  # the same of targets, which differ in their weights
 
 
 def check_between(name: str, value: float, lowest: float, highest: float) -> None:

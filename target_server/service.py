@@ -17,7 +17,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
-from specwhisper.wire import HEARTBEAT_S, PROTOCOL_VERSION, codec
+from specwhisper.wire import HEARTBEAT_S, codec
 from specwhisper.wire.access import ANYBODY, caller
 from specwhisper.wire.eviction import Tenure
 from specwhisper.wire.leases import Leases
@@ -26,6 +26,7 @@ from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.tracing import WindowSpans, note_event
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper.wire.versions import LINK, Protocols, check_protocol
 from target_server.answers import Answers, event_of
 from target_server.metrics import TargetMetrics
 
@@ -69,6 +70,16 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return self._verifier.limits.max_sessions - self._verifier.num_free_slots
 
     @property
+    def weights_digest(self) -> str:
+        """What sessions that began here need."""
+        return self._checkpoint.weights_digest
+
+    @property
+    def vocabulary_digest(self) -> str:
+        """What drafts for this target speak."""
+        return self._checkpoint.vocabulary.digest
+
+    @property
     def has_room(self) -> bool:
         """Whether another session could be opened now."""
         try:
@@ -91,9 +102,21 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return await self.locate(request, caller.get())
 
     async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
-        """Tell a caller, by name, that it finds room here; :class:`ServerFull` if it does not."""
+        """Answer a caller, by name, that its session finds room here.
+
+        Raises
+        ------
+        ServerFull
+            where it does not.
+        PairMismatch
+            where this target is not what the session needs, whether or not there is room.
+        """
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
+        protocols = Protocols(request.protocol_version, request.oldest_protocol_version)
+        if protocols.version:  # else the caller is older, and says it in its hello
+            self._check_protocol(protocols, request.software_version)
+        self._check_weights(request.vocabulary_digest, request.weights_digest)
         self._places.check(caller)
         # Asked in the engine's own order: a session that has just ended frees its slot first.
         num_free = await self._thread.call(self._verifier.check_room)
@@ -105,7 +128,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         checkpoint = self._checkpoint
         is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
         return pb.DescribeResponse(
-            protocol_version=PROTOCOL_VERSION,
+            protocol_version=LINK.version,
+            oldest_protocol_version=LINK.oldest,
             software_version=__version__,
             model=checkpoint.name,
             weights_digest=checkpoint.weights_digest,
@@ -161,32 +185,39 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
         """Check that caller and target speak of the same things, and that the caller may."""
-        if hello.protocol_version != PROTOCOL_VERSION:
-            raise PairMismatch(
-                f"The draft server (specwhisper {hello.software_version}) speaks protocol "
-                f"{hello.protocol_version}, this target (specwhisper {__version__}) speaks "
-                f"{PROTOCOL_VERSION}: run the same version on both."
-            )
+        protocols = Protocols(hello.protocol_version, hello.oldest_protocol_version)
+        self._check_protocol(protocols, hello.software_version)
         if self._leases is not None:
             self._leases.check(hello.lease, caller.get())
+        if not hello.vocabulary_digest:
+            raise InvalidRequest("A hello names the vocabulary that its session's tokens belong to.")
+        self._check_weights(hello.vocabulary_digest, hello.weights_digest, hello.draft_model)
+        return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
+
+    @staticmethod
+    def _check_protocol(protocols: Protocols, software: str) -> None:
+        """Refuse a caller that speaks no protocol of this target's."""
+        check_protocol("The draft server", protocols, software, here="this target", own=LINK)
+
+    def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
+        """Refuse a session that needs another vocabulary or other weights; empty needs any."""
         checkpoint = self._checkpoint
-        if hello.vocabulary_digest != checkpoint.vocabulary.digest:
+        if vocabulary_digest not in ("", checkpoint.vocabulary.digest):
+            name = f"Draft '{draft}'" if draft else "The draft"
             raise PairMismatch(
-                f"Draft '{hello.draft_model}' was set up for another vocabulary than that of target "
-                f"'{checkpoint.name}': restart the draft server, or connect it to the target it was set up "
-                "for."
+                f"{name} was set up for another vocabulary than that of target '{checkpoint.name}': "
+                "restart the draft server, or connect it to the target it was set up for."
             )
-        if hello.weights_digest and hello.weights_digest != checkpoint.weights_digest:
+        if weights_digest not in ("", checkpoint.weights_digest):
             raise PairMismatch(
                 f"This session began on other weights than those of target '{checkpoint.name}': "
-                "run the same checkpoint on every replica."
+                "keep a target with those until their sessions have ended."
             )
-        return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
 
     def _welcome(self) -> pb.VerifyResponse:
         limits = self._verifier.limits
         welcome = pb.Welcome(
-            protocol_version=PROTOCOL_VERSION,
+            protocol_version=LINK.version,
             software_version=__version__,
             weights_digest=self._checkpoint.weights_digest,
             limits=codec.limits_to_proto(limits),

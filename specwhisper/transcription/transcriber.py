@@ -31,6 +31,10 @@ class TranscriberSession(Protocol):
     """One transcription: send audio and candidates, iterate over windows and commits."""
 
     @property
+    def target(self) -> TargetDescription:
+        """What runs it."""
+
+    @property
     def limits(self) -> Limits:
         """What this session may send."""
 
@@ -53,8 +57,8 @@ class Transcriber(Protocol):
 
     address: str
 
-    async def describe(self) -> TargetDescription:
-        """Tell what it is."""
+    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
+        """Return what a target is; where there are several, one with this vocabulary and these weights."""
 
     def open(
         self,
@@ -64,14 +68,25 @@ class Transcriber(Protocol):
         options: DecodingOptions,
         *,
         draft_model: str,
+        same_weights: bool = False,
+        avoid: str = "",
         resume: Resume | None = None,
     ) -> AbstractAsyncContextManager[TranscriberSession]:
-        """Open a session on a target that is what ``target`` says; of a recording, anew or in a window."""
+        """Open a session; of a recording, from its beginning or in a window.
 
-    async def find_room(self, avoid: str = "") -> Transcriber:
-        """Give what opens one session where there is room for it now; else raise what opening one would.
+        Parameters
+        ----------
+        target : its vocabulary is that of the target that the session opens on.
+        same_weights : whether its weights are, too: text of them is known already.
+        avoid : address of a target that takes it only where no other does.
+        """
 
-        It is at the address to ``avoid`` only where there is room nowhere else.
+    async def find_room(
+        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+    ) -> Transcriber:
+        """Return what opens one session where there is room for it now; else raise what opening one would.
+
+        ``None`` for ``target`` asks for room at any.
         """
 
     async def check_health(self) -> None:

@@ -113,10 +113,12 @@ class LocalSession:
     def __init__(
         self,
         session_id: str,
+        target: TargetDescription,
         engine: TargetEngine,
         events: asyncio.Queue[Any],
         note: Callable[[ToTarget], None],
     ) -> None:
+        self.target = target
         self._note = note
         self.limits = engine.verifier.limits
         self._id = session_id
@@ -159,8 +161,8 @@ class LocalTranscriber:
         self._engine = engine
         self._note = note
 
-    async def describe(self) -> TargetDescription:
-        """Tell what it is."""
+    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
+        """Return what it is, which never changes."""
         return TargetDescription(
             model=self._checkpoint.name,
             weights_digest=self._checkpoint.weights_digest,
@@ -178,15 +180,19 @@ class LocalTranscriber:
         options: DecodingOptions,
         *,
         draft_model: str,
+        same_weights: bool = False,
+        avoid: str = "",
         resume: Resume | None = None,
     ) -> AsyncIterator[LocalSession]:
-        """Open a session; nobody else could have taken the target's place meanwhile."""
+        """Open a session; no other target could have taken this one's place meanwhile."""
         async with self._engine.session(session_id, mode, options) as events:
             if resume is not None:
                 self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
-            yield LocalSession(session_id, self._engine, events, self._note)
+            yield LocalSession(session_id, target, self._engine, events, self._note)
 
-    async def find_room(self, avoid: str = "") -> LocalTranscriber:
+    async def find_room(
+        self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
+    ) -> LocalTranscriber:
         """Ask the engine."""
         await self._engine.thread.call(self._engine.verifier.check_room)
         return self

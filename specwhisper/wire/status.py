@@ -173,6 +173,12 @@ def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
     return is_away or _is_broken(details)
 
 
+def was_there(error: SpecWhisperError) -> bool:
+    """Return whether the server whose call ended with this error answered, or broke off while it did."""
+    cause = error.__cause__
+    return isinstance(cause, grpc.aio.AioRpcError) and (was_told(cause) or has_broken(cause))
+
+
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
     if (kind := ERROR_BY_NAME.get(name)) is not None:
         return kind(details)

@@ -1,22 +1,56 @@
-"""Whether client and draft server understand each other."""
+"""Whether two programs of different releases understand each other."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION
+from specwhisper.wire import (
+    CLIENT_PROTOCOL_VERSION,
+    OLDEST_CLIENT_PROTOCOL_VERSION,
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+)
 
 
-def check_protocol(peer: str, protocol: int, software: str, *, here: str) -> None:
-    """Refuse a peer of another protocol, naming both versions; 0 is one that does not say.
+@dataclass(frozen=True, slots=True)
+class Protocols:
+    """Versions of a contract that a program speaks, from the oldest to its own.
+
+    Attributes
+    ----------
+    version : its own; 0 where it does not say.
+    oldest : 0 where it speaks no other, as releases that did not state it.
+    """
+
+    version: int
+    oldest: int = 0
+
+    def meets(self, other: Protocols) -> bool:
+        """Return whether there is a version that both speak."""
+        return (self.oldest or self.version) <= other.version and (
+            other.oldest or other.version
+        ) <= self.version
+
+    def __str__(self) -> str:
+        return str(self.version) if self.oldest in (0, self.version) else f"{self.oldest} to {self.version}"
+
+
+LINK = Protocols(PROTOCOL_VERSION, OLDEST_PROTOCOL_VERSION)  # of draft and target servers
+CLIENT = Protocols(CLIENT_PROTOCOL_VERSION, OLDEST_CLIENT_PROTOCOL_VERSION)  # of clients and draft servers
+
+
+def check_protocol(peer: str, theirs: Protocols, software: str, *, here: str, own: Protocols) -> None:
+    """Raise :class:`PairMismatch`, naming both versions, unless the programs have a protocol in common.
 
     Parameters
     ----------
     peer, here : who the peer is, and who asks, for the message.
-    protocol, software : the peer's versions.
+    software : the peer's version of specwhisper.
     """
-    if protocol not in (0, CLIENT_PROTOCOL_VERSION):
+    if not own.meets(theirs):
         raise PairMismatch(
-            f"{peer} (specwhisper {software}) speaks protocol {protocol}, {here} (specwhisper {__version__}) "
-            f"speaks {CLIENT_PROTOCOL_VERSION}: run the same version on both."
+            f"{peer} (specwhisper {software}) speaks protocol {theirs}, {here} (specwhisper {__version__}) "
+            f"speaks {own}: run the same version on both."
         )

@@ -218,6 +218,18 @@ def check_statistics(
     assert statistics.num_committed <= kept + statistics.num_passes
 
 
+def count_questions(target: Target, monkeypatch: pytest.MonkeyPatch) -> list:
+    """Note whenever a target is asked for room."""
+    asked, locate = [], target.service.locate
+
+    async def counted(*args):
+        asked.append(args)
+        return await locate(*args)
+
+    monkeypatch.setattr(target.service, "locate", counted)
+    return asked
+
+
 async def error_of(call) -> Exception:
     """The error a call ends with, as a client restores it."""
     with pytest.raises(grpc.aio.AioRpcError) as ended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,8 @@ from deploy.discovery import finder
 from deploy.front import ANSWER_S, SERVICE_NAME, TRIES, FrontService
 from deploy.routing import UNANSWERED_S
 from draft_server.config import DraftConfig
+from experiments.common.scripted import ScriptedModel
+from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.types import Limits
 from specwhisper.wire.channels import OPEN, Credentials, open_channel
@@ -200,6 +203,34 @@ async def test_another_one_is_asked_where_one_is_full(caplog):
         session.cancel()
     assert len(handle.locate.asked) == 2
     assert "Traceback" not in caplog.text
+
+
+OTHER = replace(scripted_checkpoint(), weights_digest="digest of another one")
+
+
+async def test_another_one_is_asked_where_one_does_not_match():
+    async with (
+        target_server(ScriptedModel(8), OTHER) as other,
+        target_server() as target,
+        front(answers_of(other), answers_of(target)) as (stub, handle),
+    ):
+        weights = (await target.stub.Describe(pb.DescribeRequest())).weights_digest
+        assert (await stub.Locate(pb.LocateRequest(weights_digest=weights))).address == target.address
+    assert len(handle.locate.asked) == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_that_those_that_match_are_full_is_said_before_that_others_do_not_match(order):
+    async with (
+        target_server(ScriptedModel(8), OTHER) as other,
+        target_server(limits=Limits(max_sessions=1)) as full,
+        front(*(answers_of((other, full)[each]) for each in order)) as (stub, _),
+    ):
+        session = await opened(full)
+        weights = (await full.stub.Describe(pb.DescribeRequest())).weights_digest
+        error = await refusal(stub.Locate(pb.LocateRequest(weights_digest=weights)))
+        session.cancel()
+    assert dict(error.trailing_metadata())[ERROR_KEY] == ServerFull.__name__
 
 
 async def test_what_a_target_refuses_is_told_as_it_was_said():

@@ -6,17 +6,20 @@ import json
 import pytest
 import websockets
 
-from client import messages
+import draft_server.service
+from client import api, messages
 from client.api import TranscriptionClient
 from client.streaming import StreamingClient
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
+from specwhisper.wire.versions import Protocols
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, WAV, running_gateway
 from tests.rpc.services import all_free, running_pair
 
-NEWER = CLIENT_PROTOCOL_VERSION + 1
+NEWER = Protocols(CLIENT_PROTOCOL_VERSION + 1)
+NEXT = Protocols(CLIENT_PROTOCOL_VERSION + 1, oldest=CLIENT_PROTOCOL_VERSION)  # the next release
 OWN = f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: run the same version on both."
 
 
@@ -25,7 +28,7 @@ class Newer(ScriptedTranscription):
 
     async def GetModel(self, request, context):
         reply = await super().GetModel(request, context)
-        reply.protocol_version = NEWER
+        reply.protocol_version, reply.oldest_protocol_version = NEWER.version, NEWER.oldest
         return reply
 
 
@@ -40,7 +43,7 @@ async def test_a_draft_server_refuses_clients_of_another_protocol(recording, mon
     async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
         assert (await client.get_model()).software_version == __version__
         await client.transcribe_file(recording)
-        monkeypatch.setattr(messages, "CLIENT_PROTOCOL_VERSION", NEWER)
+        monkeypatch.setattr(messages, "CLIENT", NEWER)
         with pytest.raises(PairMismatch) as whole:
             await client.recognize(recording.read_bytes())
         with pytest.raises(PairMismatch) as streamed:
@@ -69,8 +72,27 @@ async def test_clients_and_gateways_refuse_draft_servers_of_another_protocol():
         assert json.loads(shut.value.response.body)["error"]["message"] == said
 
 
+async def test_a_client_of_the_next_release_that_still_speaks_this_protocol_is_served(recording, monkeypatch):
+    monkeypatch.setattr(messages, "CLIENT", NEXT)
+    monkeypatch.setattr(api, "CLIENT", NEXT)
+    async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
+        await client.get_model()
+        assert (await client.transcribe_file(recording)).segments
+        await all_free(target, draft)
+
+
+async def test_a_draft_server_of_the_next_release_that_still_speaks_this_protocol_is_used(
+    recording, monkeypatch
+):
+    monkeypatch.setattr(draft_server.service, "CLIENT", NEXT)
+    async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
+        await client.get_model()
+        assert (await client.transcribe_file(recording)).segments
+        await all_free(target, draft)
+
+
 async def test_a_gateway_passes_on_what_the_draft_server_says(monkeypatch):
-    monkeypatch.setattr(messages, "CLIENT_PROTOCOL_VERSION", NEWER)
+    monkeypatch.setattr(messages, "CLIENT", NEWER)
     async with running_pair() as (_, draft), running_gateway(draft.address) as gateway:
         reply = await gateway.http.post(
             "/v1/audio/transcriptions", data={"model": MODEL}, files={"file": RECORDING}

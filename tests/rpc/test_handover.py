@@ -23,6 +23,7 @@ from tests.rpc.services import (
     MAX_SESSIONS,
     VERIFICATION,
     audio_requests,
+    count_questions,
     draft_server,
     eventually,
     expected_finals,
@@ -122,18 +123,6 @@ async def sessions(
                 await each.begin()
             yield busy, partial(open_target, port=port), draft, clients
             await eventually(lambda: draft.service.num_sessions == 0)
-
-
-def count_questions(target, monkeypatch) -> list:
-    """Note whenever a target is asked for room."""
-    asked, locate = [], target.service.locate
-
-    async def counted(*args):
-        asked.append(args)
-        return await locate(*args)
-
-    monkeypatch.setattr(target.service, "locate", counted)
-    return asked
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])

@@ -60,6 +60,7 @@ from tests.rpc.services import (
     Target,
     all_free,
     audio_requests,
+    count_questions,
     error_of,
     eventually,
     is_one_sentence,
@@ -266,17 +267,36 @@ async def test_a_target_may_come_back_after_the_audio_has_ended():
     listener.check(spoken_utterances(pcm))
 
 
-async def test_other_weights_are_refused():
-    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+async def test_a_target_of_other_weights_is_no_end_until_patience_is_over():
+    async with breaking_pair(resume_timeout_s=0.05) as (targets, draft), patient_client(draft) as client:
         listener = Listener(client)
-        await client.send(talk())
+        await client.send(talk()[:BEGUN])
         await listener.heard(4)
         await targets.go()
         target = await targets.come(digest="digest of another one")
-        with pytest.raises(PairMismatch, match="came back with other weights") as refused:
+        await client.send(talk()[BEGUN:])
+        await client.finish()
+        with pytest.raises(PairMismatch, match="began on other weights") as refused:
             await listener.whole()
         assert is_one_sentence(refused.value)
         await all_free(target, draft)
+
+
+async def test_behind_a_target_of_other_weights_one_with_the_right_ones_goes_on(monkeypatch):
+    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+        listener = Listener(client)
+        await client.send(talk()[:BEGUN])
+        await listener.heard(4)
+        await targets.go()
+        wrong = await targets.come(digest="digest of another one")
+        asked = count_questions(wrong, monkeypatch)
+        await client.send(talk()[BEGUN:])
+        await client.finish()
+        await eventually(lambda: len(asked) >= 3)
+        await targets.go()
+        await targets.come()
+        await listener.whole()
+    listener.check(spoken_utterances(talk()))
 
 
 async def test_nobody_waits_for_ever_once_the_audio_has_ended():
@@ -515,24 +535,22 @@ class Unsteady:
     limits = Limits()
     min_round_trip_ns = 0
 
-    def __init__(self, *refusals: Exception, digest: str = "", is_utterance_end: bool = True) -> None:
+    def __init__(
+        self, *refusals: Exception, digest: str = "digest", is_utterance_end: bool = True, afterwards=()
+    ) -> None:
         self._refusals = list(refusals)
-        self._digest = digest
+        self._afterwards = list(afterwards)  # what it refuses later sessions with
+        self.target = TargetDescription("unsteady", digest, SPOKEN, 80, self.limits)
         self.proposed: list[Candidates] = []
         self._marks = (mark(BEGIN, 0.0), mark(ENDED, 1.0))[: 1 + is_utterance_end]
         self._has_heard = asyncio.Event()
         self.may_go, self.is_gone, self.may_leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def describe(self) -> TargetDescription:
-        return TargetDescription("unsteady", self._digest, SPOKEN, 80, self.limits)
-
-    async def find_room(self, avoid: str) -> Unsteady:
-        return self
-
     @asynccontextmanager
     async def open(self, *_, **__) -> AsyncIterator[Unsteady]:
         if self._refusals:
             raise self._refusals.pop(0) if len(self._refusals) > 1 else self._refusals[0]
+        self._refusals, self._afterwards = self._afterwards, []
         yield self
 
     def propose(self, block: Candidates) -> None:
@@ -557,7 +575,7 @@ class Unsteady:
 def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescription, None]:
     """What a session there is made of, without a draft."""
     request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
-    return request, target, TargetDescription("unsteady", "digest", SPOKEN, 80, target.limits), None
+    return request, target, target.target, None
 
 
 def alone_on(target: Unsteady, patience_s: float = 10.0) -> live_session.LiveSession:
@@ -574,10 +592,13 @@ async def second() -> AsyncIterator[bytes]:
 async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end, expected):
     """The session goes on behind it: nobody would tell it later."""
     told, steps = [], []
-    target = Unsteady(digest="of another one", is_utterance_end=is_utterance_end)
-    session = alone_on(target)
+    mismatch = PairMismatch("It has other weights.")
+    target = Unsteady(is_utterance_end=is_utterance_end, afterwards=[mismatch])
+    session = alone_on(target, patience_s=0.05)
     with pytest.raises(PairMismatch):
-        async for segments in session.run(second()):
+        updates = session.run(second())
+        await anext(updates)  # it is open
+        async for segments in updates:
             told += segments
             steps, session.builder.steps = [*steps, *session.builder.steps], []
             target.may_go.set()

@@ -11,7 +11,9 @@ import pytest
 from draft_server.config import DraftConfig
 from draft_server.metrics import DraftMetrics
 from draft_server.resuming import ResumedSession
+from experiments.common.speaking import SPOKEN
 from specwhisper.errors import TargetUnavailable
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
 from specwhisper.wire import backoff
 
@@ -46,7 +48,7 @@ class Flapping:
     """
 
     address = "that comes and goes"
-    limits = Limits()
+    target = TargetDescription("flapping", "digest", SPOKEN, 80, Limits())
     min_round_trip_ns = 0
 
     def __init__(self, clock: Clock, says: Sequence[Said], *, taking_s: float = 0.0, held_s: float = 0.0):
@@ -55,7 +57,7 @@ class Flapping:
         self.going_away = asyncio.Event()
 
     @asynccontextmanager
-    async def open(self, *, avoid: str) -> AsyncIterator[Flapping]:
+    async def open(self, *_, **__) -> AsyncIterator[Flapping]:
         self.num_taken += 1
         self._clock.now_s += self._taking_s
         yield self
@@ -82,7 +84,7 @@ class Flapping:
 async def num_taken(target: Flapping, clock: Clock) -> int:
     """How often it takes a session, until that loses patience."""
     metrics = DraftMetrics(DraftConfig())
-    session = ResumedSession("id", target.open, target.limits, PATIENCE_S, metrics, clock=clock)
+    session = ResumedSession("id", target.open, target.target, PATIENCE_S, metrics, clock=clock)
     async with session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
             async with asyncio.timeout(10):

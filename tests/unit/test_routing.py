@@ -9,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.routing import (
+    ADDRESS,
     HAS_ROOM,
     OPEN_SESSIONS,
     OPENS_SESSION,
     SILENT_S,
     UNANSWERED_S,
+    VOCABULARY,
+    WEIGHTS,
     LeastSessions,
     RecentPicks,
     Silent,
 )
 from deploy.scaling import BySessions
+from specwhisper.wire.v1 import verification_pb2 as pb
 
 
 class Clock:
@@ -97,10 +101,18 @@ class Routing:
             for name, number in sessions.items()
         ]
 
-    async def ask(self, question: str, method: str = OPENS_SESSION) -> list[str]:
+    def tell(self, name: str, **told: str) -> None:
+        """Have a target report more of itself."""
+        [replica] = [each for each in self._replicas if each.replica_id == name]
+        replica.routing_stats |= told
+
+    async def ask(self, question: str, method: str = OPENS_SESSION, **asked) -> list[str]:
         """Give the targets in the order in which they are asked."""
         metadata = SimpleNamespace(call_method=method, internal_request_id=question)
-        ranked = await self._router.choose_replicas(self._replicas, SimpleNamespace(metadata=metadata))
+        request = pb.LocateRequest if method == OPENS_SESSION else pb.DescribeRequest
+        args = [request(**asked).SerializeToString()]
+        pending = SimpleNamespace(metadata=metadata, args=args)
+        ranked = await self._router.choose_replicas(self._replicas, pending)
         return [replica.replica_id for [replica] in ranked]
 
     def answer(self, question: str, name: str) -> None:
@@ -130,6 +142,25 @@ async def test_who_leaves_a_question_unanswered_is_asked_last(method):
     routing.answer("d", "hangs")
     routing.clock.now_s = SILENT_S + UNANSWERED_S
     assert await routing.ask("e", method) == ["hangs", "works", "full"]
+
+
+@pytest.mark.parametrize(("told", "asked"), [(WEIGHTS, "weights_digest"), (VOCABULARY, "vocabulary_digest")])
+async def test_a_session_goes_to_a_target_that_has_what_it_needs(told, asked):
+    routing = Routing(old=5, new=0, unknown=7)
+    routing.tell("old", **{told: "old"})
+    routing.tell("new", **{told: "new"})
+    assert await routing.ask("a", **{asked: "old"}) == ["old", "unknown", "new"]
+    routing.answer("a", "old")
+    assert await routing.ask("b", **{asked: "new"}) == ["new", "unknown", "old"]
+    routing.answer("b", "new")
+    assert await routing.ask("c") == ["new", "old", "unknown"], "one that begins may take any"
+
+
+async def test_a_target_that_failed_a_session_is_asked_after_others():
+    routing = Routing(failed=0, works=5, full=None)
+    for name in ("failed", "works", "full"):
+        routing.tell(name, **{ADDRESS: f"{name}:1"})
+    assert await routing.ask("a", avoid=["failed:1"]) == ["works", "full", "failed"]
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
 from draft_server import targets
-from draft_server.targets import Place, Targets
+from draft_server.choosing import Place
+from draft_server.targets import Targets
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 
 GONE = TargetUnavailable("It is gone.")
@@ -30,19 +32,30 @@ class World:
         return answer
 
 
+class Locating(Targets):
+    """Targets that are all asked in one way."""
+
+    def __init__(self, locate, *named: str) -> None:
+        super().__init__(named)
+        self._locate_in_world = locate
+
+    async def place(self, *, avoid: str = "") -> Place:
+        return await super().place(self._locate_in_world, [avoid])
+
+
 def targets_of(world: World, *named: str) -> Targets:
-    return Targets(named or tuple(world.answers), world.locate)
+    return Locating(world.locate, *(named or tuple(world.answers)))
 
 
-async def test_the_emptiest_takes_a_session():
-    world = World(a=Place("a", free_slots=1), b=Place("b", free_slots=5), c=Place("c", free_slots=3))
-    assert (await targets_of(world).place()).address == "b"
-
-
-async def test_equally_empty_ones_take_turns_by_chance():
-    world = World(a=Place("a", free_slots=2), b=Place("b", free_slots=2))
-    found = {(await targets_of(world).place()).address for _ in range(64)}
-    assert found == {"a", "b"}
+async def test_sessions_that_open_at_once_fill_targets_and_no_more():
+    world = World(a=Place("a", free_slots=4), b=Place("b", free_slots=3))
+    targets = targets_of(world)
+    with ExitStack() as opening:
+        for _ in range(7):
+            place = await targets.place()
+            opening.enter_context(targets.opening(place.address))
+        assert targets._opening == {"a": 4, "b": 3}
+    assert not targets._opening
 
 
 @pytest.mark.parametrize("elsewhere", [GONE, ServerFull("No."), ServerDraining("It stops.")])
@@ -72,6 +85,8 @@ async def test_nobody_waits_for_one_that_says_nothing(monkeypatch):
         ([GONE, GONE], TargetUnavailable),
         ([GONE, ServerFull("No.")], ServerFull),
         ([PairMismatch("?")], PairMismatch),
+        ([PairMismatch("?"), GONE], TargetUnavailable),
+        ([PairMismatch("?"), ServerFull("No.")], ServerFull),
     ],
 )
 async def test_what_is_said_where_nobody_takes_it(answers, kind):
@@ -130,7 +145,7 @@ async def test_a_front_that_is_slow_is_still_heard(monkeypatch):
             await asyncio.Event().wait()
         return await world.locate(address)
 
-    found, asked_again = Targets(("front",), locate), False
+    found, asked_again = Locating(locate, "front"), False
     await found.place()
     asked_again = True
     world.answers["front"] = Place("b", "lease", 3)

@@ -4,7 +4,11 @@ Every ``x_from_proto`` validates what came over the network and raises an error 
 returns equals what ``x_to_proto`` was given, but for probabilities, which are single precision on the wire.
 """
 
-from specwhisper.wire.codec.checkpoints import checkpoint_from_bytes, checkpoint_to_bytes
+from specwhisper.wire.codec.checkpoints import (
+    checkpoint_from_bytes,
+    checkpoint_to_bytes,
+    checkpoint_weights,
+)
 from specwhisper.wire.codec.decoding import (
     decoding_options_from_proto,
     decoding_options_to_proto,
@@ -49,6 +53,7 @@ __all__ = [
     "candidates_to_proto",
     "checkpoint_from_bytes",
     "checkpoint_to_bytes",
+    "checkpoint_weights",
     "commit_from_proto",
     "commit_to_proto",
     "decoding_options_from_proto",

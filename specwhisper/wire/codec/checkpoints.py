@@ -6,15 +6,16 @@ from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, PairMismatch
 from specwhisper.transcription.resumption import Checkpoint
-from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
 from specwhisper.wire.v1 import checkpoint_pb2 as pb
+from specwhisper.wire.versions import LINK, Protocols
 
 
 def checkpoint_to_bytes(checkpoint: Checkpoint, weights_digest: str) -> bytes:
     """Encode where a recording stands, and on which weights it was begun."""
     return pb.CheckpointState(
-        protocol_version=PROTOCOL_VERSION,
+        protocol_version=LINK.version,
+        oldest_protocol_version=LINK.oldest,
         weights_digest=weights_digest,
         resume=resume_to_proto(checkpoint.resume),
         is_told=checkpoint.is_told,
@@ -23,16 +24,18 @@ def checkpoint_to_bytes(checkpoint: Checkpoint, weights_digest: str) -> bytes:
     ).SerializeToString()
 
 
+def checkpoint_weights(state: bytes) -> str:
+    """Return the digest of the weights on which a recording was begun; raise where it cannot be read."""
+    return _read(state).weights_digest
+
+
 def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> Checkpoint:
     """Decode what a client has handed back; the target must have the weights it was begun on."""
-    try:
-        message = pb.CheckpointState.FromString(state)
-    except DecodeError as error:
-        raise InvalidRequest("The checkpoint cannot be read: send the last one of the stream.") from error
-    if message.protocol_version != PROTOCOL_VERSION:
+    message = _read(state)
+    protocols = Protocols(message.protocol_version, message.oldest_protocol_version)
+    if not LINK.meets(protocols):
         raise PairMismatch(
-            f"The checkpoint is of protocol {message.protocol_version}, this server speaks "
-            f"{PROTOCOL_VERSION}: "
+            f"The checkpoint is of protocol {protocols}, this server speaks {LINK}: "
             "run the same version on all draft servers."
         )
     if message.weights_digest != weights_digest:
@@ -51,3 +54,10 @@ def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size:
         message.no_speech_prob if message.HasField("no_speech_prob") else None,
         dict(message.language_probs),
     )
+
+
+def _read(state: bytes) -> pb.CheckpointState:
+    try:
+        return pb.CheckpointState.FromString(state)
+    except DecodeError as error:
+        raise InvalidRequest("The checkpoint cannot be read: send the last one of the stream.") from error

@@ -55,7 +55,7 @@ class VerificationServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Locate(self, request, context):
-        """Names a target that has room, so that sessions go straight to it.
+        """Names a target that has room and is what the session needs, so that sessions go straight to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,42 @@
+"""What a session needs its target to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specwhisper.errors import PairMismatch
+from specwhisper.transcription.transcriber import TargetDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a session needs its target to have; empty for any.
+
+    Attributes
+    ----------
+    vocabulary_digest : that its draft speaks.
+    weights_digest : that its text so far is of.
+    """
+
+    vocabulary_digest: str = ""
+    weights_digest: str = ""
+
+    @classmethod
+    def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Needs:
+        """Return what a session needs that was set up for a target."""
+        if target is None:
+            return cls()
+        return cls(target.vocabulary.digest, target.weights_digest if same_weights else "")
+
+    def check(self, address: str, target: TargetDescription) -> None:
+        """Raise :class:`PairMismatch` unless a target has it."""
+        if self.vocabulary_digest not in ("", target.vocabulary.digest):
+            raise PairMismatch(
+                f"Target {address} ('{target.model}') has another vocabulary than the one the draft was set "
+                "up for: restart the draft server, or connect it to the target it was set up for."
+            )
+        if self.weights_digest not in ("", target.weights_digest):
+            raise PairMismatch(
+                f"Target {address} ('{target.model}') has other weights than those the session began on: "
+                "keep a target with those until their sessions have ended."
+            )

@@ -1,0 +1,37 @@
+"""Which releases understand each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from specwhisper.errors import PairMismatch
+from specwhisper.wire.versions import CLIENT, LINK, Protocols, check_protocol
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        (Protocols(2, 2), Protocols(2, 2), True),
+        (Protocols(2, 2), Protocols(2), True),  # a release that stated no range
+        (Protocols(3, 2), Protocols(2), True),
+        (Protocols(3, 2), Protocols(2, 1), True),
+        (Protocols(3, 3), Protocols(2), False),
+        (Protocols(4, 3), Protocols(2, 1), False),
+        (Protocols(5, 2), Protocols(9, 5), True),
+        (Protocols(2, 2), Protocols(0), False),  # one that does not say
+    ],
+)
+def test_peers_meet_where_both_speak_a_version(one, other, meet):
+    assert one.meets(other) is other.meets(one) is meet
+
+
+def test_who_refuses_names_all_versions():
+    with pytest.raises(
+        PairMismatch, match=r"specwhisper 9\) speaks protocol 7 to 8, this target .* speaks 2:"
+    ):
+        check_protocol("The draft server", Protocols(8, 7), "9", here="this target", own=LINK)
+
+
+@pytest.mark.parametrize("own", [LINK, CLIENT])
+def test_the_previous_release_is_understood(own):
+    check_protocol("It", Protocols({LINK: 2, CLIENT: 1}[own]), "0", here="this", own=own)
