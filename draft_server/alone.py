@@ -58,6 +58,10 @@ class Alone:
     def __init__(self) -> None:
         self.foretold = Foretold()
 
+    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+        """Return nothing: it is asked."""
+        return None
+
     async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
         """Refuse: only the target itself could."""
         raise TargetUnavailable("A target that is lost describes nothing.")

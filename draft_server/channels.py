@@ -31,6 +31,11 @@ class Channels:
         """Where there are connections to."""
         return list(self._channels)
 
+    def is_connected(self, address: str) -> bool:
+        """Whether there is a connection to an address, which is up."""
+        channel = self._channels.get(address)
+        return channel is not None and channel.get_state() is grpc.ChannelConnectivity.READY
+
     @asynccontextmanager
     async def using(self, address: str) -> AsyncIterator[grpc.aio.Channel]:
         """Give the connection to an address, which stays open meanwhile."""

@@ -18,6 +18,7 @@ from draft_server.metrics import DraftMetrics
 from draft_server.needs import Needs
 from draft_server.opening import opened_at_one
 from draft_server.resuming import ResumedSession
+from draft_server.said import SaidOverConnections
 from draft_server.target_session import Outbox, TargetSession, errors_translated
 from draft_server.targets import Targets
 from specwhisper import __version__
@@ -66,6 +67,7 @@ class TargetLink:
         self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
         self._resume_timeout_s = resume_timeout_s
+        self._said = SaidOverConnections(addresses)
         self._vocabulary: Vocabulary | None = None
         self._descriptions: dict[str, TargetDescription] = {}  # by weights, the newest last
         self._place: Place | None = None  # found already
@@ -76,6 +78,15 @@ class TargetLink:
     async def close(self) -> None:
         """Close the connections."""
         await self._channels.close()
+
+    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+        """Return what a target has said that it is, over a connection that is still up."""
+        needs = Needs(vocabulary_digest, weights_digest)
+        for address in self._targets.named:
+            target = self._said.at(address).target
+            if target is not None and needs.are_met_by(target) and self._channels.is_connected(address):
+                return target
+        return None
 
     async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
         """Ask a target what it is; the vocabulary crosses the wire only when it has changed."""
@@ -115,6 +126,7 @@ class TargetLink:
             num_mel_bins=reply.num_mel_bins,
             limits=codec.limits_from_proto(reply.limits),
         )
+        self._said.describe(address, target)
         needs.check(address, target)
         self._note_description(target)
         return target
@@ -150,6 +162,7 @@ class TargetLink:
     async def _locate(self, address: str, request: pb.LocateRequest) -> Place:
         async with self._asking(address) as stub:
             reply = await stub.Locate(request, timeout=ANSWER_S)
+        self._said.locate(address, takes_sessions=not (reply.address or reply.lease))
         return Place(reply.address or address, reply.lease, reply.free_slots)
 
     async def find_room(
@@ -161,14 +174,26 @@ class TargetLink:
         there._place = await self._find(needs, [avoid] if avoid else [])
         return there
 
+    def _only_place(self, avoid: str) -> Place | None:
+        """Give the place that needs no question, where there is but one target, which needs no lease."""
+        address, *others = self._targets.named
+        takes_sessions = self._said.at(address).takes_sessions and self._channels.is_connected(address)
+        return Place(address) if takes_sessions and not others and address != avoid else None
+
     @asynccontextmanager
     async def _asking(self, address: str) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
         """Give what calls a target; errors of its calls are restored, and noted where it is gone."""
         try:
+            if not self._channels.is_connected(address):
+                self._said.forget(address)
             async with self._channels.using(address) as channel:
                 with errors_translated(address):
                     yield verification_pb2_grpc.VerificationStub(channel)
+        except PairMismatch:
+            self._said.forget(address)
+            raise
         except GONE:
+            self._said.forget(address)
             self._targets.note_gone(address)
             raise
 
@@ -228,7 +253,7 @@ class TargetLink:
             partial(self._find, needs),
             partial(self._open_at, hello=hello, target=target, needs=needs),
             avoid=avoid,
-            place=self._place,
+            place=self._place or self._only_place(avoid),
         )
         async with opened as session:
             yield session
@@ -282,6 +307,7 @@ class TargetLink:
                 f"Target {address} ('{described.model}') has {described.num_mel_bins} mel bins, the session "
                 f"was set up for {expected.num_mel_bins}: run models of one size at a draft server."
             )
+        self._said.describe(address, described)
         return described
 
 

@@ -28,6 +28,13 @@ class Needs:
             return cls()
         return cls(target.vocabulary.digest, target.weights_digest if same_weights else "")
 
+    def are_met_by(self, target: TargetDescription) -> bool:
+        """Return whether a target has it."""
+        return self.vocabulary_digest in ("", target.vocabulary.digest) and self.weights_digest in (
+            "",
+            target.weights_digest,
+        )
+
     def check(self, address: str, target: TargetDescription) -> None:
         """Raise :class:`PairMismatch` unless a target has it."""
         if self.vocabulary_digest not in ("", target.vocabulary.digest):

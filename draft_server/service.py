@@ -289,9 +289,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return self._last_target
 
     async def _describe_one(self, wanted: SessionRequest, weights_digest: str = "") -> TargetDescription:
-        """Ask a target that a session may open on what it is; for a while, where one was lost meanwhile."""
+        """Return what a target is that may take a session; ask for a while, where one was lost meanwhile."""
         drafts = self._drafting is not None and wanted.length.mode.drafts
         vocabulary_digest = self._drafting.vocabulary_digest if self._drafting and drafts else ""
+        known = self._transcriber.known(vocabulary_digest=vocabulary_digest, weights_digest=weights_digest)
+        if known is not None:
+            return known
         backoff: Backoff | None = None
         while True:
             try:
@@ -311,6 +314,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         last = self._last_target
         if not may_be_lost or last is None or weights_digest not in ("", last.weights_digest):
             return await self._describe_one(wanted, weights_digest), None
+        if (known := self._transcriber.known(weights_digest=weights_digest)) is not None:
+            return known, None
         try:
             return await self._describe(weights_digest=weights_digest), None
         except GONE as error:

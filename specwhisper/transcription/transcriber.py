@@ -57,6 +57,9 @@ class Transcriber(Protocol):
 
     address: str
 
+    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+        """Return what a target is that has these, where that is known; ``None`` where one has to be asked."""
+
     async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
         """Return what a target is; where there are several, one with this vocabulary and these weights."""
 

@@ -161,6 +161,10 @@ class LocalTranscriber:
         self._engine = engine
         self._note = note
 
+    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+        """Return nothing: to ask costs no round trip."""
+        return None
+
     async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
         """Return what it is, which never changes."""
         return TargetDescription(

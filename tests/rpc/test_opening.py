@@ -1,0 +1,176 @@
+"""What opening a session costs: one round trip, where the target said what it is over the same connection."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import aclosing
+from functools import partial
+
+import pytest
+
+from experiments.common.bad_network import BadNetwork
+from experiments.common.scripted import ScriptedModel
+from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.types import Limits
+from specwhisper.wire.leases import Leases
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from target_server.service import VerificationService
+from tests.rpc.hostile import hello, session
+from tests.rpc.services import (
+    MAX_SESSIONS,
+    Target,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    scripted_checkpoint,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+
+
+@pytest.fixture
+def asked(monkeypatch) -> Counter[str]:
+    """How often targets were asked, by method."""
+    counted: Counter[str] = Counter()
+    for name in ("Describe", "Locate"):
+        answer = getattr(VerificationService, name)
+
+        async def counting(self, request, context, name=name, answer=answer):
+            counted[name] += 1
+            return await answer(self, request, context)
+
+        monkeypatch.setattr(VerificationService, name, counting)
+    return counted
+
+
+async def check_text(draft, num_sessions: int = 1) -> None:
+    for _ in range(num_sessions):
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+
+
+async def refusal(draft) -> SpecWhisperError:
+    requests = iter([streaming_config(), *audio_requests(recording(1.0))])
+    return await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+
+
+async def test_one_target_is_asked_nothing_that_it_has_said(asked):
+    async with target_server() as target, draft_server(target.address) as draft:
+        await check_text(draft, 3)
+        assert asked == {"Describe": 1, "Locate": 1}
+        await all_free(target, draft)
+
+
+async def test_of_several_the_one_with_room_is_looked_for_each_time(asked):
+    async with target_server() as one, target_server() as other:
+        async with draft_server(f"{one.address},{other.address}") as draft:
+            await check_text(draft)
+            described = asked["Describe"]
+            await check_text(draft, 2)
+            assert asked == {"Describe": described, "Locate": 6}
+
+
+async def test_a_lease_is_asked_for_each_time(asked):
+    async with target_server(leases=Leases()) as target, draft_server(target.address) as draft:
+        await check_text(draft, 3)
+        assert asked == {"Describe": 1, "Locate": 3}
+
+
+async def test_who_asks_for_the_model_is_answered_by_the_target(asked):
+    async with target_server() as target, draft_server(target.address) as draft:
+        await check_text(draft)
+        await draft.stub.GetModel(pb.GetModelRequest())
+        assert asked["Describe"] == 2
+        await target.server.stop(drain_timeout_s=0)
+        error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
+        assert type(error) is TargetUnavailable
+
+
+async def test_a_full_target_says_so_to_who_did_not_ask(asked):
+    async with target_server(limits=Limits(max_sessions=1)) as target, draft_server(target.address) as draft:
+        await check_text(draft)
+        async with session(target, hello()) as other:
+            await other.read_until("welcome")
+            assert type(await refusal(draft)) is ServerFull
+        await eventually(lambda: target.num_free_slots == 1)
+        await check_text(draft)
+
+
+@pytest.mark.parametrize("address_is_named_twice", [False, True])
+async def test_a_target_that_comes_back_with_other_weights_is_asked_anew(
+    address_is_named_twice, unused_tcp_port, asked
+):
+    address = f"127.0.0.1:{unused_tcp_port}"
+    async with draft_server(f"{address},{address}" if address_is_named_twice else address) as draft:
+        for digest in ("one", "another"):
+            checkpoint = scripted_checkpoint(weights_digest=digest)
+            model = ScriptedModel(MAX_SESSIONS)
+            async with target_server(model, checkpoint, port=unused_tcp_port) as target:
+                responses = await stream(draft, recording(1.0))
+                assert finals(responses) == expected_finals(target_alone(1.0))
+                assert responses[0].model.target_weights_digest == digest
+                await all_free(target, draft)
+        assert asked["Describe"] == 2
+
+
+class Moving(BadNetwork):
+    """Leads to one target after the other, over connections that hold."""
+
+    def __init__(self, target: Target) -> None:
+        self._edit_block, self._hold_commits = lambda: lambda block: (block,), 0
+        self.lead_to(target)
+
+    def lead_to(self, target: Target) -> None:
+        self._stub = target.stub
+
+
+async def test_what_was_said_of_other_weights_is_corrected_by_the_first_welcome(asked):
+    """Behind a proxy a target may be replaced and no connection be lost."""
+    async with (
+        target_server(ScriptedModel(MAX_SESSIONS), scripted_checkpoint(weights_digest="one")) as one,
+        target_server(ScriptedModel(MAX_SESSIONS), scripted_checkpoint(weights_digest="other")) as other,
+    ):
+        moving = Moving(one)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, moving)
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        async with draft_server(server.address) as draft:
+            await check_text(draft)
+            moving.lead_to(other)
+            responses = await stream(draft, recording(1.0))
+            assert responses[0].model.target_weights_digest == "other"
+            assert finals(responses) == expected_finals(target_alone(1.0))
+            assert asked["Describe"] == 2
+            await check_text(draft)
+            assert asked["Describe"] == 2
+        await server.stop(drain_timeout_s=0)
+
+
+class OtherWelcome(Moving):
+    """Leads to a target whose welcome names other weights than it did before."""
+
+    async def Verify(self, requests, context):
+        async with aclosing(super().Verify(requests, context)) as responses:
+            async for response in responses:
+                if response.HasField("welcome"):
+                    response.welcome.weights_digest = "other"
+                yield response
+
+
+async def test_a_welcome_of_other_weights_is_no_session(asked):
+    async with target_server() as target:
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, OtherWelcome(target))
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        async with draft_server(server.address) as draft:
+            for _ in range(2):
+                assert type(await refusal(draft)) is PairMismatch
+            await all_free(target, draft)
+        await server.stop(drain_timeout_s=0)
