@@ -20,6 +20,7 @@ from experiments.latency.expect import STEPS, expect
 from experiments.latency.figures import write_figures
 from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
+from experiments.latency.opening import opening
 from experiments.latency.page import write_page
 from experiments.latency.pair import Models
 from experiments.latency.populate import simulate
@@ -40,6 +41,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.command()(branches)
 app.command()(calibrate)
 app.command()(expect)
+app.command()(opening)
 app.command()(reproduce)
 app.command()(simulate)
 app.command()(together)
