@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
@@ -24,10 +24,16 @@ from ray import serve
 from ray.exceptions import AuthenticationError, RayError
 from ray.serve.context import _get_global_client
 from ray.serve.exceptions import RayServeException
-from ray.serve.schema import ApplicationStatus, ServeDeploySchema
+from ray.serve.schema import (
+    ApplicationStatus,
+    ApplicationStatusOverview,
+    DeploymentStatus,
+    ServeDeploySchema,
+)
 from rich.console import Console
 
 from deploy import leftovers, serve_app
+from deploy.nodes import node_ips, reachable_flags
 from deploy.ports import Flags, port_choices
 from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable, Unauthenticated
 from specwhisper.wire.addresses import bind_error, cannot_listen, split_address
@@ -39,6 +45,7 @@ END_MARGIN_S = 30.0  # behind the grace of an application's replicas, until Serv
 LOGS = "/tmp/ray/session_latest/logs"
 ASK_S = 10.0
 CONNECT_S = 5.0  # to a cluster's head; Ray itself would try for minutes
+FAILED = (DeploymentStatus.DEPLOY_FAILED, DeploymentStatus.UNHEALTHY)
 OF_RAY = (RayError, RayServeException, OSError, RuntimeError, ValueError)  # what its calls raise
 
 
@@ -110,6 +117,26 @@ def check(schema: ServeDeploySchema, *, is_here: bool = True) -> None:
                     raise InvalidRequest(f"Application '{application.name}': {error}") from error
 
 
+def check_hosts(schema: ServeDeploySchema, ips: Collection[str]) -> None:
+    """Refuse hosts of ours that the cluster's other machines do not reach; replicas say so after minutes.
+
+    Parameters
+    ----------
+    ips : the addresses of the cluster's machines.
+    """
+    for application in schema.applications:
+        module, _, builder = application.import_path.partition(":")
+        if module != serve_app.__name__:
+            continue
+        part, read = serve_app.READS[builder]
+        flags = application.args.get(part) or {}
+        try:
+            reachable_flags(read, flags, min(ips, default=""), ips, may_be_local=part == "gateway")
+        except SpecWhisperError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):  # else it may be on the other machines
+                raise type(error)(f"Application '{application.name}': {error}") from error
+
+
 def check_ports(schema: ServeDeploySchema) -> None:
     """Have nobody wait for a port of this machine that somebody else has; to be asked before Ray runs."""
     parts = [part for each in schema.applications for part in each.args.values() if isinstance(part, dict)]
@@ -157,7 +184,7 @@ def wait_until_running(
         for name in names & told.keys():
             if told[name].status == ApplicationStatus.DEPLOY_FAILED:
                 raise TargetUnavailable(
-                    f"Application '{name}' did not start: {last_line(told[name].message)}; "
+                    f"Application '{name}' did not start: {why_not(told[name])}; "
                     f"Ray's logs in {LOGS} have more."
                 )
         if all(name in told and told[name].status == ApplicationStatus.RUNNING for name in names):
@@ -167,6 +194,17 @@ def wait_until_running(
             raise TargetUnavailable(
                 f"Not all applications run within {timeout_s:g} s: {states}; is there room for them?"
             )
+
+
+def why_not(application: ApplicationStatusOverview) -> str:
+    """Return why an application did not start: what its deployments say, where they say more than itself."""
+    failed = {
+        name: deployment.message
+        for name, deployment in application.deployments.items()
+        if deployment.status in FAILED and deployment.message
+    }
+    said = [f"{name}: {last_line(message)}" for name, message in failed.items()]
+    return "; ".join(said) or last_line(application.message)
 
 
 def addresses(schema: ServeDeploySchema) -> dict[str, str]:
@@ -246,6 +284,7 @@ def run(config: Path | None, address: str | None) -> None:
             console.print(leftovers.sentence(left), style="yellow", highlight=False, soft_wrap=True)
         check_ports(schema)
     with cluster(address):
+        check_hosts(schema, node_ips())
         signals.catch()  # Ray has put handlers of its own there
         ran_before = serve.status().applications.keys()
         if ran_before:

@@ -75,6 +75,13 @@ Gateway = serve.deployment(name="Gateway", **OWN)(GatewayReplica)
 
 Config = TypeVar("Config")
 
+# Of each application: the part of its arguments that has its servers' flags, and what reads them.
+READS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "targets": ("target", read_target),
+    "drafts": ("draft", read_draft),
+    "gateway": ("gateway", read_gateway),
+}
+
 
 class Ports(Protocol):
     """What says at which ports a server listens."""

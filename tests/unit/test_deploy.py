@@ -22,6 +22,7 @@ from deploy.command import (
     DEMO,
     Signals,
     check,
+    check_hosts,
     check_ports,
     check_reachable,
     cluster,
@@ -32,6 +33,8 @@ from deploy.leftovers import Process
 from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable, UnsafeBind
 from specwhisper.wire.command_lines import config_from
 from target_server.command import read_config
+
+MACHINES = ("192.0.2.1", "192.0.2.2")
 
 
 def test_the_bundled_file_is_one_that_ray_and_our_servers_understand():
@@ -225,7 +228,42 @@ def test_a_range_of_ports_is_taken_only_where_all_of_them_are():
 
 
 def test_applications_of_others_are_theirs_to_check():
-    check(application(import_path="theirs.module:app"))
+    theirs = application(import_path="theirs.module:app")
+    check(theirs)
+    check_hosts(theirs, MACHINES)
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "words"),
+    [
+        ({}, UnsafeBind, "2 machines, .* needs encryption and tokens"),
+        ({"host": "127.0.0.1"}, InvalidRequest, "The host is 127.0.0.1, and the cluster has 2 machines"),
+    ],
+)
+def test_a_host_that_other_machines_do_not_reach_is_refused_before_replicas_start(flags, kind, words):
+    with pytest.raises(kind, match=f"Application 'targets': .*{words}"):
+        check_hosts(application(args={"target": flags}), MACHINES)
+    check_hosts(application(args={"target": flags}), MACHINES[:1])
+
+
+@pytest.mark.parametrize("flags", [{"insecure": True}, {"tokens-file": "/nowhere"}])
+def test_a_host_that_they_reach_is_not(flags):
+    check_hosts(application(args={"target": flags}), MACHINES)
+
+
+@pytest.mark.parametrize(
+    ("application_message", "deployments", "words"),
+    [
+        ("Failed to update ['Draft'].", {"Draft": ("DEPLOY_FAILED", "Traceback ...\nE: no")}, "Draft: E: no"),
+        ("Failed to update.", {"Draft": ("HEALTHY", "fine"), "Front": ("UPDATING", "")}, "Failed to update."),
+    ],
+)
+def test_an_application_that_does_not_start_says_what_its_deployment_says(
+    application_message, deployments, words
+):
+    states = {name: SimpleNamespace(status=s, message=message) for name, (s, message) in deployments.items()}
+    failed = SimpleNamespace(status="DEPLOY_FAILED", message=application_message, deployments=states)
+    assert command.why_not(failed) == words
 
 
 def test_an_address_without_a_cluster_is_told_at_once(unused_tcp_port):
