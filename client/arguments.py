@@ -12,7 +12,10 @@ MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]  # one process n
 TOKEN_VARIABLE = "SPECWHISPER_TOKEN"
 Server = Annotated[
     str,
-    typer.Option(metavar="HOST:PORT,...", help="Draft servers; sessions spread over all of their addresses."),
+    typer.Option(
+        metavar="HOST:PORT,...",
+        help="Draft servers, or front:///HOST:PORT that lists them under Ray; sessions are spread over all.",
+    ),
 ]
 
 

@@ -383,7 +383,7 @@ def serve(
         typer.Option(metavar="ADDRESS", help="Of a Ray cluster; without one, Ray runs on this machine."),
     ] = None,
 ) -> None:
-    """Run targets, draft server and gateway under Ray, which starts more targets as sessions ask for."""
+    """Run targets, draft servers and gateways under Ray, which starts more of them as sessions ask for."""
     _imported("deploy.command", "serve", "server,gateway,serve").main(config, address)
 
 

@@ -82,7 +82,7 @@ def top(
         str,
         typer.Option(
             metavar="HOST:PORT,...",
-            help="Where fronts do: they tell which targets there are, as they come and go.",
+            help="Where fronts do: they list targets and draft servers, as they come and go.",
         ),
     ] = "",
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two readings.")] = 2.0,
