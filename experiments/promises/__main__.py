@@ -18,7 +18,18 @@ import typer
 from draft_server.config import DraftConfig
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.promises import bombs, cancel, faults, flood, messages, resets, slow_reader, stops
+from experiments.promises import (
+    bombs,
+    cancel,
+    faults,
+    flood,
+    handshakes,
+    loading,
+    messages,
+    resets,
+    slow_reader,
+    stops,
+)
 from specwhisper.wire.serving import ServingOptions
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}
@@ -36,6 +47,8 @@ class Promise(StrEnum):
     STOPS = "stops"
     FAULTS = "faults"
     MESSAGES = "messages"
+    LOADING = "loading"
+    HANDSHAKES = "handshakes"
 
 
 Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
@@ -92,6 +105,8 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.STOPS: partial(_stops, 1 if quick else 10, folder),
         Promise.FAULTS: partial(_faults, 1 if quick else 10, folder),
         Promise.MESSAGES: partial(_messages, 2 if quick else 5),
+        Promise.LOADING: partial(_loading, 1 if quick else 5, folder),
+        Promise.HANDSHAKES: partial(_handshakes, 100 if quick else 400, folder),
     }
 
 
@@ -137,6 +152,16 @@ async def _faults(rounds: int, folder: Path) -> Measured:
 async def _messages(rounds: int) -> Measured:
     sent = await messages.measure_messages(rounds)
     return messages.bars(sent), [asdict(one) for one in sent], []
+
+
+async def _loading(rounds: int, folder: Path) -> Measured:
+    ended = await loading.measure_loading(rounds, folder)
+    return loading.bars(ended), [asdict(one) for one in ended], []
+
+
+async def _handshakes(num_silent: int, folder: Path) -> Measured:
+    silent = await handshakes.measure_handshakes(num_silent, folder)
+    return handshakes.bars(silent), asdict(silent), []
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def measure_load(
 
 
 def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> list[Take]:
-    """Return the longest recording as it is and a shorter one with pauses, or, for a quick run, the shortest."""
+    """Return the longest recording, and one with pauses; for a quick run the shortest."""
     samples, recorder = load_samples(audio), Recorder(target, seed)
     if quick:
         return [recorder.clean(samples[0])]
