@@ -14,12 +14,25 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from experiments.promises import __main__ as program
-from experiments.promises import bombs, cancel, faults, flood, messages, resets, slow_reader, stops
+from experiments.promises import (
+    bombs,
+    cancel,
+    faults,
+    flood,
+    handshakes,
+    loading,
+    messages,
+    resets,
+    slow_reader,
+    stops,
+)
 from experiments.promises.__main__ import Promise, all_measures
 from experiments.promises.bombs import Bomb
 from experiments.promises.cancel import Freed
 from experiments.promises.faults import Faulted, Short
 from experiments.promises.flood import Flooded
+from experiments.promises.handshakes import Silent
+from experiments.promises.loading import Ended
 from experiments.promises.memory import Peak
 from experiments.promises.messages import Sent
 from experiments.promises.resets import Survived
@@ -41,6 +54,8 @@ BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
 STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
 FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 0.5, ())
 ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0), 3 * MIB)
+ENDED = Ended("target_server", False, 0.1, -15)
+SILENT = Silent(400, 10.1, (0.02, 0.1), 0)
 GOOD = {
     "cancel": cancel.bars([FREED]),
     "flood": flood.bars(FLOODED),
@@ -50,6 +65,8 @@ GOOD = {
     "stops": stops.bars([STOPPED]),
     "messages": messages.bars([ALONE, SENT]),
     "faults": faults.bars([FAULTED], [SHORT]),
+    "loading": loading.bars([ENDED, Ended("draft_server", True, 0.2, 143)]),
+    "handshakes": handshakes.bars(SILENT),
 }
 
 
@@ -83,6 +100,11 @@ def test_good_figures_hold_every_bar(name):
         faults.bars([replace(FAULTED, wrong=("lost",))], [SHORT]),
         faults.bars([FAULTED], [replace(SHORT, longest_pause_s=3.5)]),
         faults.bars([FAULTED], [replace(SHORT, wrong=("lost",))]),
+        loading.bars([ENDED, replace(ENDED, end_s=1.2)]),
+        loading.bars([ENDED, replace(ENDED, exit_status=1)]),
+        handshakes.bars(replace(SILENT, longest_s=60.0)),
+        handshakes.bars(replace(SILENT, answers_s=(0.02, 5.0))),
+        handshakes.bars(replace(SILENT, num_over_kept=1)),
     ],
 )
 def test_each_promise_that_is_broken_breaks_one_bar(bars):

@@ -96,3 +96,27 @@ async def test_a_server_that_has_gone_is_told_by_an_end():
         reader, writer = await connected(proxy)
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_servers_take_turns():
+    heard = {"first": 0, "second": 0}
+
+    def answering(name: str):
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard[name] += 1
+            writer.write(b"yes")
+            writer.close()
+
+        return answer
+
+    servers = [await asyncio.start_server(answering(name), "127.0.0.1", 0) for name in heard]
+    async with Proxy.listening() as proxy:
+        ports = [server.sockets[0].getsockname()[1] for server in servers]
+        proxy.leads_to = ",".join(f"127.0.0.1:{port}" for port in ports)
+        for _ in range(4):
+            reader, writer = await connected(proxy)
+            assert await reader.read() == b"yes"
+            writer.close()
+    for server in servers:
+        server.close()
+    assert heard == {"first": 2, "second": 2}
