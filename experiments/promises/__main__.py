@@ -143,6 +143,7 @@ async def _stops(rounds: int, folder: Path) -> Measured:
 
 async def _faults(rounds: int, folder: Path) -> Measured:
     faulted = await faults.measure_faults(rounds, folder)
+    faulted += await faults.measure_draft_faults(rounds, folder)
     short = await faults.measure_no_memory(rounds, folder)
     wrong = [line for one in (*faulted, *short) for line in one.wrong]
     figures = {"device": [asdict(one) for one in faulted], "memory": [asdict(one) for one in short]}

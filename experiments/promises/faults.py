@@ -1,4 +1,4 @@
-"""Devices that fail and memory that runs out, injected into a target: what its process and sessions do."""
+"""Devices that fail and memory that runs out, injected into servers: what process and sessions do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.chaos.clients import Client
+from experiments.common.forked import Forked
+from experiments.common.proxy import Proxy
 from experiments.common.report import Bar
+from experiments.common.serve_scripted import DraftSettings, serve_draft
 from experiments.promises.servers import SPARE, TARGET, Behaviour, running_pair
 from experiments.promises.sessions import recorded, said_wrong
 from specwhisper.whisper.faults import FAULT_STATUS
@@ -58,6 +61,28 @@ async def measure_faults(rounds: int, folder: Path) -> list[Faulted]:
             ended_s = pair.targets[0].ended_s or 0.0
             exit_s = ended_s - float(moment.read_text())
             found.append(Faulted(exit_s, pair.targets[0].exit_status, said_wrong(sessions)))
+    return found
+
+
+async def measure_draft_faults(rounds: int, folder: Path) -> list[Faulted]:
+    """Lose the device of a draft server; sessions go on at another one."""
+    found = []
+    for number in range(rounds):
+        moment = folder / f"draft-fault-{number}"
+        faulty = Behaviour(fault_at=GOOD_PASSES, fault_file=moment)
+        async with running_pair((TARGET, Behaviour()), draft=faulty) as pair, Proxy.listening() as way:
+            settings = DraftSettings(pair.targets[0].address)
+            spare = Forked(serve_draft, settings)
+            try:
+                address = await spare.ready()
+                running = asyncio.create_task(_run_all(f"{pair.draft.address},{way.address}", folder))
+                await pair.draft.ended()
+                way.leads_to = address  # all sessions began at the other one
+                sessions = await running
+            finally:
+                await spare.kill()
+            exit_s = (pair.draft.ended_s or 0.0) - float(moment.read_text())
+            found.append(Faulted(exit_s, pair.draft.exit_status, said_wrong(sessions)))
     return found
 
 

@@ -99,12 +99,13 @@ async def serve_watched_target(settings: tuple[TargetSettings, Behaviour], probe
     await serve_target(serving, probes, model)
 
 
-async def serve_watched_draft(settings: DraftSettings, probes: Probes) -> None:
+async def serve_watched_draft(settings: tuple[DraftSettings, Behaviour], probes: Probes) -> None:
     """Serve a draft until a signal."""
-    num_slots = 2 * settings.max_sessions
-    model = WatchedModel(num_slots, Behaviour(), pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
+    serving, behaviour = settings
+    num_slots = 2 * serving.max_sessions
+    model = WatchedModel(num_slots, behaviour, pass_ms=serving.pass_ms, error_rate=ERROR_RATE)
     model.add_to(probes)
-    await serve_draft(settings, probes, model)
+    await serve_draft(serving, probes, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ class Pair:
 @asynccontextmanager
 async def running_pair(
     *targets: tuple[TargetSettings, Behaviour],
+    draft: Behaviour = Behaviour(),
     draft_pass_ms: float = 2.0,
     max_sessions: int = NUM_SLOTS,
     idle_timeout_s: float = 60.0,
@@ -157,7 +159,7 @@ async def running_pair(
             idle_timeout_s=idle_timeout_s,
             max_audio_s=max_audio_s,
         )
-        started.append(Forked(serve_watched_draft, settings))
+        started.append(Forked(serve_watched_draft, (settings, draft)))
         await started[-1].ready()
         yield Pair(tuple(started[:-1]), started[-1])
     finally:
