@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Annotated
 
 import typer
@@ -16,6 +16,7 @@ from experiments.common.samples import load_samples
 from experiments.streaming.again import TargetAlone
 from experiments.streaming.arms import FULL, stage
 from experiments.streaming.load.errors import load_bars, load_facts, loads_of, print_loads
+from experiments.streaming.load.simulated import Clips, print_simulated, simulate, simulated_bars
 from experiments.streaming.summary import Taken, differences, facts
 from experiments.streaming.takes import Recorder, Take
 from specwhisper.errors import SpecWhisperError
@@ -30,6 +31,10 @@ def measure_load(
     audio: Audio = None,
     dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
     sessions: Annotated[str, typer.Option(help="Equal sessions at once, with commas between.")] = "1,2,4,8",
+    simulated: Annotated[
+        bool,
+        typer.Option("--simulated", help="In simulated time: steps take longer and longer, on no server."),
+    ] = False,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -38,10 +43,20 @@ def measure_load(
     """Speak the same recording to one target in one session and in several at once, and compare the words.
 
     The steps that each session had are decoded once more by the target alone. Exits with 1 if that writes
-    another text.
+    another text; in simulated time, if two sessions of the same steps write different texts.
     """
     console = open_console()
     live = LiveOptions()
+    models = {"target": target, "draft": draft, "target_dtype": dtype}
+    if simulated:
+        samples, recorder = load_samples(audio), Recorder(target, seed)
+        takes = [recorder.clean(sample) for sample in samples[: 1 if quick else None]]
+        found = simulate(Clips(target, dtype), takes, live)
+        print_simulated(found, console)
+        bars = simulated_bars(found)
+        if json is not None:
+            write_json(json, models=models, figures=asdict(found) | {"bars": [str(bar) for bar in bars]})
+        sys.exit(0 if found.num_ambiguous == 0 and (not check or print_bars(bars, console)) else 1)
     try:
         counts = sorted({1, *parse_levels(QUICK_LOADS if quick else sessions)})
         taken = speak(
@@ -54,7 +69,6 @@ def measure_load(
     print_loads(loads, console)
     bars = load_bars(loads)
     if json is not None:
-        models = {"target": target, "draft": draft, "target_dtype": dtype}
         figures = {"bars": [str(bar) for bar in bars], "loads": load_facts(loads)}
         write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in taken]})
     all_hold = print_bars(bars, console) if check else True
