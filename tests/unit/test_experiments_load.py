@@ -9,7 +9,9 @@ import pytest
 
 from experiments.streaming.arms import FULL
 from experiments.streaming.listening import Heard, Shown
+from experiments.streaming.load import simulated
 from experiments.streaming.load.errors import Errors, Load, load_bars, loads_of, num_due, word_error_rate
+from experiments.streaming.load.simulated import Clips, Simulated, Slowed, simulated_bars
 from experiments.streaming.summary import Taken
 from experiments.streaming.takes import SpokenWord, Take
 from specwhisper.audio.decode import decode_file
@@ -61,6 +63,30 @@ def test_a_target_without_delay_decodes_every_half_second_and_every_pause():
     every, seldom = (num_due(take, LiveOptions(step_ms=step_ms)) for step_ms in (500, 2_000))
     assert len(pcm) / 2 / SAMPLE_RATE * 2 * 0.7 < every < len(pcm) / 2 / SAMPLE_RATE * 2 + 15
     assert seldom < every
+
+
+FASTEST = Slowed(0.1, 10, 300, 100, 5.0, 0.0)
+
+
+def test_bars_of_simulated_time_hold_words_and_steps():
+    slower = replace(FASTEST, step_s=1.0, num_steps=100, num_errors=6.0, num_changed=9.0)
+    good = Simulated((FASTEST, slower), 20, 0)
+    assert [bar.holds for bar in simulated_bars(good)] == [True, True]
+    assert [bar.holds for bar in simulated_bars(replace(good, num_ambiguous=1))] == [False, True]
+    worse = replace(slower, num_errors=8.0)
+    assert [bar.holds for bar in simulated_bars(replace(good, paces=(FASTEST, worse)))] == [True, False]
+
+
+@pytest.mark.nightly
+def test_slower_steps_are_fewer_and_their_text_is_the_policys(monkeypatch):
+    monkeypatch.setattr(simulated, "NUM_SEEDS", 2)
+    pcm = b"".join(decode_file(DEMO_FOLDER / "samples" / "01_phone_call.flac"))[: 4 * SAMPLE_RATE * 2]
+    take = Take("a call", pcm, (SpokenWord(" Hello, this is Clara speaking.", 3.0),))
+    found = simulated.simulate(Clips("demo-target", "float32"), [take], LiveOptions())
+    fastest, *_, slowest = found.paces
+    assert slowest.num_steps < fastest.num_steps
+    assert (fastest.num_sessions, fastest.num_words, fastest.num_changed) == (2, 10, 0.0)
+    assert found.num_ambiguous == 0
 
 
 NUM_WORDS, BEGIN_S, PAUSE_S, LENGTH_S = 40, 0.5, 16.5, 18.0
