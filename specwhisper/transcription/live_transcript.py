@@ -76,12 +76,12 @@ class LiveTranscript:
     @property
     def verified_text(self) -> str:
         """What the target has written behind the final text, in this step or the last one."""
-        return self._vocabulary.decode(self._verified)
+        return self._vocabulary.decode_unfinished(self._verified)
 
     @property
     def draft_text(self) -> str:
         """What the draft believes to follow it, of newer audio perhaps."""
-        return self._vocabulary.decode(self._drafted)
+        return self._vocabulary.decode_unfinished(self._drafted, behind=self._verified)
 
     @property
     def unfinished(self) -> tuple[int, ...]:
@@ -90,8 +90,9 @@ class LiveTranscript:
 
     def behind(self, known: Sequence[int], tokens: Sequence[int]) -> str:
         """Read what of tokens, as somebody else has written them, goes on behind text that is known."""
-        text = self._text(tokens)
-        return self._vocabulary.decode(text[continuation(self._text(known), text, self._may_begin) :])
+        text, known = self._text(tokens), self._text(known)
+        rest = text[continuation(known, text, self._may_begin) :]
+        return self._vocabulary.decode_unfinished(rest, behind=known)
 
     @property
     def _drafted(self) -> tuple[int, ...]:

@@ -96,12 +96,13 @@ class TranscriptBuilder:
     @property
     def verified_text(self) -> str:
         """What the target has written in the open window so far."""
-        return self._vocabulary.decode(self._tokens[: self._num_committed])
+        return self._vocabulary.decode_unfinished(self._tokens[: self._num_committed])
 
     @property
     def draft_text(self) -> str:
         """What the draft expects to follow it."""
-        return self._vocabulary.decode(self._tokens[self._num_committed :])
+        committed, drafted = self._tokens[: self._num_committed], self._tokens[self._num_committed :]
+        return self._vocabulary.decode_unfinished(drafted, behind=committed)
 
     def observe(self, message: WindowOpened | Candidates | Commit) -> list[Segment]:
         """Take in one message and give the segments that it completes."""

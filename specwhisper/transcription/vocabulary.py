@@ -6,6 +6,7 @@ maps its own vocabulary onto this one by token string and turns ids into text wi
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,6 +120,15 @@ class Vocabulary:
         """Turn text tokens into text, special ones left out; broken UTF-8 is replaced."""
         return self.token_bytes(ids).decode("utf-8", errors="replace")
 
+    def decode_unfinished(self, ids: Iterable[int], behind: Iterable[int] = ()) -> str:
+        """Turn text tokens that others may follow into text: a character that is not whole is held back.
+
+        One that begins in the tokens that they stand ``behind``, where it was held back, is given here.
+        """
+        data, held = self.token_bytes(ids), _whole_characters(self.token_bytes(behind))[1]
+        goes_on = bool(data) and data[0] & 0xC0 == 0x80
+        return _whole_characters(held + data if goes_on else data)[0]
+
     def may_begin_word(self, token: int, language: str | None = None) -> bool:
         """Whether text can be cut in front of a text token: a word, or punctuation, begins with it."""
         first = self.token_bytes((token,))[:1]
@@ -145,6 +155,13 @@ class Vocabulary:
 
 
 UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages that put no spaces between words
+
+
+def _whole_characters(data: bytes) -> tuple[str, bytes]:
+    """Decode UTF-8, broken bytes replaced, and give what is left of a character that is not whole yet."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data)
+    return text, decoder.getstate()[0]
 
 
 def _byte_of_character() -> dict[str, int]:

@@ -1,0 +1,86 @@
+"""Text that is not final holds back characters whose bytes are not all there; final text is as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from draft_server.bridged import BridgedTranscript
+from experiments.common.scripted import END, NUM_TEXT, VOCABULARY
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
+from specwhisper.types import Candidates, Commit, Step, Window, WindowOpened
+
+CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
+WORD = "日本語"
+WHOLE = ["", "", "", "日", "日", "日", "日本", "日本", "日本", "日本語"]  # of each number of bytes
+
+
+def of_bytes(text: bytes) -> Vocabulary:
+    """A vocabulary in which each byte of a text is a token, the first ones in order."""
+    tokens = [CHARACTER_OF_BYTE[byte] for byte in text]
+    return replace(VOCABULARY, tokens=(*tokens, *VOCABULARY.tokens[len(tokens) :]), max_length=448)
+
+
+JAPANESE = of_bytes(WORD.encode())
+TOKENS = tuple(range(len(WORD.encode())))
+OPENED = WindowOpened(Window(0, 0, 3000, (END + 1,), 60))
+
+
+def commit(end: int, **changes) -> Commit:
+    return Commit(0, 0, TOKENS[:end], (-0.1,) * end, **changes)
+
+
+@pytest.mark.parametrize("num_drafted", range(len(TOKENS) + 1))
+@pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
+def test_of_recordings(num_verified, num_drafted):
+    builder = TranscriptBuilder(JAPANESE)
+    builder.observe(OPENED)
+    builder.observe(commit(num_verified))
+    builder.observe(Candidates(0, num_verified, 0, TOKENS[num_verified:num_drafted]))
+    assert builder.verified_text == WHOLE[num_verified]
+    assert builder.verified_text + builder.draft_text == WHOLE[max(num_verified, num_drafted)]
+
+
+@pytest.mark.parametrize("num_believed", range(len(TOKENS) + 1))
+@pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
+@pytest.mark.parametrize("is_bridged", [False, True])
+def test_of_live_audio(num_verified, num_believed, is_bridged):
+    transcript = LiveTranscript(JAPANESE)
+    shown = BridgedTranscript(transcript) if is_bridged else transcript
+    transcript.observe(OPENED)
+    transcript.observe(commit(num_verified))
+    if num_believed > num_verified:
+        transcript.believe(OPENED.window, TOKENS[:num_believed])
+    assert shown.verified_text == WHOLE[num_verified]
+    assert shown.verified_text + shown.draft_text == WHOLE[max(num_verified, num_believed)]
+
+
+def test_a_draft_that_begins_a_character_of_its_own_is_shown_whole():
+    """Behind one that breaks off within a character."""
+    vocabulary = of_bytes(b"\xe6\x97\xe6\x9c\xac")
+    assert vocabulary.decode_unfinished((2, 3, 4), behind=(0, 1)) == "本"
+
+
+def test_bytes_that_are_broken_are_shown_as_in_final_text():
+    vocabulary = of_bytes(b"a\xff\xa5b")
+    assert vocabulary.decode_unfinished(range(4)) == vocabulary.decode(range(4)) == "a\ufffd\ufffdb"
+
+
+@pytest.mark.parametrize("end", range(1, len(TOKENS) + 1))
+def test_final_text_is_all_that_was_written(end):
+    text = WORD.encode()[:end].decode(errors="replace")
+    builder = TranscriptBuilder(JAPANESE)
+    builder.observe(OPENED)
+    (segment,) = builder.observe(commit(end, is_final=True))
+    assert segment.text == text
+    live = LiveTranscript(JAPANESE)
+    live.observe(OPENED)
+    (segment,) = live.observe(commit(end, is_final=True, step=Step(1, 0, end, True)))
+    assert segment.text == text
+
+
+def test_there_are_enough_tokens():
+    assert len(TOKENS) <= NUM_TEXT
