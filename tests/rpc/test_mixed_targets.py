@@ -1,0 +1,330 @@
+"""Targets that differ, are full or lost while sessions open: each goes to one that is what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+import soundfile
+
+from client.api import TranscriptionClient
+from experiments.common.bad_network import BadNetwork
+from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from experiments.common.serve_scripted import scripted_checkpoint
+from experiments.common.speaking import Ear, spoken_utterances, talk
+from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.types import SAMPLE_RATE, Limits
+from specwhisper.wire import backoff
+from specwhisper.wire.channels import open_channel
+from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2, verification_pb2_grpc
+from tests.rpc.network import cut_clients, cut_network
+from tests.rpc.services import (
+    Draft,
+    Target,
+    all_free,
+    audio_requests,
+    draft_server,
+    error_of,
+    eventually,
+    expected_finals,
+    finals,
+    recording,
+    stream,
+    streaming_config,
+    target_alone,
+    target_server,
+)
+from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
+
+LENGTH_S = 65.0
+BEGUN = 35 * SAMPLE_RATE * 2  # bytes: within the second window
+SEEDS = {"old": 0, "new": 1}  # of what targets with these weights write
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr(backoff, "MOST_S", 0.02)
+
+
+def weighted(weights: str, max_sessions: int = 8, **settings):
+    """A target with some weights."""
+    model = ScriptedModel(max_sessions, seed=SEEDS[weights])
+    checkpoint = replace(scripted_checkpoint(), weights_digest=weights)
+    return target_server(model, checkpoint, limits=Limits(max_sessions=max_sessions), **settings)
+
+
+def asks_nothing_before(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a target promise a place without asking what it is for, as the previous release does."""
+    locate = target.service.locate
+    monkeypatch.setattr(
+        target.service, "locate", lambda _, caller: locate(verification_pb2.LocateRequest(), caller)
+    )
+
+
+def check_one_targets_text(responses, length_s: float) -> str:
+    """The text is that of the weights that were named before it; give those."""
+    weights = responses[0].model.target_weights_digest
+    assert {r.model.target_weights_digest for r in responses if r.HasField("model")} == {weights}
+    assert finals(responses) == expected_finals(target_alone(length_s, 0, SEEDS[weights]))
+    return weights
+
+
+async def test_sessions_begin_on_whichever_weights_there_are():
+    async with weighted("old") as old, weighted("new", 9) as new:
+        async with draft_server(f"{old.address},{new.address}") as draft:
+            found = [check_one_targets_text(await stream(draft, recording(1.0)), 1.0) for _ in range(16)]
+            assert set(found) == {"old", "new"}
+            whole = await draft.stub.Recognize(
+                pb.RecognizeRequest(
+                    config=pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=16_000),
+                    audio=recording(1.0),
+                )
+            )
+            weights = whole.model.target_weights_digest
+            assert finals([whole]) == expected_finals(target_alone(1.0, 0, SEEDS[weights]))
+
+
+async def test_a_session_is_not_refused_by_full_targets_while_one_of_other_weights_has_room():
+    async with weighted("old", 1) as old, weighted("new", 1) as new:
+        async with draft_server(f"{old.address},{new.address}") as draft:
+            held = draft.stub.StreamingRecognize()
+            await held.write(streaming_config())
+            first = (await held.read()).model.target_weights_digest
+            for _ in range(4):
+                other = check_one_targets_text(await stream(draft, recording(1.0)), 1.0)
+                assert other != first
+            held.cancel()
+
+
+class Begun:
+    """A recording whose second window is open."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._call = with_true_status(draft.stub.StreamingRecognize())
+        self.responses: list[pb.StreamingRecognizeResponse] = []
+
+    async def begin(self) -> str:
+        """Transcribe the first window; give the weights that do."""
+        for request in (streaming_config(), *audio_requests(recording(LENGTH_S)[:BEGUN])):
+            await self._call.write(request)
+        while not finals(self.responses):
+            self.responses.append(await self._call.read())
+        return self.responses[0].model.target_weights_digest
+
+    async def end(self) -> str:
+        for request in audio_requests(recording(LENGTH_S)[BEGUN:]):
+            await self._call.write(request)
+        await self._call.done_writing()
+        while (response := await self._call.read()) is not grpc.aio.EOF:
+            self.responses.append(response)
+        return check_one_targets_text(self.responses, LENGTH_S)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_recording_goes_on_with_the_weights_it_began_on(asks, monkeypatch, unused_tcp_port_factory):
+    ports = [unused_tcp_port_factory() for _ in range(2)]
+    async with weighted("old") as victim:
+        named = ",".join([victim.address, *(f"127.0.0.1:{port}" for port in ports)])
+        async with draft_server(named) as draft:
+            begun = Begun(draft)
+            await begun.begin()
+            async with weighted("new", 64, port=ports[0]) as other:
+                if not asks:
+                    asks_nothing_before(other, monkeypatch)
+                async with weighted("old", port=ports[1]) as spare:
+                    await victim.server.stop(drain_timeout_s=0)
+                    assert await begun.end() == "old"
+                    await eventually(lambda: spare.num_free_slots == 8)
+                assert other.num_free_slots == 64
+
+
+async def test_a_recording_waits_for_its_weights_and_says_so_at_last(unused_tcp_port):
+    async with weighted("old") as victim:
+        async with draft_server(
+            f"{victim.address},127.0.0.1:{unused_tcp_port}", resume_timeout_s=0.1
+        ) as draft:
+            begun = Begun(draft)
+            await begun.begin()
+            async with weighted("new", port=unused_tcp_port):
+                await victim.server.stop(drain_timeout_s=0)
+                with pytest.raises(grpc.aio.AioRpcError) as ended:
+                    await begun.end()
+    error = error_from_rpc(ended.value, "the server")
+    assert type(error) in (PairMismatch, TargetUnavailable)
+
+
+async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(tmp_path):
+    """And asks for them from the first, at the next draft server."""
+    path = tmp_path / "audio.wav"
+    soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
+    async with weighted("old", 2) as old, weighted("new", 64) as new:
+        targets = f"{old.address},{new.address}"
+        async with (
+            draft_server(targets) as draft,
+            cut_clients(draft.address, [4, 3, 3]) as (network, cutting),
+        ):
+            async with TranscriptionClient(network.address) as client:
+                transcription = client.stream_file(path, interim_results=True)
+                segments = [segment async for update in transcription for segment in update.segments]
+            assert cutting.num_cut == 3
+    seed = SEEDS[transcription.transcript.model.target_weights_digest]
+    expected = target_alone(LENGTH_S, 0, seed)
+    written = [(s.tokens, s.text) for s in expected.segments]
+    assert [(s.tokens, s.text) for s in segments] == written
+
+
+async def test_live_audio_whose_draft_server_is_lost_goes_on_with_its_weights():
+    async with speaking_target(digest="old", limits=Limits(max_sessions=2)) as old:
+        async with speaking_target(digest="new", limits=Limits(max_sessions=64)) as new:
+            targets = f"{old.address},{new.address}"
+            cuts = [12, 12, 12, 12]
+            async with (
+                speaking_draft(targets) as draft,
+                cut_clients(draft.address, cuts) as (network, cutting),
+            ):
+                async with live_client(network.address) as client:
+                    listener = Listener(client)
+                    await client.send(talk())
+                    await client.finish()
+                    await listener.whole()
+                assert cutting.num_cut == len(cuts)
+    listener.check(spoken_utterances(talk()))
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_a_draft_goes_to_targets_of_its_vocabulary(asks, monkeypatch):
+    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
+    async with target_server() as target, draft_server(target.address) as first:
+        async with target_server(ScriptedModel(64, vocabulary=MULTILINGUAL), strange) as other:
+            if not asks:
+                asks_nothing_before(other, monkeypatch)
+            async with draft_server(f"{other.address},{target.address}") as draft:
+                # Placed for the vocabulary of the target that answers first.
+                drafting, mine = draft.service._drafting, first.service._drafting
+                await stream(first, recording(0.5))
+                draft.service._drafting = mine
+                try:
+                    for _ in range(6):
+                        text = finals(await stream(draft, recording(1.0)))
+                        assert text == expected_finals(target_alone(1.0))
+                finally:
+                    draft.service._drafting = drafting
+
+
+async def test_where_no_target_has_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
+    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
+    async with draft_server(f"127.0.0.1:{unused_tcp_port}") as draft:
+        async with target_server(port=unused_tcp_port):
+            await stream(draft, recording(0.5))
+        async with target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange, port=unused_tcp_port):
+            request = iter([streaming_config(), *audio_requests(recording(1.0))])
+            error = await error_of(with_true_status(draft.stub.StreamingRecognize(request)))
+    assert type(error) is PairMismatch
+    assert "was set up for another vocabulary than that of target 'strange'" in str(error)
+
+
+async def test_as_many_sessions_as_there_are_slots_open_at_once():
+    async with weighted("old", 4) as one, weighted("old", 3) as other:
+        async with draft_server(f"{one.address},{other.address}", max_sessions=16) as draft:
+            await stream(draft, recording(0.5))
+            for _ in range(3):
+                opened = await asyncio.gather(*(opened_session(draft) for _ in range(10)))
+                kinds = Counter(type(each) for each in opened)
+                assert kinds[ServerFull] == 3 and len(opened) - kinds[ServerFull] == 7
+                for each in opened:
+                    if not isinstance(each, ServerFull):
+                        each.cancel()
+                await eventually(lambda: (one.num_free_slots, other.num_free_slots) == (4, 3))
+
+
+async def opened_session(draft: Draft):
+    """A session that a target has taken, or why none has."""
+    call = draft.stub.StreamingRecognize()
+    try:
+        await call.write(streaming_config())
+        await call.read()
+    except grpc.aio.AioRpcError as error:
+        return error_from_rpc(error, "the server")
+    return call
+
+
+@asynccontextmanager
+async def forgetful(target: Target, num_lost: int):
+    """A network that breaks off while somebody asks what a target is."""
+
+    class Forgetful(BadNetwork):
+        num_asked = 0
+
+        async def Describe(self, request, context):
+            self.num_asked += 1
+            if self.num_asked <= num_lost:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            return await super().Describe(request, context)
+
+    async with open_channel(target.address) as channel:
+        network = Forgetful(channel, None, 0)
+        add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, network)
+        server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
+        try:
+            yield server.address, network
+        finally:
+            await server.stop(drain_timeout_s=0)
+
+
+async def test_a_target_that_is_lost_again_and_again_while_a_recording_opens_is_no_end():
+    async with target_server() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
+        async with draft_server(network.address) as draft:
+            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+            assert cutting.num_cut == 8
+            await all_free(target, draft)
+
+
+async def test_a_target_that_is_lost_while_it_says_what_it_is_is_no_end():
+    async with target_server() as target, forgetful(target, 5) as (address, network):
+        async with draft_server(address) as draft:
+            assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
+            assert network.num_asked == 6
+            await all_free(target, draft)
+
+
+async def test_a_target_that_is_lost_again_and_again_while_live_audio_opens_is_no_end():
+    async with speaking_target() as target, cut_network(target.address, [-1] * 8) as (network, cutting):
+        async with (
+            speaking_draft(network.address) as draft,
+            live_client(draft.address, reconnect_s=0.0) as client,
+        ):
+            listener = Listener(client)
+            await client.send(talk())
+            await client.finish()
+            await listener.whole()
+            assert cutting.num_cut == 8
+    listener.check(spoken_utterances(talk()))
+
+
+@pytest.mark.parametrize("kind", ["recording", "live"])
+async def test_a_session_that_no_target_keeps_fails_when_patience_is_over(kind):
+    serve, open_draft = (
+        (target_server, draft_server) if kind == "recording" else (speaking_target, speaking_draft)
+    )
+    async with serve() as target, cut_network(target.address, [-1] * 10_000) as (network, cutting):
+        async with open_draft(network.address, resume_timeout_s=0.1) as draft:
+            config = streaming_config()
+            if kind == "live":
+                config.streaming_config.config.decoding.live.SetInParent()
+            requests = iter([config, *audio_requests(recording(1.0))])
+            error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
+            await eventually(lambda: draft.service.num_sessions == 0)
+    assert type(error) is TargetUnavailable
+    assert cutting.num_cut > 1
