@@ -165,15 +165,17 @@ async def test_a_recording_waits_for_its_weights_and_says_so_at_last(unused_tcp_
     assert type(error) in (PairMismatch, TargetUnavailable)
 
 
-async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(tmp_path):
+async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(tmp_path, monkeypatch):
     """And asks for them from the first, at the next draft server."""
+    monkeypatch.setattr("draft_server.changes.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("draft_server.checkpoints.TOLD_TOKENS", 1)
     path = tmp_path / "audio.wav"
     soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
     async with weighted("old", 2) as old, weighted("new", 64) as new:
         targets = f"{old.address},{new.address}"
         async with (
             draft_server(targets) as draft,
-            cut_clients(draft.address, [4, 3, 3]) as (network, cutting),
+            cut_clients(draft.address, [3, 4, 5]) as (network, cutting),
         ):
             async with TranscriptionClient(network.address) as client:
                 transcription = client.stream_file(path, interim_results=True)
