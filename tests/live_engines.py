@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from experiments.common.scripted import END, ScriptedModel
@@ -72,13 +73,14 @@ class LivePair:
         gamma: int = 4,
         runs_ahead: bool = True,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
+        aligner: Executor | None = None,
     ) -> None:
         self._mode = mode if draft is not None else Mode.TARGET_ONLY
         self._gamma = gamma
         self._edit_block = edit_block
         self._now_ns = 1
         executor = InlineExecutor()
-        self.verifier = Verifier(target, executor=executor, clock=lambda: self._now_ns)
+        self.verifier = Verifier(target, executor=executor, aligner=aligner, clock=lambda: self._now_ns)
         self.drafter = Drafter(
             draft or target, executor=executor, clock=lambda: self._now_ns, runs_ahead=runs_ahead
         )

@@ -6,7 +6,7 @@ It keeps what was really fed, so that a forgotten rollback or a token fed twice 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -149,19 +149,21 @@ class ScriptedModel:
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[float, ...]:
+    ) -> Callable[[], tuple[float, ...]]:
         """Half a letter every 20 ms: the first half of what is written lies in the audio."""
         self._fed[slot] = [*window.prompt, *tokens[:-1]]
-        return tuple(40.0 * i for i, token in enumerate(tokens) if token < END)
+        looked_ms = tuple(40.0 * i for i, token in enumerate(tokens) if token < END)
+        return lambda: looked_ms
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[WordAlignment, ...]:
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
         """Find a word in each letter, 20 ms long."""
         self._fed[slot] = [*window.prompt, *tokens[:-1]]
         start = window.start_sample
-        return tuple(
+        words = tuple(
             WordAlignment(i, 1, start + 320 * i, start + 320 * (i + 1))
             for i, token in enumerate(tokens)
             if token < END
         )
+        return lambda: words

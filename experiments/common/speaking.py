@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -88,10 +88,11 @@ class SpeakingModel(ScriptedModel):
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[float, ...]:
+    ) -> Callable[[], tuple[float, ...]]:
         """Look at each word where it ends."""
         super().attended_ms(slot, window, tokens, num_frames)
-        return tuple(200.0 * i for i, _ in enumerate((t for t in tokens if t < END), start=1))
+        num_words = sum(token < END for token in tokens)
+        return lambda: tuple(200.0 * i for i in range(1, num_words + 1))
 
     def _score(self, row: Row) -> Scores:
         assert row.probe is None or not self._fed[row.slot], "what is probed must stand first in its slot"

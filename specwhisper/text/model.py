@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
 
@@ -131,13 +131,13 @@ class TextModel:
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[WordAlignment, ...]:
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
         """Refuse: nothing is spoken here."""
         raise UnsupportedOption("A text model has no word times.")
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[float, ...]:
+    ) -> Callable[[], tuple[float, ...]]:
         """Refuse, likewise."""
         raise UnsupportedOption("A text model looks at no audio.")
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-DIAGONAL, DOWN, RIGHT = 0, 1, 2
-
 
 def token_positions(fit: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Give, for each token, the first position of its stretch of the best path.
+    """Return, for each token, the first position of its stretch of the best path.
 
     Parameters
     ----------
@@ -26,31 +24,46 @@ def token_positions(fit: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def dynamic_time_warping(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the cheapest monotonic path through a matrix, corner to corner: its rows and its columns.
+    """Return the cheapest monotonic path through a matrix, corner to corner: its rows and its columns.
 
-    Cells of one antidiagonal depend only on the two before it, so each is computed at once.
+    Cells of one antidiagonal depend only on the two before it, so each is computed at once. Three of them
+    are kept, and every operation writes into memory that is there: this runs beside a server's forward
+    passes, which wait for Python as long as it takes.
     """
     rows, columns = cost.shape
+    flat = np.ascontiguousarray(cost).ravel()
     # float32 like transformers: among paths of nearly equal cost the same one must win.
-    total = np.full((rows + 1, columns + 1), np.inf, dtype=np.float32)
-    total[0, 0] = 0
-    came = np.full((rows + 1, columns + 1), RIGHT, dtype=np.int8)
-    came[:, 0] = DOWN
-    for diagonal in range(2, rows + columns + 1):
-        i = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
-        j = diagonal - i
-        both, down, right = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
-        is_both = (both < down) & (both < right)
-        is_down = (down < both) & (down < right)
-        came[i, j] = np.where(is_both, DIAGONAL, np.where(is_down, DOWN, RIGHT))
-        total[i, j] = cost[i - 1, j - 1] + np.where(is_both, both, np.where(is_down, down, right))
-    came[0, :] = RIGHT
+    before_last, last, total = (np.full(rows + 1, np.inf, dtype=np.float32) for _ in range(3))
+    before_last[0] = 0
+    is_diagonal = np.zeros((rows + columns + 1, rows + 1), dtype=bool)  # antidiagonal x row
+    is_down = np.zeros_like(is_diagonal)
+    least = np.empty(rows, dtype=np.float32)
+    for antidiagonal in range(2, rows + columns + 1):
+        start, end = max(1, antidiagonal - columns), min(rows, antidiagonal - 1) + 1
+        diagonal, down, right = before_last[start - 1 : end - 1], last[start - 1 : end - 1], last[start:end]
+        goes_diagonal, goes_down = is_diagonal[antidiagonal, start:end], is_down[antidiagonal, start:end]
+        cells, lesser = total[start:end], least[: end - start]
+        np.less(diagonal, np.minimum(down, right, out=lesser), out=goes_diagonal)
+        np.less(down, np.minimum(diagonal, right, out=lesser), out=goes_down)
+        np.copyto(cells, right)
+        np.copyto(cells, down, where=goes_down)
+        np.copyto(cells, diagonal, where=goes_diagonal)
+        first = (start - 1) * columns + antidiagonal - start - 1
+        costs = flat[first : first + (end - start - 1) * (columns - 1) + 1 : max(1, columns - 1)]
+        np.add(costs, cells, out=cells, casting="same_kind")
+        total[0] = total[end:] = np.inf  # the borders, where an older antidiagonal had cells
+        before_last, last, total = last, total, before_last
     path = []
     row, column = rows, columns
     while row > 0 or column > 0:
         path.append((row - 1, column - 1))
-        step = came[row, column]
-        row -= step != RIGHT
-        column -= step != DOWN
+        if not row:
+            column -= 1
+        elif not column or is_down[row + column, row]:
+            row -= 1
+        elif is_diagonal[row + column, row]:
+            row, column = row - 1, column - 1
+        else:
+            column -= 1
     backwards = np.array(path[::-1], dtype=np.int64)
     return backwards[:, 0], backwards[:, 1]

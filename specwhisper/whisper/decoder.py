@@ -53,14 +53,14 @@ class Passes(Protocol):
     """How tokens are laid out and run through the layers."""
 
     def run(
-        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, is_watched: bool = False
+        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, num_watched: int | None = None
     ) -> Tensor:
         """Append tokens to slots, a row to each, and give the last layer's states of some of them.
 
         Parameters
         ----------
         wanted : tokens as (row, index in the row).
-        is_watched : whether every layer has to be called, so that hooks see what passes.
+        num_watched : run only so many layers, and call each, so that hooks see what passes.
 
         Returns
         -------
@@ -233,33 +233,37 @@ class CachedDecoder(nn.Module):
         tokens: Sequence[Sequence[int]],
         wanted: Sequence[tuple[int, int]],
         *,
-        is_watched: bool = False,
+        num_watched: int | None = None,
     ) -> Tensor:
         """Append tokens and give the states of some of them, as :class:`Passes` does."""
         rows = [Fed(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
-        hidden = self._passes.run(rows, wanted, is_watched=is_watched)
+        hidden = self._passes.run(rows, wanted, num_watched=num_watched)
         for row in rows:
             self.lengths[row.slot] += len(row.tokens)
         return hidden
 
-    def _through_layers(self, ids: Tensor, positions: Tensor, forward_pass: Any) -> Tensor:
-        """Map tokens of any layout to the last layer's states, ... to ... x d_model."""
+    def _through_layers(
+        self, ids: Tensor, positions: Tensor, forward_pass: Any, num_layers: int | None = None
+    ) -> Tensor:
+        """Map tokens of any layout, ..., to the states of the last layer or an earlier one, ... x d_model."""
         hidden: Tensor = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(positions)
-        for layer, slots in zip(self.layers, self._layer_slots, strict=True):
+        for layer, slots in list(zip(self.layers, self._layer_slots, strict=True))[:num_layers]:
             hidden = layer(hidden, slots, forward_pass)
         return hidden
 
-    def _through_padded(self, rows: PaddedRows) -> Tensor:
+    def _through_padded(self, rows: PaddedRows, num_layers: int | None = None) -> Tensor:
         positions = rows.positions.clamp(max=self.config.max_target_positions - 1)  # padding's may lie behind
-        return self._through_layers(rows.ids, positions, rows)
+        return self._through_layers(rows.ids, positions, rows, num_layers)
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
-        """Feed a slot all over again and tell where some (layer, head) look in the audio.
+        """Feed a slot once more and return where some (layer, head) look in the audio.
+
+        Layers after the last of these are left out: the slot holds nothing afterwards.
 
         Returns
         -------
-        float32 weights, heads x tokens x encoder positions, each row summing to 1; on the CPU.
+        float32 weights, heads x tokens x encoder positions, each row summing to 1; on the last head's device.
         """
         queries: dict[int, Tensor] = {}
 
@@ -270,8 +274,9 @@ class CachedDecoder(nn.Module):
         hooks = [layers[i].cross_query.register_forward_hook(note(i)) for i in {i for i, _ in heads}]
         try:
             self.rollback(slot, 0)
-            self._run([slot], [tokens], [(0, 0)], is_watched=True)
+            self._run([slot], [tokens], [(0, 0)], num_watched=1 + max(i for i, _ in heads))
         finally:
+            self.rollback(slot, 0)
             for hook in hooks:
                 hook.remove()
         weights = []
@@ -280,8 +285,8 @@ class CachedDecoder(nn.Module):
             key = self._layer_slots[i].heard_keys(slot)[head]
             query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
-            weights.append(scores.softmax(dim=-1).cpu())
-        return torch.stack(weights)
+            weights.append(scores.softmax(dim=-1))
+        return torch.stack([each.to(weights[-1].device) for each in weights])
 
 
 def _execution_device(layer: nn.Module) -> torch.device:

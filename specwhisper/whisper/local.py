@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 class TargetEngine:
-    """A verifier in a thread and an executor that encodes beside it; made in the loop that it answers to.
+    """A verifier in a thread, and executors that encode and align beside it.
+
+    It is made in the event loop that it answers to.
 
     ``observe`` sees the events of each step, in that loop.
     """
@@ -58,9 +60,11 @@ class TargetEngine:
     ) -> None:
         self.thread = thread or EngineThread[FromTarget]("verifier", leave_process, observe)
         self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
+        self._aligner = ThreadPoolExecutor(1, thread_name_prefix="aligner")
         self.verifier = Verifier(
             model,
             executor=self._encoder,
+            aligner=self._aligner,
             wake=self.thread.wake,
             is_patient=True,
             limits=limits,
@@ -99,10 +103,11 @@ class TargetEngine:
         self.thread.fail_sessions(error)
 
     async def stop(self) -> None:
-        """End the thread and the encoder."""
+        """End the thread and the executors."""
         self._watching.cancel()
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)
+        self._aligner.shutdown(cancel_futures=True)
 
 
 class LocalSession:

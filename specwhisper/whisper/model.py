@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import compress
 from typing import Protocol
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import Window, WordAlignment
+from specwhisper.types import FRAMES_PER_TIMESTAMP, Window, WordAlignment
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Heard, Row, Scores, choose
 from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
@@ -23,7 +24,7 @@ from specwhisper.whisper.padded_slots import CROSS_CACHE_DTYPES
 from specwhisper.whisper.placement import place
 from specwhisper.whisper.rules import DecodingRules
 from specwhisper.whisper.sharing import SharedEncoder
-from specwhisper.whisper.words import align_words, most_attended_ms
+from specwhisper.whisper.words import align_words, begin_fit, most_attended_ms
 
 EMBEDDING = "model.decoder.embed_tokens.weight"
 MAX_WINDOWS = 8  # that a GPU encodes at once; more of them keep it no busier
@@ -62,13 +63,17 @@ class Model(Protocol):
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[WordAlignment, ...]:
-        """Find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        """Begin to find the words of the window in a slot; ``num_frames`` of its mel frames hold audio.
+
+        Feeds the slot. What is returned ends it, on any thread: it touches neither slot nor model, so that
+        the slot may serve another session by then.
+        """
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[float, ...]:
-        """Tell where in the window the decoder looked most for each text token."""
+    ) -> Callable[[], tuple[float, ...]]:
+        """Begin to find where in the window the decoder looked most for each text token, likewise."""
 
 
 class WhisperModel:
@@ -235,31 +240,27 @@ class WhisperModel:
     @torch.inference_mode()
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[WordAlignment, ...]:
-        """Find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
-        if not self.has_word_times or self._tokenizer is None:
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        """Begin to find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
+        tokenizer, vocabulary, tokens = self._tokenizer, self.vocabulary, tuple(tokens)
+        if not self.has_word_times or tokenizer is None:
             raise UnsupportedOption("This model names no alignment heads: it has no word times.")
-        return align_words(
-            self._attention(slot, window, tokens),
-            window,
-            tokens,
-            self._tokenizer,
-            self.vocabulary,
-            num_frames=num_frames,
-            median_width=self._median_width,
-        )
+        weights = self._attention(slot, window, tokens)
+        fit = begin_fit(weights, num_frames=num_frames, median_width=self._median_width)
+        return lambda: align_words(fit(), window, tokens, tokenizer, vocabulary)
 
     @torch.inference_mode()
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[float, ...]:
-        """Tell where in the window the decoder looked most for each text token, in milliseconds."""
+    ) -> Callable[[], tuple[float, ...]]:
+        """Begin to find where the decoder looked most for each text token, in milliseconds of the window."""
         if not self.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: choose another policy.")
         weights = self._attention(slot, window, tokens, from_prompt=True)
-        looked_ms = most_attended_ms(weights, num_frames=num_frames, median_width=self._median_width)
-        end_of_text = self.vocabulary.end_of_text
-        return tuple(at for token, at in zip(tokens, looked_ms, strict=False) if token < end_of_text)
+        num_frames = max(num_frames, FRAMES_PER_TIMESTAMP)  # one position at least
+        fit = begin_fit(weights, num_frames=num_frames, median_width=self._median_width)
+        is_text = [token < self.vocabulary.end_of_text for token in tokens]
+        return lambda: tuple(compress(most_attended_ms(fit()), is_text))
 
     def _attention(
         self, slot: int, window: Window, tokens: Sequence[int], *, from_prompt: bool = False

@@ -107,6 +107,7 @@ class OneProcess:
             self._target,
             self._draft,
             encoder=executor,
+            aligner=executor,
             draft_encoder=executor,
             reader=executor,
             max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),

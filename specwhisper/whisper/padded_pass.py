@@ -137,15 +137,15 @@ class PaddedPasses:
 
     Parameters
     ----------
-    layers : maps padded rows to their hidden states, rows x width x d_model; what it does on the device
-        depends on their shape alone.
+    layers : maps padded rows to their hidden states, rows x width x d_model, by all layers or by the first
+        so many; what it does on the device depends on their shape alone.
     spare_slot : a slot that is nobody's.
     capture : makes of a function one that does the same with fewer launches.
     """
 
     def __init__(
         self,
-        layers: Callable[[PaddedRows], Tensor],
+        layers: Callable[[PaddedRows, int | None], Tensor],
         *,
         spare_slot: int,
         device: torch.device,
@@ -158,12 +158,12 @@ class PaddedPasses:
         self._captured: dict[Shape, tuple[StaticInputs, Run]] = {}
 
     def run(
-        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, is_watched: bool = False
+        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, num_watched: int | None = None
     ) -> Tensor:
         """Append tokens; see :class:`specwhisper.whisper.decoder.Passes`."""
         parts = divide([len(row.tokens) for row in rows])
-        if len(parts) == 1 or is_watched:
-            return self._run(rows, wanted, is_watched=is_watched)
+        if len(parts) == 1 or num_watched is not None:
+            return self._run(rows, wanted, num_watched=num_watched)
         found, order = [], list[int]()
         for part in parts:
             row_in_part = {row: i for i, row in enumerate(part)}
@@ -175,14 +175,14 @@ class PaddedPasses:
         return torch.cat(found).index_select(0, to_device(as_wanted, self._device))
 
     def _run(
-        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, is_watched: bool = False
+        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, num_watched: int | None = None
     ) -> Tensor:
         shape = shape_for(len(rows), max(len(row.tokens) for row in rows))
-        if shape.is_bucket and not is_watched:
+        if shape.is_bucket and num_watched is None:
             inputs, run = self._bucket(shape)
         else:
             inputs = StaticInputs(shape, self._device)
-            run = partial(self._layers, inputs.rows)
+            run = partial(self._layers, inputs.rows, num_watched)
         inputs.fill(rows, wanted, spare_slot=self._spare_slot)
         return run().flatten(0, 1).index_select(0, inputs.wanted[: len(wanted)])
 
@@ -197,5 +197,5 @@ class PaddedPasses:
         """Give the tensors of a bucket and what runs them, captured when the bucket is first met."""
         if shape not in self._captured:
             inputs = StaticInputs(shape, self._device)
-            self._captured[shape] = inputs, self._capture(partial(self._layers, inputs.rows))
+            self._captured[shape] = inputs, self._capture(partial(self._layers, inputs.rows, None))
         return self._captured[shape]

@@ -92,6 +92,7 @@ class PairEngine:
     Parameters
     ----------
     encoder, draft_encoder : run the encodings of the target and of the draft, begun in order.
+    aligner : finds where words lie.
     reader : runs the reading of recordings.
     wake : called, from any thread, when an encoding or a piece of audio is there.
     max_width, max_pass_tokens, max_new_tokens, plan : as :class:`Verifier` takes them.
@@ -105,6 +106,7 @@ class PairEngine:
         draft: Model | None,
         *,
         encoder: Executor,
+        aligner: Executor,
         draft_encoder: Executor,
         reader: Executor,
         wake: Callable[[], None] = lambda: None,
@@ -118,6 +120,7 @@ class PairEngine:
         self._verifier = Verifier(
             target,
             executor=encoder,
+            aligner=aligner,
             wake=wake,
             max_width=max_width,
             max_pass_tokens=max_pass_tokens,

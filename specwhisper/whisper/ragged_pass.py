@@ -15,12 +15,13 @@ class RaggedPasses:
 
     Parameters
     ----------
-    layers : maps ids and positions of all tokens to their hidden states, tokens x d_model.
+    layers : maps ids and positions of all tokens to their hidden states, tokens x d_model; of all layers, or
+        of the first so many.
     """
 
     def __init__(
         self,
-        layers: Callable[[Tensor, Tensor, Pass], Tensor],
+        layers: Callable[[Tensor, Tensor, Pass, int | None], Tensor],
         *,
         num_positions: int,
         padding: Padding,
@@ -33,7 +34,7 @@ class RaggedPasses:
         self._causal = causal_mask(num_positions, padding, dtype, device)
 
     def run(
-        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, is_watched: bool = False
+        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, num_watched: int | None = None
     ) -> Tensor:
         """Append tokens; see :class:`specwhisper.whisper.decoder.Passes`."""
         order = sorted(range(len(rows)), key=lambda row: rows[row].slot)
@@ -41,7 +42,7 @@ class RaggedPasses:
         forward_pass = lay_out(slots, starts, [len(row) for row in tokens], self._causal, self._padding)
         ids = torch.tensor([token for row in tokens for token in row], device=self._device)
         positions = torch.tensor(list(forward_pass.positions), device=self._device)
-        hidden = self._layers(ids, positions, forward_pass)
+        hidden = self._layers(ids, positions, forward_pass, num_watched)
         offsets, offset = [0] * len(rows), 0
         for row in order:
             offsets[row] = offset

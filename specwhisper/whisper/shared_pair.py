@@ -141,7 +141,7 @@ class SharedPair:
 
 
 class _Running:
-    """The engine in its thread, with threads beside it that encode and read."""
+    """The engine in its thread, with threads beside it that encode, align and read."""
 
     def __init__(
         self,
@@ -158,15 +158,17 @@ class _Running:
             ThreadPoolExecutor(num_threads, thread_name_prefix=name)
             for name, num_threads in (
                 ("encoder", target.max_windows),
+                ("aligner", 1),
                 ("draft-encoder", (draft or target).max_windows),
                 ("reader", target.num_slots),
             )
         ]
-        encoder, draft_encoder, reader = self._pools
+        encoder, aligner, draft_encoder, reader = self._pools
         self._engine = PairEngine(
             target,
             draft,
             encoder=encoder,
+            aligner=aligner,
             draft_encoder=draft_encoder,
             reader=reader,
             wake=self._thread.wake,

@@ -37,7 +37,7 @@ from specwhisper.types import (
     ToTarget,
     WindowOpened,
 )
-from specwhisper.whisper.alignments import Alignments
+from specwhisper.whisper.alignments import Alignments, Waiting
 from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.whisper.encodings import Encodings
 from specwhisper.whisper.faults import is_device_fault, is_out_of_memory
@@ -60,8 +60,9 @@ class Verifier:
     Parameters
     ----------
     executor : runs encodings, and begins them in order.
+    aligner : finds where words lie, beside the forward passes; by default ``executor`` does it too.
     clock : tells the time, in nanoseconds from any moment; a simulation has one of its own.
-    wake : called, from any thread, when an encoding is done and :meth:`step` has something to do.
+    wake : called, from any thread, when the executors are done and :meth:`step` has something to do.
     is_patient : whether passes are put off for candidates on their way, by :attr:`holds_for_s`.
     max_width : most candidates one session may put into one pass.
     max_pass_tokens : tokens that one pass feeds (:func:`specwhisper.speculation.scheduling.next_pass`).
@@ -74,6 +75,7 @@ class Verifier:
         model: Model,
         *,
         executor: Executor,
+        aligner: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
         is_patient: bool = False,
@@ -87,6 +89,7 @@ class Verifier:
         self.limits = limits or Limits()
         self._model = model
         self._executor = executor
+        self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
         self._is_patient = is_patient
@@ -205,10 +208,17 @@ class Verifier:
         return kind(self._model.vocabulary, options, words, max_new_tokens=self._max_new_tokens)
 
     def close(self, session_id: str) -> None:
-        """End a session and free its slot; of no effect when it is gone already."""
+        """End a session and free its slot; of no effect when it is gone already.
+
+        An alignment that is under way reads nothing of the slot; an encoding may still write into it, and
+        the next owner's waits for that.
+        """
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
+        if session.aligning is not None:
+            session.aligning.cancel()
+        session.committing = session.aligning = None
         self._slots.give_back(session.slot)
 
     def submit(self, session_id: str, message: ToTarget, received_ns: int | None = None) -> None:
@@ -298,12 +308,26 @@ class Verifier:
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
             self._answer_time.observe(timing.queue_ns + forward_ns, len(self._sessions))
             try:
-                self._commit(session, row, score, timing)
+                session.committing = self._commit(session, row, score, timing)
+                self._go_on(session)
             except Exception as error:
                 self._fail(session, error)
 
-    def _commit(self, session: VerifierSession, row: Row, scores: Scores, timing: Timing) -> None:
-        """Append what the target chose, forget the rejected keys and values, and tell the draft."""
+    def _go_on(self, session: VerifierSession) -> None:
+        """Carry a session's commit on, to the end or until it waits for the executor."""
+        session.aligning = None
+        for aligning in session.committing or ():
+            if not aligning.done():
+                session.aligning = aligning
+                aligning.add_done_callback(lambda _: self._wake())
+                return
+        session.committing = None
+
+    def _commit(self, session: VerifierSession, row: Row, scores: Scores, timing: Timing) -> Waiting[None]:
+        """Append what the target chose, forget the rejected keys and values, and answer the draft.
+
+        Yields what it waits for at the end of a window; the session does nothing else meanwhile.
+        """
         if session.detects_language and scores.heard is not None:
             session.detect_language(scores.heard)
             self._model.rollback(session.slot, 0)
@@ -316,16 +340,17 @@ class Verifier:
             budget=window.max_new_tokens - base,
         )
         self._model.rollback(session.slot, len(window.prompt) + base + verdict.num_accepted)
-        alignments = Alignments(self._model, self._clock)
+        alignments = Alignments(self._model, self._aligner, self._clock)
+        attended_ms = yield from alignments.attended_ms(session, verdict)
         commit = session.append(
             verdict,
             scores,
             timing,
             num_verified=row.num_candidates,
             now_ns=self._clock(),
-            attended_ms=alignments.attended_ms(session, verdict),
+            attended_ms=attended_ms,
         )
-        words = alignments.words(session, window, commit)
+        words = yield from alignments.words(session, window, commit)
         if alignments.num_passes:
             timing = replace(commit.timing, align_ns=alignments.align_ns)
             commit = replace(commit, words=words, num_align_passes=alignments.num_passes, timing=timing)
@@ -338,13 +363,17 @@ class Verifier:
 
         A window of live audio is opened only when it can be encoded: by then it reaches further.
         """
-        if not session.can_advance or session.encoding is not None or not session.windows.is_live:
+        is_awaited = session.aligning is not None or session.encoding is not None
+        if not session.can_advance or is_awaited or not session.windows.is_live:
             return session.can_advance
         return self._encodings.num_unfinished < self._model.max_windows
 
     def _advance(self, session: VerifierSession) -> None:
-        """Note a finished encoding, open the next window, or finish."""
+        """Note a finished alignment or encoding, open the next window, or finish."""
         if not self._can_advance(session):
+            return
+        if session.aligning is not None:
+            self._go_on(session)
             return
         if session.encoding is not None:
             session.encode_ns = session.encoding.result()

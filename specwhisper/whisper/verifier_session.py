@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.errors import InvalidAudio, InvalidRequest
@@ -55,6 +56,8 @@ class VerifierSession:
     proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
     closed: ClosedWindow | None = None  # the last window
     encoding: Future[int] | None = None
+    committing: Generator[Future[Any], None, None] | None = None  # a commit that waits for ...
+    aligning: Future[Any] | None = None  # ... where the decoder looked
     encoded: tuple[int, int] | None = None  # first frame and frames of the audio in the slot
     language_of: tuple[int, int] | None = None  # the same of the next window, once its language is asked for
     encode_ns: int = 0
@@ -81,7 +84,7 @@ class VerifierSession:
     @property
     def is_runnable(self) -> bool:
         """Whether a pass would append something now."""
-        if self.encoding is not None:
+        if self.encoding is not None or self.aligning is not None:
             return False
         if self.window is None:
             return self.detects_language
@@ -90,7 +93,8 @@ class VerifierSession:
     @property
     def awaits_candidates(self) -> bool:
         """Whether it can do nothing before some come."""
-        return self.window is not None and self.encoding is None and not self.is_runnable
+        is_free = self.encoding is None and self.aligning is None
+        return self.window is not None and is_free and not self.is_runnable
 
     @property
     def has_candidates(self) -> bool:
@@ -100,7 +104,7 @@ class VerifierSession:
     @property
     def next_candidates(self) -> Arrival | None:
         """When candidates will be there that are on their way; ``None`` if that cannot be told."""
-        if self.window is None or not self.mode.drafts or self.has_candidates:
+        if self.window is None or not self.mode.drafts or self.has_candidates or self.aligning is not None:
             return None
         return self.arrivals.arrival(len(self.ledger.committed))
 
@@ -124,9 +128,9 @@ class VerifierSession:
 
     @property
     def can_advance(self) -> bool:
-        """Whether an encoding is done, or the next window or the end has come."""
-        if self.encoding is not None:
-            return self.encoding.done()
+        """Whether an alignment or encoding is done, or the next window or the end has come."""
+        if (awaited := self.aligning or self.encoding) is not None:
+            return awaited.done()
         if self.window is not None or self.is_finished or self.detects_language:
             return False
         return self.ready_frames is not None
@@ -155,7 +159,8 @@ class VerifierSession:
 
     def offer(self, block: Candidates, received_ns: int, now_ns: int) -> Commit | None:
         """Queue candidates for the next pass; give the answer at once if they are of no use."""
-        if self.window is None or block.window_id != self.window.id:
+        is_decided = self.aligning is not None  # the window's last commit is on its way
+        if self.window is None or is_decided or block.window_id != self.window.id:
             self._keep(block, received_ns)
             return None
         if not _is_about(block, self.window):

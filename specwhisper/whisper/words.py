@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import WhisperTokenizer
 from transformers.models.whisper.tokenization_whisper import LANGUAGES, _combine_tokens_into_words
@@ -12,30 +15,44 @@ from transformers.models.whisper.tokenization_whisper import LANGUAGES, _combine
 from specwhisper.transcription.alignment import token_positions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, Window, WordAlignment
+from specwhisper.whisper.transfer import to_host
 
 SAMPLES_PER_POSITION = FRAMES_PER_TIMESTAMP * HOP_SAMPLES
+FILTERED_TOKENS = 32  # at once: as many rows as a cache holds
+
+
+def begin_fit(weights: Tensor, *, num_frames: int, median_width: int) -> Callable[[], Tensor]:
+    """Begin to filter what heads look at; return what ends it, on any thread, and gives tokens x positions.
+
+    A GPU begins at once, in the order of the calling thread's work, and is only waited for later. A CPU has
+    nobody else to do it: it begins when it is asked for the end.
+
+    Parameters
+    ----------
+    weights : heads x tokens x positions; read later, so it must not change.
+    num_frames : mel frames of the window that hold audio.
+    """
+    heard = weights[:, :, : num_frames // FRAMES_PER_TIMESTAMP]
+    if heard.device.type == "cpu":
+        return partial(_fit, heard, median_width)
+    return to_host(_fit(heard, median_width))
 
 
 def align_words(
-    weights: Tensor,
+    fit: Tensor,
     window: Window,
     tokens: Sequence[int],
     tokenizer: WhisperTokenizer,
     vocabulary: Vocabulary,
-    *,
-    num_frames: int,
-    median_width: int,
 ) -> tuple[WordAlignment, ...]:
     """Find the words of a window.
 
     Parameters
     ----------
-    weights : where the alignment heads look behind each token but the last: heads x tokens - 1 x positions.
-    tokens : of the whole window; the last one, mostly end-of-text, is not looked behind.
-    num_frames : mel frames of the window that hold audio.
+    fit : how well each token but the last fits each position: tokens - 1 x positions.
+    tokens : of the whole window; the last one, mostly end-of-text, is not aligned.
     """
-    heard = weights[:, :, : num_frames // FRAMES_PER_TIMESTAMP]
-    ends = token_positions(_fit(heard, median_width).double().numpy()).tolist()
+    ends = token_positions(fit.double().numpy()).tolist()
     ends.append(ends[-1] if ends else 0)
 
     def sample(token: int) -> int:
@@ -54,19 +71,13 @@ def align_words(
     return tuple(words)
 
 
-def most_attended_ms(weights: Tensor, *, num_frames: int, median_width: int) -> list[float]:
-    """Tell where the heads look most from each row, in milliseconds of the window.
-
-    Parameters
-    ----------
-    weights : heads x rows x positions.
-    num_frames : mel frames of the window that hold audio.
-    """
-    heard = weights[:, :, : max(1, num_frames // FRAMES_PER_TIMESTAMP)]
+def most_attended_ms(fit: Tensor) -> list[float]:
+    """Return the position that fits each row best (rows x positions), in milliseconds of the window."""
     ms_per_position = SAMPLES_PER_POSITION * 1000 / SAMPLE_RATE
-    return [position * ms_per_position for position in _fit(heard, median_width).argmax(dim=-1).tolist()]
+    return [position * ms_per_position for position in fit.argmax(dim=-1).tolist()]
 
 
+@torch.inference_mode()
 def _fit(weights: Tensor, median_width: int) -> Tensor:
     """Say how well each token fits each position: what stands out there, smoothed, the mean over heads.
 
@@ -79,8 +90,31 @@ def _fit(weights: Tensor, median_width: int) -> Tensor:
     half = median_width // 2
     if weights.shape[-1] > half:
         padded = torch.nn.functional.pad(standing_out, (half, half, 0, 0), mode="reflect")
-        standing_out = padded.unfold(-1, median_width, 1).sort()[0][..., half]
+        standing_out = _medians(padded, median_width)
     return standing_out.nan_to_num().mean(dim=0)
+
+
+def _medians(values: Tensor, width: int) -> Tensor:
+    """Return the median of each ``width`` values side by side, ... x n to ... x (n - width + 1)."""
+    if values.device.type != "cpu" or not values.isfinite().all():  # NaN sorts last
+        return values.unfold(-1, width, 1).sort()[0][..., width // 2]
+    rows = values.flatten(0, -2).numpy()
+    starts = range(0, len(rows), FILTERED_TOKENS)
+    medians = np.concatenate([_sorted_medians(rows[i : i + FILTERED_TOKENS], width) for i in starts])
+    return torch.from_numpy(medians).view(*values.shape[:-1], -1)
+
+
+def _sorted_medians(rows: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    """Do so by sorting all windows side by side: bubbles of minima and maxima, a tenth of a sort's time."""
+    num_medians = rows.shape[1] - width + 1
+    ranks = [rows[:, i : i + num_medians].copy() for i in range(width)]
+    spare = np.empty_like(ranks[0])
+    for end in range(width - 1, width // 2 - 1, -1):  # the larger half suffices
+        for i in range(end):
+            np.maximum(ranks[i], ranks[i + 1], out=spare)
+            np.minimum(ranks[i], ranks[i + 1], out=ranks[i])
+            ranks[i + 1], spare = spare, ranks[i + 1]
+    return ranks[width // 2]
 
 
 def _runs(tokens: Sequence[int], end_of_text: int) -> Iterator[tuple[int, int]]:

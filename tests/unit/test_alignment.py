@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
-from specwhisper.whisper.words import _fit
+from specwhisper.whisper.words import _fit, _medians
 
 
 def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
@@ -42,6 +42,18 @@ def test_positions_are_those_of_transformers(seed: int, heads: int, tokens: int,
     text, time = _dynamic_time_warping(-matrix.double().numpy())
     jumps = np.pad(np.diff(text), (1, 0), constant_values=1).astype(bool)
     assert found(made) == time[jumps].tolist()
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1, 3, 5, 7, 9]), st.integers(1, 70), st.sampled_from("-rin"))
+def test_medians_are_those_of_sorting(seed: int, width: int, tokens: int, kind: str):
+    values = torch.randn(2, tokens, 40, generator=torch.Generator().manual_seed(seed))
+    if kind == "r":
+        values = values.round()  # many are equal
+    elif kind != "-":
+        values[values > 1] = {"i": torch.inf, "n": torch.nan}[kind]
+    expected = values.unfold(-1, width, 1).sort()[0][..., width // 2]
+    assert torch.equal(_medians(values, width).nan_to_num(7), expected.nan_to_num(7))
 
 
 @pytest.mark.parametrize(("tokens", "positions"), [(0, 10), (3, 0), (1, 10), (3, 1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from experiments.common.replay.trace import Decoding, Trace, window_digest
@@ -121,7 +121,7 @@ class Replay(ABC):
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[WordAlignment, ...]:
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
         """Have no word times: a trace has none."""
         raise UnsupportedOption("A replay has no word times.")
 

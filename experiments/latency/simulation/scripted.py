@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from experiments.common.replay.trace import Decoding
@@ -134,6 +134,6 @@ class ScriptedModel:
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
-    ) -> tuple[WordAlignment, ...]:
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
         """Have no word times."""
         raise UnsupportedOption("A simulation has no word times.")

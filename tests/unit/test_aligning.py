@@ -1,0 +1,297 @@
+"""Words and AlignAtt are found beside the forward passes: other sessions go on, the text is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from experiments.common.scripted import ScriptedModel, recording
+from experiments.common.speaking import SpeakingModel
+from specwhisper.errors import DeviceFault
+from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, WindowOpened
+from specwhisper.whisper.local import TargetEngine
+from specwhisper.whisper.one_process import InlineExecutor, OneProcess
+from specwhisper.whisper.pair_engine import Feed, PairEngine
+from specwhisper.whisper.pair_session import PairSession
+from specwhisper.whisper.shared_pair import Prepared, SharedPair
+from specwhisper.whisper.verifier import Verifier
+from tests.live_engines import LivePair
+from tests.unit.test_live_engines import TALK, told, transcribe
+
+MAX_ASKED = 40
+TIMED = DecodingOptions(language="en", word_timestamps=True)
+PLAIN = DecodingOptions(language="en")
+PCMS = [recording(length_s, seed) for seed, length_s in enumerate((31.0, 1.0, 2.0, 3.0))]
+
+
+class Held(Executor):
+    """Keeps what it is given until it is told to run it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def run(self) -> None:
+        future, fn = self.waiting.pop(0)
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(fn())
+        except Exception as error:
+            future.set_exception(error)
+
+
+class Late(Executor):
+    """Runs things once the engine has asked so many times whether they are done."""
+
+    def __init__(self, num_asked: int) -> None:
+        self.num_waiting = 0
+        self._num_asked = num_asked
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = Future[Any]()
+        asked = count(1)
+        self.num_waiting += 1
+
+        def is_done() -> bool:
+            if next(asked) == self._num_asked:
+                self.num_waiting -= 1
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except Exception as error:
+                    future.set_exception(error)
+            return Future.done(future)
+
+        future.done = is_done  # type: ignore[method-assign]
+        return future
+
+
+class LateLivePair(LivePair):
+    """Is not idle while words are being found."""
+
+    def __init__(self, num_asked: int, *models: ScriptedModel) -> None:
+        self._late = Late(num_asked)
+        super().__init__(*models, aligner=self._late)
+
+    def advance(self) -> bool:
+        return super().advance() or self._late.num_waiting > 0
+
+
+def opened(verifier: Verifier, name: str, pcm: bytes, options: DecodingOptions) -> None:
+    verifier.open(name, Mode.TARGET_ONLY, options)
+    verifier.submit(name, AudioChunk(0, pcm, is_last=True))
+
+
+def drained(verifier: Verifier) -> list[tuple[str, Any]]:
+    events = []
+    num_idle = 0
+    while num_idle < MAX_ASKED:
+        num_idle = 0 if verifier.has_work else num_idle + 1
+        events += verifier.step()
+    return events
+
+
+def tokens_of(events: Sequence[tuple[str, Any]], name: str) -> list[int]:
+    return [t for session, e in events if session == name and isinstance(e, Commit) for t in e.tokens]
+
+
+def text(pcm: bytes, options: DecodingOptions = PLAIN) -> list[int]:
+    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor())
+    opened(verifier, "alone", pcm, options)
+    return tokens_of(drained(verifier), "alone")
+
+
+def test_others_go_on_while_words_are_found():
+    held = Held()
+    verifier = Verifier(ScriptedModel(2), executor=InlineExecutor(), aligner=held)
+    opened(verifier, "timed", PCMS[1], TIMED)
+    opened(verifier, "other", PCMS[0], PLAIN)
+    events = drained(verifier)
+    assert ("other", Finished()) in events and tokens_of(events, "other") == text(PCMS[0])
+    timed = [event for session, event in events if session == "timed"]
+    assert isinstance(timed[0], WindowOpened) and not any(e.is_final for e in timed[1:])
+    assert len(held.waiting) == 1 and verifier.holds_for_s == 0
+    while held.waiting:
+        held.run()
+        timed += [event for _, event in drained(verifier)]
+    assert timed[-1] == Finished()
+    finals = [event for event in timed if isinstance(event, Commit) and event.is_final]
+    assert finals and all(event.words and event.num_align_passes == 1 for event in finals)
+    assert [t for event in timed if isinstance(event, Commit) for t in event.tokens] == text(PCMS[1])
+
+
+@pytest.mark.timeout(600)
+@settings(max_examples=20, deadline=None)
+@given(
+    mode=st.sampled_from([Mode.TARGET_ONLY, Mode.ONE_PROCESS, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
+    num_asked=st.integers(1, MAX_ASKED),
+    gamma=st.integers(1, 8),
+    temperatures=st.sampled_from([(0.0,), (0.0, 0.5, 1.0)]),
+    runs_ahead=st.booleans(),
+    seed=st.integers(0, 100),
+)
+def test_words_and_text_are_the_same_however_long_it_takes(
+    mode, num_asked, gamma, temperatures, runs_ahead, seed
+):
+    options = DecodingOptions(
+        language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
+    )
+    expected = OneProcess(ScriptedModel(len(PCMS), seed=seed)).transcribe(PCMS, options)
+    target = ScriptedModel(3, seed=seed)
+    draft = None if mode is Mode.TARGET_ONLY else ScriptedModel(5, seed=seed, error_rate=0.2)
+    inline = InlineExecutor()
+    engine = PairEngine(
+        target,
+        draft,
+        encoder=inline,
+        aligner=Late(num_asked),
+        draft_encoder=inline,
+        reader=inline,
+        runs_ahead=runs_ahead,
+    )
+    sessions = [PairSession(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
+    for session in sessions:
+        engine.open(session.id, session.feed, DraftLength.of(mode, gamma, 4, None), options)
+    while engine.num_sessions:
+        for session_id, event in engine.step():
+            sessions[int(session_id)].observe(event)
+    for session, transcript in zip(sessions, expected, strict=True):
+        assert session.error is None and session.transcript.window_tokens == transcript.window_tokens
+        assert session.transcript.segments == transcript.segments
+
+
+@settings(max_examples=20, deadline=None)
+@given(num_asked=st.integers(1, MAX_ASKED), has_words=st.booleans(), seed=st.integers(0, 100))
+def test_live_text_is_the_same_however_long_it_takes(num_asked, has_words, seed):
+    live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)
+    options = DecodingOptions(live=live, language="en", word_timestamps=has_words)
+    expected = transcribe(LivePair(SpeakingModel(seed=seed)), TALK, options)
+    draft = SpeakingModel(2, seed=seed, error_rate=0.2)
+    pair = LateLivePair(num_asked, SpeakingModel(seed=seed), draft)
+    ours = transcribe(pair, TALK, options)
+    assert ours.windows == expected.windows and told(ours) == told(expected)
+
+
+def test_a_session_that_leaves_frees_its_slot_at_once():
+    held = Held()
+    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=held)
+    opened(verifier, "first", PCMS[1], TIMED)
+    drained(verifier)
+    (future, _), num_free = held.waiting[0], verifier.num_free_slots
+    assert future.set_running_or_notify_cancel()  # too late to cancel it
+    verifier.close("first")
+    assert (num_free, verifier.num_free_slots) == (0, 1)
+    opened(verifier, "next", PCMS[3], PLAIN)
+    events = verifier.step()
+    held.waiting.clear()
+    future.set_result(((), 0))  # while the next session is in the slot
+    events += drained(verifier)
+    assert {session for session, _ in events} == {"next"} and events[-1] == ("next", Finished())
+    assert tokens_of(events, "next") == text(PCMS[3])
+
+
+def test_what_was_not_begun_is_not_done_for_a_session_that_left():
+    held = Held()
+    verifier = Verifier(ScriptedModel(1), executor=InlineExecutor(), aligner=held)
+    opened(verifier, "first", PCMS[1], TIMED)
+    drained(verifier)
+    verifier.close("first")
+    assert held.waiting[0][0].cancelled()
+
+
+class Unable(ScriptedModel):
+    """Aligns on the executor in vain, but for the first session's slot."""
+
+    def __init__(self, num_slots: int, error: Exception) -> None:
+        super().__init__(num_slots)
+        self._error = error
+
+    def align(self, slot, window, tokens, num_frames):
+        def fail():
+            raise self._error
+
+        return super().align(slot, window, tokens, num_frames) if slot == 0 else fail
+
+
+def test_an_error_ends_its_own_session_only():
+    verifier = Verifier(Unable(3, ValueError("no words")), executor=InlineExecutor(), aligner=Late(5))
+    for number in range(3):
+        opened(verifier, str(number), PCMS[number], TIMED if number < 2 else PLAIN)
+    ends = {session: e for session, e in drained(verifier) if isinstance(e, Finished | Failed)}
+    assert isinstance(ends["0"], Finished) and isinstance(ends["2"], Finished)
+    assert str(ends["1"].error) == "no words"
+    assert verifier.num_free_slots == 1
+
+
+def test_a_fault_of_the_device_is_everybodys():
+    fault = torch.AcceleratorError("CUDA error: device-side assert triggered")
+    verifier = Verifier(Unable(2, fault), executor=InlineExecutor(), aligner=Late(5))
+    for number in range(2):
+        opened(verifier, str(number), PCMS[number], TIMED)
+    with pytest.raises(DeviceFault):
+        drained(verifier)
+
+
+class AfterTheOther(ScriptedModel):
+    """Finds words only once the other session has finished."""
+
+    def __init__(self, num_slots: int) -> None:
+        super().__init__(num_slots)
+        self.has_finished = threading.Event()
+
+    def align(self, slot, window, tokens, num_frames):
+        end = super().align(slot, window, tokens, num_frames)
+
+        def find():
+            assert self.has_finished.wait(30)
+            return end()
+
+        return find
+
+
+async def test_a_targets_engine_finds_words_beside_its_thread():
+    model = AfterTheOther(2)
+    engine = TargetEngine(model, limits=Limits(max_sessions=2))
+
+    async def tokens(name: str, pcm: bytes, options: DecodingOptions) -> list[int]:
+        async with engine.session(name, Mode.TARGET_ONLY, options) as events:
+            chunk = AudioChunk(0, pcm, is_last=True)
+            engine.thread.post(partial(engine.verifier.submit, name, chunk))
+            found = []
+            while not isinstance(event := await events.get(), Finished):
+                found += [(name, event)]
+            return tokens_of(found, name)
+
+    timed = asyncio.create_task(tokens("timed", PCMS[1], TIMED))
+    assert await tokens("other", PCMS[2], PLAIN) == text(PCMS[2])
+    model.has_finished.set()
+    assert await timed == text(PCMS[1])
+    await engine.stop()
+
+
+def test_so_does_a_shared_pair():
+    model = AfterTheOther(2)
+    pair = SharedPair(model)
+    recordings = [Prepared(PCMS[1], TIMED), Prepared(PCMS[2], PLAIN)]
+    ended = pair.transcribe(recordings, DraftLength.of(Mode.TARGET_ONLY, 1, 1, None), max_sessions=2)
+    assert next(ended)[0] == 1
+    model.has_finished.set()
+    place, transcript = next(ended)
+    assert place == 0 and [t for window in transcript.window_tokens for t in window] == text(PCMS[1])
