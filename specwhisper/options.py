@@ -19,6 +19,8 @@ NO_BEAMS = (
 )
 MAX_SEED = 2**63 - 1
 MAX_TEMPERATURES = 16
+# Logits are divided by a temperature in float32: much below, they overflow; much above, it does.
+MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-6, 1e6
 
 
 class Task(StrEnum):
@@ -154,9 +156,10 @@ class DecodingOptions:
                 "it must lie between 0 and 30 seconds, or be left out",
             ),
             (
-                not temperatures or not all(math.isfinite(t) and t >= 0 for t in temperatures),
+                not temperatures
+                or not all(t == 0 or MIN_TEMPERATURE <= t <= MAX_TEMPERATURE for t in temperatures),
                 "temperatures",
-                "name at least one, each 0 or more",
+                f"name at least one, each 0 or from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}",
             ),
             (
                 list(temperatures) != sorted(set(temperatures)),
@@ -259,9 +262,24 @@ def options_from(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Decod
 
 
 def fallback_temperatures(temperature: float, increment: float | None) -> tuple[float, ...]:
-    """Give the temperatures that openai/whisper tries: from one up to 1 in steps; ``None`` for one alone."""
+    """Return the temperatures that openai/whisper tries: from one up to 1 in steps.
+
+    Parameters
+    ----------
+    increment : a step; ``None`` for one temperature alone.
+
+    Raises
+    ------
+    InvalidRequest : for a step that is not above 0, too many steps, or what is not a number.
+    """
     if increment is None:
         return (temperature,)
+    if not math.isfinite(temperature):
+        raise InvalidRequest(f"temperature is {temperature}: it must be a number.")
+    if not (math.isfinite(increment) and increment > 0):
+        raise InvalidRequest(
+            f"temperature_increment_on_fallback is {increment}: it must be above 0, or left out."
+        )
     steps = math.floor((1.0 + 1e-6 - temperature) / increment)
     if steps >= MAX_TEMPERATURES:
         raise InvalidRequest(

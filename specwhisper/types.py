@@ -198,7 +198,8 @@ class Timing:
     batch_size : sessions that shared it.
     block_age_ns : how long the newest block that is dealt with had been there, so that a draft can tell what
         of its waiting was the network's; :data:`UNKNOWN_AGE_NS` for one that never came.
-    align_ns : of the extra passes behind a complete window.
+    align_ns : of the extra passes after a complete window.
+    detect_ns : of the extra pass that detected the window's language.
     """
 
     queue_ns: int = 0
@@ -207,6 +208,7 @@ class Timing:
     batch_size: int = 0
     block_age_ns: int = 0
     align_ns: int = 0
+    detect_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

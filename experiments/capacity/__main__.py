@@ -22,6 +22,7 @@ from experiments.capacity.gains import Gain, Rounds, bars, gain_of, sizes_needed
 from experiments.capacity.ladder import Ladder, memory_of_a_session
 from experiments.capacity.load import Arm, Clients, Load, Outcome
 from experiments.capacity.models import DEMO, DRAFT_SHAPE, Measured
+from experiments.capacity.neighbours import measure_neighbours
 from experiments.capacity.summary import facts, plot, print_files, print_streams
 from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target, parse_levels
 from experiments.common.processes import available_cores
@@ -108,6 +109,7 @@ def capacity(
     draft servers' own sessions in one generator process on the last core; their draft costs nothing and
     proposes what the real one would, so that the target, on the first core, is what is measured.
     ``process-per-client`` has target and draft, at their cost, in a process per client on the target's core.
+    With files on the demo pair it also measures, on all cores, what a session with word times costs others.
 
     The target decodes windows of 30 s, or up to the end of a recording: the lag of a window runs from the
     moment its audio is complete to its last token. Every text is compared with what the target alone wrote.
@@ -154,6 +156,13 @@ def capacity(
             stack.callback(started.close)
             rounds_taken, ladders = measure(started, plan, console)
             gains, times, slot_mb = compare(started, rounds_taken, batch, seed)
+            started.close()  # nothing else shall run beside the neighbours
+            neighbours = None
+            if shape == DEMO and rounds_taken:
+                console.print("Measuring what word times cost other sessions ...")
+                neighbours = measure_neighbours(
+                    measured.weights(), samples, rounds=rounds, period_s=period, seed=seed
+                )
     except SpecWhisperError as error:
         sys.exit(f"experiments.capacity: {error}")
     title = f"{measured}, gamma {gamma or 'chosen'}, {target_cores} core(s) for the target"
@@ -163,12 +172,16 @@ def capacity(
     if any(ladder.outcomes for ladder in ladders):
         print_streams(ladders, console)
     memory = memory_lines(rounds_taken, ladders, slot_mb)
-    for line in [*memory, *map(str, gains)]:
+    beside = [] if neighbours is None else [str(neighbours)]
+    for line in [*memory, *map(str, gains), *beside]:
         console.print(line, highlight=False, soft_wrap=True)
     every = [outcome for outcomes in rounds_taken.values() for outcome in outcomes]
     every += [outcome for ladder in ladders for outcome in ladder.outcomes]
     differences = sorted({line for outcome in every for line in outcome.differences})
     held_bars = bars(gains)
+    if neighbours is not None:
+        differences += neighbours.differences
+        held_bars.append(neighbours.bar)
     if json is not None:
         figures: dict[str, Any] = {
             "cores": on,
@@ -181,6 +194,7 @@ def capacity(
             "memory": memory,
             "pass_s": {f"{rows} x {width}": seconds for (rows, width), seconds in times.items()},
             "gains": [asdict(gain) for gain in gains],
+            "neighbours": None if neighbours is None else asdict(neighbours),
             "bars": list(map(str, held_bars)),
             "differences": differences,
             "outcomes": [facts(outcome) for outcome in every],

@@ -52,7 +52,8 @@ class SpeculationStatistics:
         remembered by itself, from an earlier decoding of the same audio, and the passes they took part in.
     num_self_decoded : tokens the target decoded without a candidate.
     num_committed : tokens appended, end-of-text included.
-    num_passes : forward passes of the target for this session.
+    num_passes, forward_ns : forward passes of the target for this session, those that detect the language
+        included, and their time.
     num_align_passes : further ones, that only look where words lie: for word times and for AlignAtt.
     acceptance_histogram : entry n counts the passes with candidates that kept n of them.
     num_blocks : candidate blocks sent. Where the draft waits for each answer, they are the round trips.
@@ -140,11 +141,11 @@ class SpeculationStatistics:
         self.choice, self.estimates = report.choice or self.choice, report.estimates or self.estimates
 
     def _observe_pass(self, commit: Commit) -> None:
-        self.num_passes += 1
+        self.num_passes += 1 + bool(commit.language_probs)  # a pass of its own had detected the language
         self.num_committed += len(commit.tokens)
         self.num_self_decoded += commit.num_self_decoded
         self.queue_ns += commit.timing.queue_ns
-        self.forward_ns += commit.timing.forward_ns
+        self.forward_ns += commit.timing.forward_ns + commit.timing.detect_ns
         self.encode_ns += commit.timing.encode_ns
         self.num_align_passes += commit.num_align_passes
         self.align_ns += commit.timing.align_ns

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from transformers import WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils.hub import cached_file
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
@@ -249,16 +250,20 @@ def _one_id(value: int | list[int]) -> int:
 
 
 def _weights_digest(source: str, revision: str | None) -> str:
-    """Hash the checkpoint's safetensors files, in name order."""
-    index = cached_file(
-        source, "model.safetensors.index.json", revision=revision, _raise_exceptions_for_missing_entries=False
-    )
-    names = ["model.safetensors"]
-    if index is not None:
+    """Hash the safetensors files that are loaded, in name order.
+
+    Where there is a single file, transformers loads it, whatever an index beside it names.
+    """
+
+    def path_of(name: str) -> str | None:
+        return cached_file(source, name, revision=revision, _raise_exceptions_for_missing_entries=False)
+
+    paths = [path_of(SAFE_WEIGHTS_NAME)]
+    if paths == [None] and (index := path_of(SAFE_WEIGHTS_INDEX_NAME)) is not None:
         names = sorted(set(json.loads(Path(index).read_text())["weight_map"].values()))
+        paths = [path_of(name) for name in names]
     digest = hashlib.sha256()
-    for name in names:
-        path = cached_file(source, name, revision=revision)
+    for path in paths:
         with open(str(path), "rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)

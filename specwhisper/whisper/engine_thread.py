@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
-from specwhisper.errors import DeviceFault, ServerDraining
+from specwhisper.errors import DeviceFault, InvalidRequest, ServerDraining
 from specwhisper.types import Failed
 from specwhisper.whisper.watchdog import ENDS_WITHIN_S, Busy
 
@@ -102,7 +102,12 @@ class EngineThread(Generic[Event]):
             self._condition.notify()
 
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
-        """Have a session's events given to ``receive``, in order, in the event loop."""
+        """Have a session's events given to ``receive``, in order, in the event loop.
+
+        Raises :class:`InvalidRequest` while another session has that id: its events stay its own.
+        """
+        if session_id in self._receivers:
+            raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
         self._receivers[session_id] = receive
 
     def unsubscribe(self, session_id: str) -> None:

@@ -86,7 +86,10 @@ class TargetEngine:
         options: DecodingOptions,
         events: asyncio.Queue[Any] | None = None,
     ) -> AsyncIterator[asyncio.Queue[Any]]:
-        """Open a session; its events arrive in the queue, which others may put things into as well."""
+        """Open a session; its events arrive in the queue, which others may put things into as well.
+
+        Raises :class:`InvalidRequest` where an open session has that id already; it goes on.
+        """
         events = asyncio.Queue() if events is None else events
         self.thread.subscribe(session_id, events.put_nowait)
         try:

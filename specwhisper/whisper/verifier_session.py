@@ -61,6 +61,7 @@ class VerifierSession:
     encoded: tuple[int, int] | None = None  # first frame and frames of the audio in the slot
     language_of: tuple[int, int] | None = None  # the same of the next window, once its language is asked for
     encode_ns: int = 0
+    detect_ns: int = 0  # time of the pass that detected the language, until it is reported
     candidates_received: int = 0  # number of the newest
     block_received_ns: int = 0  # when it came
     # For the next window, and when they came.
@@ -338,9 +339,12 @@ class VerifierSession:
         if scores.heard is not None:
             self.heard = scores.heard
             commit = replace(
-                commit, no_speech_prob=self.heard.no_speech_prob, language_probs=self.language_probs
+                commit,
+                no_speech_prob=self.heard.no_speech_prob,
+                language_probs=self.language_probs,
+                timing=replace(commit.timing, detect_ns=self.detect_ns),
             )
-            self.language_probs = {}
+            self.language_probs, self.detect_ns = {}, 0
         if verdict.is_final:
             no_speech_prob = self.heard.no_speech_prob if self.heard else None
             self.closed = self.windows.close(
@@ -350,9 +354,10 @@ class VerifierSession:
             self.window = None
         return commit
 
-    def detect_language(self, heard: Heard) -> None:
-        """Take the likeliest language for the session's own."""
+    def detect_language(self, heard: Heard, forward_ns: int = 0) -> None:
+        """Take the likeliest language for the session's own; the pass that found it took ``forward_ns``."""
         self.language_probs, self.language_of = heard.language_probs, self.encoded
+        self.detect_ns = forward_ns
         self.windows.language = max(heard.language_probs, key=lambda code: heard.language_probs[code])
 
     def acknowledgement(self, now_ns: int) -> Commit:

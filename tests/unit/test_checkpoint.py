@@ -104,6 +104,15 @@ class TestContent:
         assert all(torch.equal(loaded.state[key], whole.state[key]) for key in whole.state)
         assert loaded.weights_digest != whole.weights_digest
 
+    def test_the_digest_is_that_of_what_is_loaded(self, saved, folder):
+        """An index beside a single file is a stray one: transformers does not read it."""
+        digest = load_checkpoint(str(saved)).weights_digest
+        stray = folder / "stray.safetensors"
+        save_file({"model.decoder.layer_norm.bias": torch.zeros(3)}, stray, metadata={"format": "pt"})
+        index = {"weight_map": {"model.decoder.layer_norm.bias": stray.name}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        assert load_checkpoint(str(folder)).weights_digest == digest
+
     def test_english_only_models_have_no_languages(self, tmp_path):
         loaded = load_checkpoint(
             str(save_checkpoint(Shape(english_only=True, d_model=16, heads=1), tmp_path))

@@ -233,6 +233,7 @@ def test_a_session_without_a_language_detects_it_once():
     model = ScriptedModel(vocabulary=MULTILINGUAL)
     text = OneProcess(model).transcribe([pcm])[0]
     assert set(text.language_probs) == {"en", "de"}
+    assert text.statistics.num_passes == model.num_passes
     assert text.language == max(text.language_probs, key=text.language_probs.get)
     named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
     assert named.window_tokens == text.window_tokens

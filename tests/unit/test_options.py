@@ -23,9 +23,11 @@ from specwhisper.options import (
         ({"max_new_tokens": 0}, "max_new_tokens is 0: it must be at least 1"),
         ({"max_initial_timestamp_s": 31.0}, "must lie between 0 and 30 seconds"),
         ({"max_initial_timestamp_s": math.nan}, "must lie between 0 and 30 seconds"),
-        ({"temperatures": ()}, "name at least one, each 0 or more"),
-        ({"temperatures": (-0.1,)}, "name at least one, each 0 or more"),
-        ({"temperatures": (math.nan,)}, "name at least one, each 0 or more"),
+        ({"temperatures": ()}, "name at least one, each 0 or from 1e-06 to 1e"),
+        ({"temperatures": (-0.1,)}, "name at least one, each 0 or from 1e-06 to 1e"),
+        ({"temperatures": (1e-45,)}, "name at least one, each 0 or from 1e-06 to 1e"),
+        ({"temperatures": (1e39,)}, "name at least one, each 0 or from 1e-06 to 1e"),
+        ({"temperatures": (math.nan,)}, "name at least one, each 0 or from 1e-06 to 1e"),
         ({"temperatures": (0.4, 0.2)}, "each must be higher than the one before it"),
         ({"temperatures": (0.4, 0.4)}, "each must be higher than the one before it"),
         ({"temperatures": tuple(i / 10 for i in range(17))}, "at most 16 are tried"),
@@ -79,6 +81,18 @@ def test_fallback_goes_up_to_1(temperature, increment, expected):
 def test_steps_too_small_are_counted_not_listed():
     with pytest.raises(InvalidRequest, match=r"Steps of 0.01 give 101 temperatures: at most 16"):
         fallback_temperatures(0.0, 0.01)
+
+
+@pytest.mark.parametrize("increment", [0, 0.0, -0.2, math.nan, math.inf])
+def test_steps_lead_upwards(increment):
+    with pytest.raises(InvalidRequest, match=r"temperature_increment_on_fallback is .*: it must be above 0"):
+        fallback_temperatures(0.0, increment)
+
+
+@pytest.mark.parametrize("temperature", [math.nan, math.inf])
+def test_a_temperature_to_start_at_is_a_number(temperature):
+    with pytest.raises(InvalidRequest, match=r"temperature is .*: it must be a number"):
+        fallback_temperatures(temperature, 0.2)
 
 
 def test_none_leaves_an_option_out():

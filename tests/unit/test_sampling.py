@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
-from specwhisper.options import Acceptance
+from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
 from specwhisper.types import NUM_PROPOSED, Proposal
 from specwhisper.whisper.choosing import Row, choose
@@ -150,3 +150,12 @@ def test_a_threshold_keeps_what_is_likely_enough():
     ]
     assert [scores.tokens[0] for scores in kept] == [0, 1, 0]
     assert kept[1].log_probs[0] == pytest.approx(np.log(0.3))
+
+
+@pytest.mark.parametrize("temperature", [MIN_TEMPERATURE, MAX_TEMPERATURE])
+def test_margins_are_numbers_at_every_temperature(temperature: float):
+    allowed = 50 * logits(1)
+    allowed[::2] = -torch.inf  # as the rules leave what they do not allow
+    row = Row(0, [1], 0, (), timestamps=False, sampling=Sampling(temperature, 0, 0, 0))
+    scores = choose([row], allowed[None])[0]
+    assert np.isfinite([*scores.margins, *scores.log_probs]).all() and scores.tokens[0] % 2

@@ -46,6 +46,14 @@ def test_ratios_are_of_sums():
     assert (statistics.queue_ns, statistics.forward_ns, statistics.encode_ns) == (4, 40, 400)
 
 
+def test_a_pass_that_detects_the_language_is_one():
+    detected = replace(
+        commit(2), language_probs={"en": 0.9}, timing=Timing(queue_ns=1, forward_ns=10, detect_ns=7)
+    )
+    statistics = observed(detected, commit(1))
+    assert (statistics.num_passes, statistics.forward_ns) == (3, 27)
+
+
 def test_an_answer_without_tokens_is_no_pass():
     assert observed(commit(0)) == SpeculationStatistics()
 

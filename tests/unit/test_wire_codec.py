@@ -16,7 +16,7 @@ from specwhisper.errors import (
     UnsupportedOption,
 )
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
-from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
+from specwhisper.options import MIN_TEMPERATURE, Acceptance, CompressionRatio, DecodingOptions, Task
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     WINDOW_FRAMES,
@@ -84,7 +84,9 @@ options = st.builds(
     word_timestamps=st.booleans(),
     max_new_tokens=maybe(positive),
     max_initial_timestamp_s=maybe(st.floats(0, 30)),
-    temperatures=st.lists(st.floats(0, 9), min_size=1, max_size=5, unique=True).map(sorted).map(tuple),
+    temperatures=st.lists(st.just(0.0) | st.floats(MIN_TEMPERATURE, 9), min_size=1, max_size=5, unique=True)
+    .map(sorted)
+    .map(tuple),
     top_k=st.integers(0, 2**31 - 1),
     top_p=st.floats(0, 1, exclude_min=True),
     seed=st.integers(0, 2**63 - 1),
@@ -158,7 +160,7 @@ def commits(draw: st.DrawFn) -> Commit:
         step=draw(maybe(steps)),
         no_speech_prob=draw(maybe(probability)),
         language_probs=draw(st.dictionaries(text, probability, max_size=2)),
-        timing=Timing(*(draw(uint32) for _ in range(6))),
+        timing=Timing(*(draw(uint32) for _ in range(7))),
         **counts,
     )
 

@@ -245,6 +245,7 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         num_recalled=commit.num_recalled,
         num_align_passes=commit.num_align_passes,
         align_ns=commit.timing.align_ns,
+        detect_ns=commit.timing.detect_ns,
         step=None if commit.step is None else pb.Step(**asdict(commit.step)),
         words=[
             pb.WordAlignment(
@@ -304,6 +305,7 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
             message.batch_size,
             message.block_age_ns,
             message.align_ns,
+            message.detect_ns,
         ),
     )
 

@@ -1,0 +1,29 @@
+"""Sessions on a target in this process."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from experiments.common.scripted import ScriptedModel, recording
+from specwhisper.errors import InvalidRequest
+from specwhisper.options import DecodingOptions
+from specwhisper.types import AudioChunk, Finished, Limits, Mode
+from specwhisper.whisper.local import TargetEngine
+
+
+async def test_an_id_in_use_leaves_its_session_alone():
+    engine = TargetEngine(ScriptedModel(2), limits=Limits(max_sessions=2))
+    options = DecodingOptions(language="en")
+    async with engine.session("one", Mode.TARGET_ONLY, options) as events:
+        with pytest.raises(InvalidRequest, match="Session 'one' exists already"):
+            async with engine.session("one", Mode.TARGET_ONLY, options):
+                pass
+        chunk = AudioChunk(0, recording(1.0), is_last=True)
+        engine.thread.post(partial(engine.verifier.submit, "one", chunk))
+        while not isinstance(await events.get(), Finished):
+            pass
+    async with engine.session("one", Mode.TARGET_ONLY, options):
+        pass  # the id is free again
+    await engine.stop()
