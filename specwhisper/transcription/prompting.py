@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from specwhisper.errors import UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
 
-# Text of a window at this temperature or above is not the next window's prompt. As in transformers it may be a
-# later one's; openai/whisper forgets all text up to a window above it for good.
+# Text of a window at this temperature or above is not the next window's prompt. As in transformers it may be
+# a later one's; openai/whisper forgets all text up to a window above it for good.
 CONDITION_BELOW_TEMPERATURE = 0.5
 
 
