@@ -16,6 +16,14 @@ settings.register_profile("specwhisper", deadline=None, print_blob=True)
 settings.load_profile("specwhisper")
 
 
+@pytest.fixture
+def emptiest_first(monkeypatch) -> None:
+    """Have draft servers open sessions at the target with the most room."""
+    from experiments.common.emptiest import choose_emptiest  # once the environment is set
+
+    monkeypatch.setattr("draft_server.targets.choose", choose_emptiest)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave what takes long to the night."""
     if NIGHTLY:

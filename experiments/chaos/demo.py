@@ -9,6 +9,7 @@ from random import Random
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
 from draft_server.server import running_service as running_draft
 from draft_server.server import services_of
+from experiments.common.emptiest import always_choose_emptiest
 from experiments.common.forked import Probes
 from experiments.common.samples import load_samples
 from experiments.common.serve_scripted import DraftSettings, TargetSettings
@@ -72,6 +73,8 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
 
 async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
     """Serve the draft until a signal."""
+    if settings.chooses_emptiest:
+        always_choose_emptiest()
     failpoints = read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS)
     config = DraftConfig(
         target=settings.target,

@@ -118,6 +118,7 @@ class World:
             drain_timeout_s=self.scenario.drain_timeout_s,
             resume_timeout_s=self._resume_timeout_s,
             failpoints=failpoints,
+            chooses_emptiest=True,  # the victim
         )
         serve = demo.serve_draft if self.scenario.is_demo else serve_draft
         process = self._start(serve, settings, "draft")

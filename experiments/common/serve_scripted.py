@@ -17,6 +17,7 @@ from draft_server import voice
 from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
 from draft_server.server import running_service as running_draft
 from draft_server.server import services_of
+from experiments.common.emptiest import always_choose_emptiest
 from experiments.common.forked import Probes
 from experiments.common.scripted import VOCABULARY, ScriptedModel
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, Ear, HearingModel
@@ -83,7 +84,12 @@ class TargetSettings:
 
 @dataclass(frozen=True, slots=True)
 class DraftSettings:
-    """A draft server."""
+    """A draft server.
+
+    Attributes
+    ----------
+    chooses_emptiest : whether sessions begin at the target with the most room, not at one drawn by it.
+    """
 
     target: str
     port: int = 0
@@ -95,6 +101,7 @@ class DraftSettings:
     idle_timeout_s: float = 60.0
     max_audio_s: float = 4 * 3600.0
     failpoints: str = ""
+    chooses_emptiest: bool = False
 
 
 async def serve_target(settings: TargetSettings, probes: Probes, model: PacedModel | None = None) -> None:
@@ -125,6 +132,8 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
 async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel | None = None) -> None:
     """Serve until a signal; what is not silent is speech."""
     voice._model = Ear
+    if settings.chooses_emptiest:
+        always_choose_emptiest()
     failpoints = read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS)
     config = DraftConfig(
         target=settings.target,

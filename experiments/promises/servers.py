@@ -158,6 +158,7 @@ async def running_pair(
             pass_ms=draft_pass_ms,
             idle_timeout_s=idle_timeout_s,
             max_audio_s=max_audio_s,
+            chooses_emptiest=True,  # that of the first targets, where there are several
         )
         started.append(Forked(serve_watched_draft, (settings, draft)))
         await started[-1].ready()

@@ -33,7 +33,7 @@ async def process(*command: str):
         await asyncio.to_thread(server.end)
 
 
-async def test_a_device_that_fails_ends_its_process_and_no_text():
+async def test_a_device_that_fails_ends_its_process_and_no_text(emptiest_first):
     """The sessions it had go on elsewhere, from their last word; behind the fault it says nothing."""
     async with (
         process("tests.e2e.faulty_server", "40") as faulty,

@@ -21,7 +21,7 @@ from specwhisper.errors import (
 )
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.types import Mode, Segment
-from specwhisper.wire import CLIENT_PROTOCOL_VERSION
+from specwhisper.wire import CLIENT_PROTOCOL_VERSION, OLDEST_CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
@@ -109,6 +109,7 @@ async def test_the_request_says_what_was_asked(noise):
             gamma=3,
             decoding=decoding_options_to_proto(options),
             protocol_version=CLIENT_PROTOCOL_VERSION,
+            oldest_protocol_version=OLDEST_CLIENT_PROTOCOL_VERSION,
             software_version=__version__,
         ),
     )
@@ -123,6 +124,7 @@ async def test_recognize_sends_the_file_as_it_is(noise):
         gamma=2,
         decoding=decoding_options_to_proto(DecodingOptions()),
         protocol_version=CLIENT_PROTOCOL_VERSION,
+        oldest_protocol_version=OLDEST_CLIENT_PROTOCOL_VERSION,
         software_version=__version__,
     )
     assert transcript.segments == SEGMENTS

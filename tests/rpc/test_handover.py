@@ -217,7 +217,7 @@ class OutOfDate(verification_pb2_grpc.VerificationServicer):
         return await self._target.stub.Describe(request)
 
 
-async def test_whoever_leaves_goes_elsewhere_although_its_target_is_still_named():
+async def test_whoever_leaves_goes_elsewhere_although_its_target_is_still_named(emptiest_first):
     async with speaking_target() as busy, speaking_target() as other:
         front = OutOfDate(busy)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, front)

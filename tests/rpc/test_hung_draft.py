@@ -172,7 +172,7 @@ async def test_a_draft_model_that_takes_long_to_load_keeps_no_session_waiting(ga
             await all_free(target, draft)
 
 
-async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(monkeypatch):
+async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(monkeypatch, emptiest_first):
     monkeypatch.setattr(local, "HANGS_AFTER_S", PROMPT_S)
     model = Gated()
     async with (
