@@ -15,7 +15,7 @@ from draft_server.choosing import Place
 from draft_server.config import DraftConfig
 from draft_server.connecting import ANSWER_S, wait_connected
 from draft_server.metrics import DraftMetrics
-from draft_server.needs import Needs
+from draft_server.needs import ANY, Needs
 from draft_server.opening import opened_at_one
 from draft_server.resuming import ResumedSession
 from draft_server.said import SaidOverConnections
@@ -96,7 +96,7 @@ class TargetLink:
         try:
             return await self._targets.first(partial(self._describe, needs=needs))
         except PairMismatch:
-            if needs == Needs():
+            if needs == ANY:
                 raise
         place = await self._find(needs)  # a front describes one target, and leads to others
         return await self._describe(place.address, needs)

@@ -47,3 +47,6 @@ class Needs:
                 f"Target {address} ('{target.model}') has other weights than those the session began on: "
                 "keep a target with those until their sessions have ended."
             )
+
+
+ANY = Needs()

@@ -12,11 +12,13 @@ from draft_server.audit import Auditor
 from draft_server.bridged import BridgedTranscript
 from draft_server.checkpoints import Checkpoints, read_checkpoint
 from draft_server.config import DraftConfig
+from draft_server.descriptions import Descriptions
 from draft_server.drafting import Drafting
 from draft_server.heartbeats import with_heartbeats
 from draft_server.idle import unless_idle
 from draft_server.live_session import LiveSession
 from draft_server.metrics import DraftMetrics
+from draft_server.needs import Needs
 from draft_server.observed import Observed
 from draft_server.replies import (
     duration,
@@ -32,12 +34,9 @@ from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import (
-    GONE,
     InvalidRequest,
     MessageTooLarge,
-    ServerDraining,
     ServerFull,
-    TargetUnavailable,
     UnsupportedOption,
     check_between,
 )
@@ -47,10 +46,8 @@ from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.access import caller
-from specwhisper.wire.backoff import Backoff
 from specwhisper.wire.calls import admitted_by
 from specwhisper.wire.places import Places
-from specwhisper.wire.status import was_there
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
@@ -75,7 +72,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._config = config
         self._transcriber = transcriber
         self._drafting = drafting
-        self._last_target: TargetDescription | None = None
+        self._descriptions = Descriptions(transcriber, config.resume_timeout_s)
         self._places = Places("The draft server", config.max_sessions, config.serving.max_sessions_per_token)
 
     @property
@@ -106,7 +103,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         """Name the pair and what it understands."""
-        target = await self._describe()
+        target = await self._descriptions.ask()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
             language_codes=sorted(target.vocabulary.languages) or ["en"],
@@ -146,7 +143,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(wanted.length.mode):
-            target = await self._describe_one(wanted)
+            target = await self._descriptions.for_session(self._needs_of(wanted))
             source = await AudioSource.open(partial(self._decode, config, audio))
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
@@ -209,8 +206,11 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
             session: Session | LiveSession
-            weights = self._weights_of(config)
-            target, lost = await self._describe_last(wanted, weights, may_be_lost=config.continue_unverified)
+            needs, lost = self._needs_of(wanted, _weights_of(config)), None
+            if config.continue_unverified:
+                target, lost = await self._descriptions.in_outages(needs)
+            else:
+                target = await self._descriptions.for_session(needs)
             if wanted.options.live is None:
                 session = Session(
                     wanted,
@@ -228,7 +228,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     patience_s=self._config.resume_timeout_s,
                     goes_on_alone=config.continue_unverified,
                     lost=lost,
-                    same_weights=bool(weights),
+                    same_weights=bool(needs.weights_digest),
                     metrics=self.metrics,
                 )
             model: pb.ModelInfo | None = None  # as the client knows it
@@ -281,52 +281,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 last.model.CopyFrom(last_model)
             yield last
 
-    async def _describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
-        """Ask a target what it is, and remember it."""
-        self._last_target = await self._transcriber.describe(
-            vocabulary_digest=vocabulary_digest, weights_digest=weights_digest
-        )
-        return self._last_target
-
-    async def _describe_one(self, wanted: SessionRequest, weights_digest: str = "") -> TargetDescription:
-        """Return what a target is that may take a session; ask for a while, where one was lost meanwhile."""
-        drafts = self._drafting is not None and wanted.length.mode.drafts
-        vocabulary_digest = self._drafting.vocabulary_digest if self._drafting and drafts else ""
-        known = self._transcriber.known(vocabulary_digest=vocabulary_digest, weights_digest=weights_digest)
-        if known is not None:
-            return known
-        backoff: Backoff | None = None
-        while True:
-            try:
-                return await self._describe(
-                    vocabulary_digest=vocabulary_digest, weights_digest=weights_digest
-                )
-            except GONE as error:
-                if not was_there(error):
-                    raise
-                backoff = backoff or Backoff(self._config.resume_timeout_s)
-                await backoff.wait(error)
-
-    async def _describe_last(
-        self, wanted: SessionRequest, weights_digest: str, *, may_be_lost: bool
-    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Describe a session's target; where it may be lost, and is, as it was, and return the error too."""
-        last = self._last_target
-        if not may_be_lost or last is None or weights_digest not in ("", last.weights_digest):
-            return await self._describe_one(wanted, weights_digest), None
-        if (known := self._transcriber.known(weights_digest=weights_digest)) is not None:
-            return known, None
-        try:
-            return await self._describe(weights_digest=weights_digest), None
-        except GONE as error:
-            return last, error
-
-    @staticmethod
-    def _weights_of(config: pb.StreamingRecognitionConfig) -> str:
-        """Return the weights that a stream began on elsewhere; empty where it begins here."""
-        if config.checkpoint:
-            return codec.checkpoint_weights(config.checkpoint)
-        return config.target_weights_digest
+    def _needs_of(self, wanted: SessionRequest, weights_digest: str = "") -> Needs:
+        """Return what a session needs its target to have, with the weights that it began on elsewhere."""
+        drafting = self._drafting if wanted.length.mode.drafts else None
+        return Needs(drafting.vocabulary_digest if drafting is not None else "", weights_digest)
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""
@@ -408,6 +366,13 @@ async def _streaming_config(
             return first.streaming_config
         break
     raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
+
+
+def _weights_of(config: pb.StreamingRecognitionConfig) -> str:
+    """Return the weights that a stream began on elsewhere; empty where it begins here."""
+    if config.checkpoint:
+        return codec.checkpoint_weights(config.checkpoint)
+    return config.target_weights_digest
 
 
 async def _canonical_stream(
