@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -16,7 +18,6 @@ from experiments.common.report import Bar
 from experiments.common.samples import Sample
 from experiments.common.stats import ratio_of_medians, spread
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.local import TargetEngine
@@ -28,44 +29,54 @@ PLAIN = DecodingOptions(language="en")
 TIMED = replace(PLAIN, word_timestamps=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """How long neighbours' forward passes took, waiting included, in rounds of a few seconds.
+@dataclass(slots=True)
+class Waits:
+    """How long neighbours waited for each of their commits, in rounds of a few seconds.
 
     Attributes
     ----------
-    without_ms, beside_ms : 95th percentile of each round, in milliseconds: beside another session like them,
-        and beside the same session with word times.
-    worst_without_ms, worst_beside_ms : the 99th percentile likewise.
-    num_aligned : windows whose words were found in the measured time.
+    p95_ms : 95th percentile of each round, in milliseconds.
+    longest_ms : the longest of all neighbours' waits during each window of the last session.
+    """
+
+    p95_ms: list[float] = field(default_factory=list)
+    longest_ms: list[float] = field(default_factory=list)
+
+    def take(self, windows: Sequence[Sequence[float]]) -> None:
+        """Note the waits of a round in seconds, by the last session's windows; the last one is cut off."""
+        waits_s = [wait_s for window in windows for wait_s in window]
+        self.p95_ms.append(1e3 * float(np.quantile(waits_s, 0.95)))
+        self.longest_ms += [1e3 * max(window) for window in windows[:-1] if window]
+
+    def __str__(self) -> str:
+        return f"{spread(self.p95_ms):.1f} ms, longest of a window {spread(self.longest_ms or [0]):.0f} ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """How long sessions wait for commits beside one with word times, and beside the same one without.
+
+    Attributes
+    ----------
     differences : recordings that had more than one text.
     """
 
-    without_ms: tuple[float, ...]
-    beside_ms: tuple[float, ...]
-    worst_without_ms: tuple[float, ...]
-    worst_beside_ms: tuple[float, ...]
-    num_aligned: int
+    beside: Waits
+    without: Waits
     differences: tuple[str, ...]
     seed: int
 
     @property
-    def slowed(self) -> Ratio:
-        """95th percentile with word times over the one without."""
-        return ratio_of_medians(self.beside_ms, self.without_ms, seed=self.seed)
-
-    @property
     def bar(self) -> Bar:
-        """Hold the ratio of the medians against what is allowed."""
+        """Hold the ratio of the 95th percentiles against what is allowed."""
+        slowed = ratio_of_medians(self.beside.p95_ms, self.without.p95_ms, seed=self.seed)
         name = "p95 of neighbours' forward passes, with a word-time session over without"
-        return Bar(name, self.slowed.value, MOST_SLOWED, str(self.slowed))
+        return Bar(name, slowed.value, MOST_SLOWED, str(slowed))
 
     def __str__(self) -> str:
         return (
-            f"{NUM_NEIGHBOURS} sessions beside one with word times ({self.num_aligned} windows): "
-            f"p95 of their forward passes {spread(self.beside_ms):.1f} ms, "
-            f"{spread(self.without_ms):.1f} ms without; p99 {spread(self.worst_beside_ms):.1f} ms, "
-            f"{spread(self.worst_without_ms):.1f} ms without."
+            f"{NUM_NEIGHBOURS} sessions beside one with word times: p95 of their forward passes "
+            f"{self.beside}; beside the same without {self.without}."
         )
 
 
@@ -74,7 +85,8 @@ def measure_neighbours(
 ) -> Neighbours:
     """Let sessions transcribe recordings of one window over and over, on the target alone.
 
-    Every window is encoded once, before it counts: what is measured is decoding.
+    The last session has the shortest recording and, in half of the rounds, word times. Every window is
+    encoded once, before it counts: what is measured is decoding.
     """
     model = WhisperModel(checkpoint, NUM_NEIGHBOURS + 1)
     model._encoder = Remembered(model._encoder)
@@ -88,55 +100,60 @@ async def _measure(
     engine = TargetEngine(model, limits=Limits(max_sessions=NUM_NEIGHBOURS + 1))
     random = Random(seed)
     texts: dict[str, set[tuple[int, ...]]] = {}
-    taken: dict[bool, list[list[float]]] = {False: [], True: []}  # by whether words have times
-    num_aligned = 0
+    waits = {has_words: Waits() for has_words in (False, True)}
 
-    async def transcribe(name: str, sample: Sample, options: DecodingOptions) -> list[Commit]:
-        commits: list[Commit] = []
+    names = map(
+        str, count()
+    )  # none twice: what the engine had still sent to the first would reach the second
+
+    async def transcribe(
+        sample: Sample, options: DecodingOptions, note: Callable[[float], object] = lambda wait_s: None
+    ) -> None:
+        name = next(names)
+        tokens: list[int] = []
         async with engine.session(name, Mode.TARGET_ONLY, options) as events:
             chunk = AudioChunk(0, sample.pcm, is_last=True)
             engine.thread.post(partial(engine.verifier.submit, name, chunk))
+            last_s = None
             while not isinstance(event := await events.get(), Finished):
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Commit):
-                    commits.append(event)
-        texts.setdefault(sample.name, set()).add(tuple(t for commit in commits for t in commit.tokens))
-        return commits
+                    now_s = time.perf_counter()
+                    if last_s is not None:
+                        note(now_s - last_s)
+                    last_s = now_s
+                    tokens += event.tokens
+        texts.setdefault(sample.name, set()).add(tuple(tokens))
 
-    async def repeat(place: int, options: DecodingOptions, noted: list[Commit]) -> None:
-        number = 0
+    async def neighbour(place: int, windows: list[list[float]]) -> None:
+        for number in count(place):
+            sample = samples[number % len(samples)]
+            await transcribe(sample, PLAIN, lambda wait_s: windows[-1].append(wait_s))
+
+    async def last_one(options: DecodingOptions, windows: list[list[float]]) -> None:
+        shortest = min(samples, key=lambda sample: sample.duration_s)
         while True:
-            sample = samples[(place + number) % len(samples)]
-            noted += await transcribe(f"{place}-{number}", sample, options)
-            number += 1
+            await transcribe(shortest, options)
+            windows.append([])
 
     for sample in samples:
-        await transcribe(f"first {sample.name}", sample, TIMED)
+        await transcribe(sample, TIMED)
     for _ in range(rounds):
         for has_words in random.sample([False, True], 2):
-            noted: list[Commit] = []
-            last: list[Commit] = []
-            sessions = [asyncio.create_task(repeat(i, PLAIN, noted)) for i in range(NUM_NEIGHBOURS)]
-            sessions.append(asyncio.create_task(repeat(NUM_NEIGHBOURS, TIMED if has_words else PLAIN, last)))
-            done, _ = await asyncio.wait(sessions, timeout=period_s, return_when=asyncio.FIRST_COMPLETED)
+            windows: list[list[float]] = [[]]
+            sessions = [asyncio.create_task(neighbour(i, windows)) for i in range(NUM_NEIGHBOURS)]
+            sessions.append(asyncio.create_task(last_one(TIMED if has_words else PLAIN, windows)))
+            failed, _ = await asyncio.wait(sessions, timeout=period_s, return_when=asyncio.FIRST_EXCEPTION)
             for session in sessions:
                 session.cancel()
             await asyncio.gather(*sessions, return_exceptions=True)
-            for session in done:
-                session.result()  # its error
-            taken[has_words].append(
-                [(commit.timing.queue_ns + commit.timing.forward_ns) / 1e6 for commit in noted]
-            )
-            num_aligned += sum(commit.num_align_passes for commit in last)
+            for session in failed:
+                session.result()
+            waits[has_words].take(windows)
     await engine.stop()
-    quantiles = [
-        tuple(float(np.quantile(each, share)) for each in taken[has_words])
-        for share in (0.95, 0.99)
-        for has_words in (False, True)
-    ]
-    differences = [f"{name}: {len(found)} texts" for name, found in texts.items() if len(found) > 1]
-    return Neighbours(*quantiles, num_aligned, tuple(differences), seed)
+    differences = tuple(f"{name}: {len(found)} texts" for name, found in texts.items() if len(found) > 1)
+    return Neighbours(waits[True], waits[False], differences, seed)
 
 
 class Remembered(nn.Module):

@@ -15,6 +15,7 @@ from experiments.capacity.ladder import Ladder, memory_of_a_session
 from experiments.capacity.load import Arm, Clients, Load, Outcome, tally, together
 from experiments.capacity.log import Expected, SessionLog
 from experiments.capacity.models import DEMO, Measured
+from experiments.capacity.neighbours import Neighbours, Waits
 from experiments.capacity.usage import ENCODE, FORWARD, PASSES, Meter, Usage
 from experiments.common.replay.record import recorded
 from experiments.common.samples import load_samples
@@ -254,3 +255,17 @@ def test_a_client_with_both_models_in_its_process(measured):
     outcome = play(clients, Arm.PER_CLIENT, range(1))
     assert outcome.usage.batch_size == 1
     assert outcome.generator_s == 0  # it is part of the target's process
+
+
+def test_neighbours_waits_are_compared_by_round():
+    beside, without = Waits(), Waits()
+    for _ in range(3):
+        without.take([[0.010] * 20, [0.010] * 20])
+        beside.take([[0.010] * 38 + [0.090], [0.010] * 20])
+    neighbours = Neighbours(beside, without, (), seed=0)
+    assert neighbours.bar.holds and neighbours.bar.value == pytest.approx(1)
+    assert beside.longest_ms == pytest.approx([90] * 3) and without.longest_ms == pytest.approx([10] * 3)
+    assert "longest of a window 90 (90-90) ms" in str(neighbours)
+    for _ in range(7):
+        beside.take([[0.010] * 9 + [0.090]])
+    assert not neighbours.bar.holds
