@@ -101,10 +101,7 @@ async def _measure(
     random = Random(seed)
     texts: dict[str, set[tuple[int, ...]]] = {}
     waits = {has_words: Waits() for has_words in (False, True)}
-
-    names = map(
-        str, count()
-    )  # none twice: what the engine had still sent to the first would reach the second
+    names = map(str, count())  # none twice: events on their way to a session that left would reach the next
 
     async def transcribe(
         sample: Sample, options: DecodingOptions, note: Callable[[float], object] = lambda wait_s: None
