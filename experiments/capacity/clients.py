@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
-from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, Resume, WindowOpened
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
 from specwhisper.whisper.local import LocalTranscriber, TargetEngine
 
 BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE
@@ -190,9 +191,9 @@ class Observed:
         self._transcriber = transcriber
         self._log = log
 
-    async def describe(self) -> TargetDescription:
-        """Tell what the target is."""
-        return await self._transcriber.describe()
+    async def describe(self, **needs: str) -> TargetDescription:
+        """Return what the target is."""
+        return await self._transcriber.describe(**needs)
 
     @asynccontextmanager
     async def open(
@@ -201,14 +202,10 @@ class Observed:
         target: TargetDescription,
         mode: Mode,
         options: DecodingOptions,
-        *,
-        draft_model: str,
-        resume: Resume | None = None,
+        **settings: Any,
     ) -> AsyncIterator[ObservedSession]:
         """Open the session."""
-        async with self._transcriber.open(
-            session_id, target, mode, options, draft_model=draft_model, resume=resume
-        ) as session:
+        async with self._transcriber.open(session_id, target, mode, options, **settings) as session:
             yield ObservedSession(session, self._log)
 
     async def close(self) -> None:
@@ -219,6 +216,7 @@ class ObservedSession:
     """A session of whose events a log is kept."""
 
     def __init__(self, session: TranscriberSession, log: SessionLog) -> None:
+        self.target = session.target
         self.limits = session.limits
         self.min_round_trip_ns = 0
         self._session = session

@@ -9,6 +9,7 @@ import json
 import socket as sockets
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import starmap
 from typing import Any
 
@@ -78,8 +79,9 @@ def test_any_request_to_any_route(server, method, headers, body, data):
 )
 def test_bytes_that_are_hardly_http(server, first, lines, rest):
     with sockets.create_connection(server.address, timeout=REPLY_S) as connection:
-        connection.sendall(first + b"".join(lines) + b"\r\n" + rest)
-        connection.shutdown(sockets.SHUT_WR)
+        with suppress(OSError):  # the gateway may have refused it already, and left
+            connection.sendall(first + b"".join(lines) + b"\r\n" + rest)
+            connection.shutdown(sockets.SHUT_WR)
         heard = end_of(connection)
     assert not heard or heard.startswith(b"HTTP/1.1 ")
     assert not heard.startswith(b"HTTP/1.1 5")

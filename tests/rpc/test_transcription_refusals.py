@@ -192,6 +192,7 @@ async def test_a_full_draft_server_and_a_full_target():
         check_error(error, ServerFull, "target holds its 8 sessions")
         for call in calls:
             call.cancel()
+        await all_free(target, draft)
         await check_served(target, draft)
 
 
