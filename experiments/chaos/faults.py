@@ -103,6 +103,12 @@ async def held(world: World) -> None:
     world.victim.release()
 
 
+async def garbled(world: World) -> None:
+    """Have every connection to the target break in what it sends."""
+    world.strike()
+    world.victim.garble()
+
+
 async def cut(world: World) -> None:
     """Reset all connections to targets and refuse new ones, for a while."""
     await _cut(world, world.places)
@@ -285,6 +291,7 @@ FAULTS: dict[Kind, Fault] = {
     Kind.CUT: cut,
     Kind.CUT_LONG: cut,
     Kind.RESET: reset,
+    Kind.GARBLED: garbled,
     Kind.LIMIT: limit,
     Kind.SLOW: slow,
     Kind.MESSAGES: messages,

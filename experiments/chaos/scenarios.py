@@ -24,6 +24,7 @@ class Kind(StrEnum):
     CUT = "network to all targets cut off for a while"
     CUT_LONG = "network to all targets cut off for half a minute"
     RESET = "connections reset"
+    GARBLED = "what is no HTTP/2 on connections to the target"
     LIMIT = "connections reset after some bytes"
     SLOW = "latency, jitter, little bandwidth"
     MESSAGES = "candidates lost, repeated, reordered"
@@ -49,6 +50,7 @@ WITH_SPARE = {
     Kind.KILL,
     Kind.KILL_TWICE,
     Kind.RESET,
+    Kind.GARBLED,
     Kind.LIMIT,
     Kind.DRAIN,
     Kind.DRAIN_AGAIN,

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Self
 
+from experiments.common.frames import Frames
+
 CHUNK_BYTES = 16_384
 MAX_QUEUED = 64  # chunks on their way, behind which TCP makes the sender wait
 NO_FRAME = b"\xff" * 32  # begins an HTTP/2 frame that is longer than any may be
@@ -40,6 +42,7 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._open: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
+        self._frames: dict[asyncio.StreamWriter, Frames] = {}
 
     @classmethod
     @asynccontextmanager
@@ -73,9 +76,14 @@ class Proxy:
             task.cancel()
 
     def garble(self) -> None:
-        """Say to all who have connected what is no HTTP/2; between two frames where none is on its way."""
-        for writer, *_ in self._open.values():
-            writer.write(NO_FRAME)
+        """Send what is no HTTP/2 on all connections, to the side that opened them, after its current frame.
+
+        In the middle of one it could be taken for the frame's contents, which only encryption detects.
+        """
+        for writer, frames in self._frames.items():
+            frames.is_last = True
+            if not frames.num_missing:
+                writer.write(NO_FRAME)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -90,6 +98,7 @@ class Proxy:
             self._num_led += 1
             far_reader, far_writer = await asyncio.open_connection(host, int(port))
             self._open[task] = (writer, far_writer)
+            self._frames[writer] = Frames()
             async with asyncio.TaskGroup() as group:
                 for source, sink in ((reader, far_writer), (far_reader, writer)):
                     queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_QUEUED)
@@ -99,6 +108,7 @@ class Proxy:
             pass  # one of both has gone, so the other one is told; or it was reset
         finally:
             for each in self._open.pop(task):
+                self._frames.pop(each, None)
                 each.close()
 
     async def _take(self, source: asyncio.StreamReader, queue: asyncio.Queue[tuple[float, bytes]]) -> None:
@@ -129,6 +139,10 @@ class Proxy:
                     self.bytes_left = None
                     self.reset()
                     return
+            frames = self._frames.get(sink)
+            if frames is not None and (whole := frames.take(data)) is not None:
+                sink.write(data[:whole] + NO_FRAME)
+                await asyncio.Event().wait()  # until the connection is closed for that
             sink.write(data)
             await sink.drain()
 
