@@ -82,7 +82,7 @@ def test_a_model_without_an_end_writes_as_much_as_it_may(folders, target, tmp_pa
     [
         ({"word_timestamps": True}, "There is no option 'word_timestamps' for text"),
         ({"temperature": (0.0, 0.5)}, "name one temperature"),
-        ({"temperature": -1.0}, "each 0 or more"),
+        ({"temperature": -1.0}, "each 0 or from 1e-06"),
         ({"num_beams": 4}, "Beam search is not offered"),
     ],
 )

@@ -55,7 +55,8 @@ def servers(checkpoints, start_server, unused_tcp_port) -> tuple[Server, Server]
     return (
         start_server("target_server", "--model", checkpoints.target, "--port", unused_tcp_port),
         start_server(
-            "draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{unused_tcp_port}"
+            *("draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{unused_tcp_port}"),
+            *("--resume-timeout", "0"),  # else a new session waits for a target that takes this one's place
         ),
     )
 
