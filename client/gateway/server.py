@@ -22,6 +22,7 @@ from client.gateway.messages import MAX_MESSAGE_BYTES
 from client.gateway.metrics import GatewayMetrics
 from client.gateway.state import Gateway
 from specwhisper.wire.addresses import cannot_listen, join_address
+from specwhisper.wire.collector import freeze_loaded
 from specwhisper.wire.metrics.exposition import serving_metrics
 from specwhisper.wire.stop_signals import stop_signals
 from specwhisper.wire.tracing import configure_tracing
@@ -150,4 +151,5 @@ async def run(config: GatewayConfig) -> None:
 async def serve_until_signal(server: GatewayServer) -> None:
     """Have a gateway answer until SIGTERM or SIGINT."""
     with stop_signals(server.stop):
+        freeze_loaded()
         await server.serve()

@@ -19,6 +19,7 @@ from specwhisper.types import Limits
 from specwhisper.wire.access import Access
 from specwhisper.wire.addresses import cannot_listen, check_bind, is_loopback, join_address
 from specwhisper.wire.calls import Calls
+from specwhisper.wire.collector import freeze_loaded
 from specwhisper.wire.failpoints import VARIABLE, Failpoints
 from specwhisper.wire.health import CheckHealth, Health
 from specwhisper.wire.keepalive import keepalive
@@ -244,6 +245,7 @@ async def serve(
     stop = asyncio.Event()
     with stop_signals(stop.set):
         server = await start_server(services, options, metrics, check_health)
+        freeze_loaded()
         logger.info("ready", extra={"address": server.address})
         await stop.wait()
         await server.stop(options.drain_timeout_s, on_drain)

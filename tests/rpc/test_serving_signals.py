@@ -14,6 +14,7 @@ from specwhisper.wire.v1 import verification_pb2_grpc as pb_grpc
 
 SERVER = """
 import asyncio
+import gc
 from functools import partial
 from specwhisper.wire.logs import LogFormat, configure_logging
 from specwhisper.wire.serving import ServingOptions, serve
@@ -27,16 +28,19 @@ class Echo(pb_grpc.VerificationServicer):
 configure_logging(LogFormat.JSON)
 add = partial(pb_grpc.add_VerificationServicer_to_server, Echo())
 asyncio.run(serve({"specwhisper.wire.v1.Verification": add}, ServingOptions()))
+print(gc.get_freeze_count())
 """
 
 GATEWAY = """
 import asyncio
+import gc
 from client.gateway.config import GatewayConfig
 from client.gateway.server import run
 from specwhisper.wire.logs import LogFormat, configure_logging
 
 configure_logging(LogFormat.JSON)
 asyncio.run(run(GatewayConfig(server="127.0.0.1:9", port=0)))
+print(gc.get_freeze_count())
 """
 
 
@@ -47,7 +51,8 @@ def program():
 
 @pytest.fixture
 def server(program):
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", program], **pipes, text=True)
     with process:
         yield process
         process.kill()
@@ -67,6 +72,14 @@ def test_a_stop_signal_ends_an_idle_server(server, number):
     next_event(server, "ready")
     server.send_signal(number)
     assert server.wait(timeout=30) == 0
+
+
+@pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
+def test_what_is_loaded_is_left_out_of_collections(server):
+    """A full one, which stops every session, would go through all imported libraries."""
+    next_event(server, "ready")
+    server.send_signal(signal.SIGTERM)
+    assert int(server.stdout.read()) > 10_000
 
 
 @pytest.mark.parametrize("program", [SERVER, GATEWAY], ids=["server", "gateway"])
