@@ -81,7 +81,7 @@ class LiveTranscript:
     @property
     def draft_text(self) -> str:
         """What the draft believes to follow it, of newer audio perhaps."""
-        return self._vocabulary.decode_unfinished(self._drafted, behind=self._verified)
+        return self._vocabulary.decode_unfinished(self._drafted, after=self._verified)
 
     @property
     def unfinished(self) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ class LiveTranscript:
         """Read what of tokens, as somebody else has written them, goes on behind text that is known."""
         text, known = self._text(tokens), self._text(known)
         rest = text[continuation(known, text, self._may_begin) :]
-        return self._vocabulary.decode_unfinished(rest, behind=known)
+        return self._vocabulary.decode_unfinished(rest, after=known)
 
     @property
     def _drafted(self) -> tuple[int, ...]:

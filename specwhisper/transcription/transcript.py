@@ -102,7 +102,7 @@ class TranscriptBuilder:
     def draft_text(self) -> str:
         """What the draft expects to follow it."""
         committed, drafted = self._tokens[: self._num_committed], self._tokens[self._num_committed :]
-        return self._vocabulary.decode_unfinished(drafted, behind=committed)
+        return self._vocabulary.decode_unfinished(drafted, after=committed)
 
     def observe(self, message: WindowOpened | Candidates | Commit) -> list[Segment]:
         """Take in one message and give the segments that it completes."""

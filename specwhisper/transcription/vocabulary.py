@@ -120,12 +120,14 @@ class Vocabulary:
         """Turn text tokens into text, special ones left out; broken UTF-8 is replaced."""
         return self.token_bytes(ids).decode("utf-8", errors="replace")
 
-    def decode_unfinished(self, ids: Iterable[int], behind: Iterable[int] = ()) -> str:
-        """Turn text tokens that others may follow into text: a character that is not whole is held back.
+    def decode_unfinished(self, ids: Iterable[int], after: Iterable[int] = ()) -> str:
+        """Return the text of tokens that others may follow, up to its last whole character.
 
-        One that begins in the tokens that they stand ``behind``, where it was held back, is given here.
+        Parameters
+        ----------
+        after : the tokens that they follow; a last character that is not whole there begins the text.
         """
-        data, held = self.token_bytes(ids), _whole_characters(self.token_bytes(behind))[1]
+        data, held = self.token_bytes(ids), _whole_characters(self.token_bytes(after))[1]
         goes_on = bool(data) and data[0] & 0xC0 == 0x80
         return _whole_characters(held + data if goes_on else data)[0]
 

@@ -61,7 +61,7 @@ def test_of_live_audio(num_verified, num_believed, is_bridged):
 def test_a_draft_that_begins_a_character_of_its_own_is_shown_whole():
     """Behind one that breaks off within a character."""
     vocabulary = of_bytes(b"\xe6\x97\xe6\x9c\xac")
-    assert vocabulary.decode_unfinished((2, 3, 4), behind=(0, 1)) == "本"
+    assert vocabulary.decode_unfinished((2, 3, 4), after=(0, 1)) == "本"
 
 
 def test_bytes_that_are_broken_are_shown_as_in_final_text():
