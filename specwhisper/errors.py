@@ -137,7 +137,8 @@ class RecordingsFailed(SpecWhisperError):
         """Make the error of a call of so many recordings, with the first reasons in its message."""
         reasons = [f"Number {place + 1}: {errors[place]}" for place in sorted(errors)]
         more = f" And {len(reasons) - MAX_REASONS} more." if len(reasons) > MAX_REASONS else ""
-        attached = " The other results are in .results." if results else ""
+        has_others = bool(results) and len(errors) < num_recordings
+        attached = " The other results are in .results." if has_others else ""
         return cls(
             f"{len(errors)} of {num_recordings} recordings failed. "
             f"{' '.join(reasons[:MAX_REASONS])}{more}{attached}",

@@ -274,15 +274,16 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
     """
     if increment is None:
         return (temperature,)
-    if not math.isfinite(temperature):
-        raise InvalidRequest(f"temperature is {temperature}: it must be a number.")
-    if not (math.isfinite(increment) and increment > 0):
+    for name, value in (("temperature", temperature), ("temperature_increment_on_fallback", increment)):
+        if not (_is_number(value) and math.isfinite(value)):
+            raise InvalidRequest(f"{name} is {value!r}: it must be a number.")
+    if increment <= 0:
         raise InvalidRequest(
-            f"temperature_increment_on_fallback is {increment}: it must be above 0, or left out."
+            f"temperature_increment_on_fallback is {increment:g}: it must be above 0, or left out."
         )
-    steps = math.floor((1.0 + 1e-6 - temperature) / increment)
-    if steps >= MAX_TEMPERATURES:
+    num_steps = (1.0 + 1e-6 - temperature) / increment  # infinite for the smallest increments
+    if num_steps >= MAX_TEMPERATURES:
         raise InvalidRequest(
-            f"Steps of {increment:g} give {steps + 1} temperatures: at most {MAX_TEMPERATURES} are tried."
+            f"Steps of {increment:g} give more than {MAX_TEMPERATURES} temperatures: name a larger step."
         )
-    return tuple(round(temperature + i * increment, 6) for i in range(max(0, steps) + 1))
+    return tuple(round(temperature + i * increment, 6) for i in range(max(0, math.floor(num_steps)) + 1))

@@ -99,7 +99,9 @@ class SharedPair:
         def next_ended() -> PairSession:
             while True:
                 session_id, event = events.get()
-                session = sessions[session_id]
+                session = sessions.get(session_id)
+                if session is None:  # a fault of the engine also reaches those that have just ended
+                    continue
                 session.observe(event)
                 watch(session.place, session.builder)
                 if session.has_ended:

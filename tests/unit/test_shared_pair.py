@@ -13,6 +13,7 @@ from experiments.common.scripted import MULTILINGUAL, ScriptedModel, recording
 from specwhisper.errors import DeviceFault, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import AudioChunk, Mode
 from specwhisper.whisper.drafter import Drafter
 from specwhisper.whisper.one_process import InlineExecutor, OneProcess
@@ -118,6 +119,36 @@ def test_a_device_fault_ends_every_call_and_later_ones_at_once():
                 pair.transcribe([Prepared(PCMS[0], ENGLISH)], DraftLength(Mode.TARGET_ONLY), max_sessions=1)
             )
             raise found[0]
+
+
+class FaultyAtLast(ScriptedModel):
+    """Fails in a forward pass that only a long recording reaches."""
+
+    NUM_PASSES = 100
+
+    def __init__(self, num_slots: int) -> None:
+        super().__init__(num_slots)
+        self.has_failed = threading.Event()
+
+    def score(self, rows):
+        if self.num_passes > self.NUM_PASSES:
+            self.has_failed.set()
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return super().score(rows)
+
+
+def test_a_device_fault_leaves_what_has_ended_before_it():
+    model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)
+    pair = SharedPair(model)
+    prepared = [Prepared(pcm, ENGLISH) for pcm in (recording(1.0), recording(1.0), recording(300.0))]
+    results = pair.transcribe(prepared, length, max_sessions=3)
+    first, transcript = next(results)
+    found = {first: transcript}
+    assert model.has_failed.wait(timeout=60)
+    with pytest.raises(DeviceFault):  # so it has reached the first call's sessions too
+        raise next(pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1))[1]
+    found |= dict(results)
+    assert [type(found[place]) for place in range(3)] == [Transcript, Transcript, DeviceFault]
 
 
 class Buggy(ScriptedModel):
