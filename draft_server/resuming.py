@@ -68,8 +68,7 @@ class ResumedSession:
 
     Parameters
     ----------
-    target : what the session was set up for; once it is open, what its target is. Others differ in nothing
-        but their addresses.
+    target : what the session was set up for; once it is open, what its target is. Others have its weights.
     patience_s : how long the session looks for a target, from the first loss on, until it fails. Only when a
         target has committed something is this time granted again: those that take the session and lose it,
         and do nothing else, use it up.
@@ -215,6 +214,7 @@ class ResumedSession:
             session.resume(resume)
         self._resumption.move()
         self._there, self._session, self._taken_s = there, session, self._clock()
+        self.limits = session.limits
         await there.enter_async_context(_beside(self._feed(session)))
         await there.enter_async_context(_beside(self._move(session)))
 

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic_ns
 from typing import Any
 
@@ -110,7 +111,10 @@ class TargetSession:
         self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
 
     def propose(self, block: Candidates) -> None:
-        """Queue a block; it overtakes audio."""
+        """Queue a block, cut to what this target takes; it overtakes audio."""
+        most = self.limits.max_block_tokens
+        if len(block.tokens) > most:
+            block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
         self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:

@@ -33,7 +33,7 @@ from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.faults import leave_process
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
-from specwhisper.whisper.watchdog import HANGS_AFTER_S, watch
+from specwhisper.whisper.watchdog import HANGS_AFTER_S, TimedWorker, watch
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class TargetEngine:
     ) -> None:
         self.thread = thread or EngineThread[FromTarget]("verifier", leave_process, observe)
         self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
-        self._aligner = ThreadPoolExecutor(1, thread_name_prefix="aligner")
+        self._aligner = TimedWorker("aligner")
         self.verifier = Verifier(
             model,
             executor=self._encoder,
@@ -75,7 +75,11 @@ class TargetEngine:
         )
         self.thread.start(self.verifier)
         self._watching = asyncio.create_task(
-            watch(lambda: self.thread.busy.seconds, HANGS_AFTER_S, self._end_sessions)
+            watch(
+                lambda: max(self.thread.busy.seconds, self._aligner.busy.seconds),
+                HANGS_AFTER_S,
+                self._end_sessions,
+            )
         )
 
     @asynccontextmanager

@@ -52,5 +52,5 @@ def check_protocol(peer: str, theirs: Protocols, software: str, *, here: str, ow
     if not own.meets(theirs):
         raise PairMismatch(
             f"{peer} (specwhisper {software}) speaks protocol {theirs}, {here} (specwhisper {__version__}) "
-            f"speaks {own}: run the same version on both."
+            f"speaks {own}: update the older one. Each release works with the one before it."
         )

@@ -20,7 +20,10 @@ from tests.rpc.services import all_free, running_pair
 
 NEWER = Protocols(CLIENT_PROTOCOL_VERSION + 1)
 NEXT = Protocols(CLIENT_PROTOCOL_VERSION + 1, oldest=CLIENT_PROTOCOL_VERSION)  # the next release
-OWN = f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: run the same version on both."
+OWN = (
+    f"(specwhisper {__version__}) speaks {CLIENT_PROTOCOL_VERSION}: update the older one. "
+    "Each release works with the one before it."
+)
 
 
 class Newer(ScriptedTranscription):

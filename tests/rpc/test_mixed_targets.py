@@ -15,6 +15,7 @@ import pytest
 import soundfile
 
 from client.api import TranscriptionClient
+from draft_server.needs import ANY
 from experiments.common.bad_network import BadNetwork
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
@@ -330,3 +331,17 @@ async def test_a_session_that_no_target_keeps_fails_when_patience_is_over(kind):
             await eventually(lambda: draft.service.num_sessions == 0)
     assert type(error) is TargetUnavailable
     assert cutting.num_cut > 1
+
+
+async def test_targets_may_take_blocks_of_other_lengths(emptiest_first):
+    """A session is set up for one of them, and opens on the other, which takes shorter ones."""
+    async with (
+        target_server(limits=Limits(max_sessions=2)) as described,
+        target_server(limits=Limits(max_sessions=8, max_block_tokens=2)) as emptiest,
+        draft_server(f"{described.address},{emptiest.address}") as draft,
+    ):
+        await draft.service._transcriber._describe(described.address, ANY)
+        for _ in range(3):
+            responses = await stream(draft, recording(LENGTH_S), mode="MODE_PIPELINED", gamma=5)
+            assert finals(responses) == expected_finals(target_alone(LENGTH_S))
+        await all_free(emptiest, draft)

@@ -48,7 +48,8 @@ class Flapping:
     """
 
     address = "that comes and goes"
-    target = TargetDescription("flapping", "digest", SPOKEN, 80, Limits())
+    limits = Limits()
+    target = TargetDescription("flapping", "digest", SPOKEN, 80, limits)
     min_round_trip_ns = 0
 
     def __init__(self, clock: Clock, says: Sequence[Said], *, taking_s: float = 0.0, held_s: float = 0.0):

@@ -36,12 +36,12 @@ def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size:
     if not LINK.meets(protocols):
         raise PairMismatch(
             f"The checkpoint is of protocol {protocols}, this server speaks {LINK}: "
-            "run the same version on all draft servers."
+            "update the older draft server. Each release works with the one before it."
         )
     if message.weights_digest != weights_digest:
         raise PairMismatch(
-            "The recording was begun on other weights than those of the target here: run the same checkpoint "
-            "behind all draft servers."
+            "The recording was begun on other weights than those of the target here: keep a target with "
+            "those until their sessions have ended."
         )
     resume = resume_from_proto(message.resume, vocabulary_size=vocabulary_size)
     if len(resume.log_probs) != len(resume.committed):
