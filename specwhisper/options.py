@@ -270,20 +270,21 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
 
     Raises
     ------
-    InvalidRequest : for a step that is not above 0, too many steps, or what is not a number.
+    InvalidRequest : for a step below the smallest temperature, too many steps, or what is not a number.
     """
     if increment is None:
         return (temperature,)
     for name, value in (("temperature", temperature), ("temperature_increment_on_fallback", increment)):
         if not (_is_number(value) and math.isfinite(value)):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number.")
-    if increment <= 0:
+    if increment < MIN_TEMPERATURE:
         raise InvalidRequest(
-            f"temperature_increment_on_fallback is {increment:g}: it must be above 0, or left out."
+            f"temperature_increment_on_fallback is {increment:g}: "
+            f"it must be at least {MIN_TEMPERATURE:g}, or left out."
         )
-    num_steps = (1.0 + 1e-6 - temperature) / increment  # infinite for the smallest increments
+    num_steps = max(0.0, (1.0 + 1e-6 - temperature) / increment)
     if num_steps >= MAX_TEMPERATURES:
         raise InvalidRequest(
             f"Steps of {increment:g} give more than {MAX_TEMPERATURES} temperatures: name a larger step."
         )
-    return tuple(round(temperature + i * increment, 6) for i in range(max(0, math.floor(num_steps)) + 1))
+    return tuple(round(temperature + i * increment, 6) for i in range(math.floor(num_steps) + 1))
