@@ -83,6 +83,9 @@ class Completion:
 class SpeculativeLM:
     """Continues prompts with a large model at the speed of a pair; the text is the large model's own.
 
+    Beside other prompts a row's logits may differ in their last bits from those that it has alone, so where
+    two tokens are as good as equal, a text may go on with the other one.
+
     Thread-safe: calls from several threads share the ``batch_size`` slots and every forward pass.
 
     Parameters
