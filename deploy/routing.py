@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from enum import IntEnum
 from math import inf
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -23,6 +24,14 @@ UNANSWERED_S = 0.5  # shorter than the front waits: who hangs is known when it a
 SILENT_S = 10.0  # until who hung is given another chance, which costs somebody the front's wait
 
 Name = TypeVar("Name", bound=Hashable)
+
+
+class Match(IntEnum):
+    """Whether a target has what a session needs, the best first."""
+
+    YES = 0
+    UNKNOWN = 1  # it has not reported yet
+    NO = 2
 
 
 class RecentPicks(Generic[Name]):
@@ -98,16 +107,16 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
     ) -> list[list[RunningReplica]]:
         """Rank replicas, the emptiest first; last those that do not match, are silent, to avoid, or full.
 
-        Equals are ranked at random. What a new replica is becomes known with its first report: it counts as
-        matching until then.
+        Equals are ranked at random. What a new replica is becomes known with its first report. Until then it
+        ranks after those known to match: the front asks only a few, and new ones may all be of other weights.
         """
         recent, silent = self._recent.count(), self._silent.names()
         asked = _asked(pending_request)
 
-        def rank(replica: RunningReplica) -> tuple[bool, bool, bool, bool, int]:
+        def rank(replica: RunningReplica) -> tuple[Match, bool, bool, bool, int]:
             told, name = replica.routing_stats, replica.replica_id
             return (
-                not _matches(asked, told),
+                _match(asked, told),
                 name in silent,
                 told.get(ADDRESS) in asked.avoid,
                 not told.get(HAS_ROOM, True),
@@ -137,10 +146,10 @@ def _asked(pending: PendingRequest | None) -> pb.LocateRequest:
     return pb.LocateRequest.FromString(pending.args[0])
 
 
-def _matches(asked: pb.LocateRequest, told: Mapping[str, Any]) -> bool:
-    """Return whether a target has what a session needs, as far as it is known."""
-    return all(not needed or told.get(name, needed) == needed for name, needed in _needs(asked).items())
-
-
-def _needs(asked: pb.LocateRequest) -> dict[str, str]:
-    return {WEIGHTS: asked.weights_digest, VOCABULARY: asked.vocabulary_digest}
+def _match(asked: pb.LocateRequest, told: Mapping[str, Any]) -> Match:
+    """Return whether a target has all that a session needs, as far as it is known."""
+    needs = {WEIGHTS: asked.weights_digest, VOCABULARY: asked.vocabulary_digest}
+    has = {told.get(name) == needed if name in told else None for name, needed in needs.items() if needed}
+    if False in has:
+        return Match.NO
+    return Match.UNKNOWN if None in has else Match.YES

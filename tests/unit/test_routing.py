@@ -156,6 +156,28 @@ async def test_a_session_goes_to_a_target_that_has_what_it_needs(told, asked):
     assert await routing.ask("c") == ["new", "old", "unknown"], "one that begins may take any"
 
 
+@pytest.mark.parametrize(("told", "asked"), [(WEIGHTS, "weights_digest"), (VOCABULARY, "vocabulary_digest")])
+async def test_new_targets_are_asked_after_those_known_to_match(told, asked):
+    """In their first second they are empty, and as many as the front asks."""
+    routing = Routing(new_1=0, new_2=0, new_3=0, busy=5, full=None, other=0)
+    for name, digest in {"busy": "old", "full": "old", "other": "new"}.items():
+        routing.tell(name, **{told: digest})
+    ranked = await routing.ask("a", **{asked: "old"})
+    assert ranked[:2] == ["busy", "full"] and ranked[-1] == "other"
+    routing.answer("a", "busy")
+    ranked = await routing.ask("b")
+    assert ranked[-2:] == ["busy", "full"], "a session that may go to any goes to an empty one"
+
+
+async def test_a_target_known_in_part_is_asked_between():
+    routing = Routing(in_part=0, match=5, other=0)
+    routing.tell("in_part", **{VOCABULARY: "words"})
+    routing.tell("match", **{VOCABULARY: "words", WEIGHTS: "old"})
+    routing.tell("other", **{WEIGHTS: "new"})
+    ranked = await routing.ask("a", vocabulary_digest="words", weights_digest="old")
+    assert ranked == ["match", "in_part", "other"]
+
+
 async def test_a_target_that_failed_a_session_is_asked_after_others():
     routing = Routing(failed=0, works=5, full=None)
     for name in ("failed", "works", "full"):
