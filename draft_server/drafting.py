@@ -22,7 +22,7 @@ from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.faults import is_device_fault, leave_process
 from specwhisper.whisper.model import Model, WhisperModel
 from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.watchdog import ENDS_WITHIN_S, TimedWorker, watch
+from specwhisper.whisper.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Drafting:
         self._runs_ahead = runs_ahead
         self._timeout_s = timeout_s
         self._thread = EngineThread[Drafted | Failed]("drafter", leave_process)
-        self._encoder = TimedWorker("draft-encoder")
+        self._encoder = TimedExecutor("draft-encoder")
         self._drafter: Drafter | None = None
         self.vocabulary_digest = ""
         self._placing: asyncio.Task[Drafter] | None = None

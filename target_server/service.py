@@ -94,8 +94,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return self._verifier.answer_ms
 
     async def check_health(self) -> None:
-        """Return once the engine has done what was asked of it before; where it hangs, hang too."""
-        await self._thread.call(lambda: None)
+        """Return once the engine has done what was asked of it before; see :class:`TargetEngine`."""
+        await self._engine.check_health()
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
         """Name this server; an empty address means "where you asked"."""
@@ -110,6 +110,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             where it does not.
         PairMismatch
             where this target is not what the session needs, whether or not there is room.
+        TargetUnavailable
+            while its engine hangs.
         """
         if request.model and request.model != self._checkpoint.name:
             raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
@@ -119,7 +121,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._check_weights(request.vocabulary_digest, request.weights_digest)
         self._places.check(caller)
         # Asked in the engine's own order: a session that has just ended frees its slot first.
-        num_free = await self._thread.call(self._verifier.check_room)
+        num_free = await self._engine.check_room()
         lease = self._leases.grant(caller) if self._leases is not None else ""
         return pb.LocateResponse(free_slots=num_free, lease=lease)
 

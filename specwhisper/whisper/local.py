@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter_ns
@@ -33,7 +32,7 @@ from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.faults import leave_process
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
-from specwhisper.whisper.watchdog import HANGS_AFTER_S, TimedWorker, watch
+from specwhisper.whisper.watchdog import HANGS_AFTER_S, TimedExecutor, watch
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +58,8 @@ class TargetEngine:
         thread: EngineThread[FromTarget] | None = None,
     ) -> None:
         self.thread = thread or EngineThread[FromTarget]("verifier", leave_process, observe)
-        self._encoder = ThreadPoolExecutor(model.max_windows, thread_name_prefix="encoder")
-        self._aligner = TimedWorker("aligner")
+        self._encoder = TimedExecutor("encoder", model.max_windows)
+        self._aligner = TimedExecutor("aligner")
         self.verifier = Verifier(
             model,
             executor=self._encoder,
@@ -74,13 +73,31 @@ class TargetEngine:
             max_new_tokens=max_new_tokens,
         )
         self.thread.start(self.verifier)
+        self._hangs = False
         self._watching = asyncio.create_task(
-            watch(
-                lambda: max(self.thread.busy.seconds, self._aligner.busy.seconds),
-                HANGS_AFTER_S,
-                self._end_sessions,
-            )
+            watch(self._busy_s, HANGS_AFTER_S, self._note_hanging, self._note_return)
         )
+
+    async def check_health(self) -> None:
+        """Return once the engine has done what was asked of it before.
+
+        Where its thread hangs, this hangs too. It raises :class:`TargetUnavailable` where an executor does.
+        """
+        self._check_hanging()
+        await self.thread.call(lambda: None)
+
+    async def check_room(self) -> int:
+        """Return how many sessions can still be opened, in the order of what else the engine is asked.
+
+        Raises
+        ------
+        ServerFull
+            where none can be opened now.
+        TargetUnavailable
+            while the engine hangs.
+        """
+        self._check_hanging()
+        return await self.thread.call(self.verifier.check_room)
 
     @asynccontextmanager
     async def session(
@@ -92,8 +109,10 @@ class TargetEngine:
     ) -> AsyncIterator[asyncio.Queue[Any]]:
         """Open a session; its events arrive in the queue, which others may put things into as well.
 
-        Raises :class:`InvalidRequest` where an open session has that id already; it goes on.
+        Raises :class:`InvalidRequest` where an open session has that id already; it goes on. Raises
+        :class:`TargetUnavailable` while the engine hangs.
         """
+        self._check_hanging()
         events = asyncio.Queue() if events is None else events
         self.thread.subscribe(session_id, events.put_nowait)
         try:
@@ -103,11 +122,22 @@ class TargetEngine:
             self.thread.unsubscribe(session_id)
             self.thread.post(lambda: self.verifier.close(session_id))
 
-    def _end_sessions(self) -> None:
+    def _busy_s(self) -> float:
+        return max(each.busy.seconds for each in (self.thread, self._encoder, self._aligner))
+
+    def _check_hanging(self) -> None:
+        if self._hangs:
+            raise _hanging()
+
+    def _note_hanging(self) -> None:
         """End sessions that would wait for an engine that hangs: they resume at another target."""
-        error = TargetUnavailable(f"The target's engine has not answered for {HANGS_AFTER_S:g} s.")
+        self._hangs = True
+        error = _hanging()
         logger.error("engine hangs", extra={"error": str(error)})
         self.thread.fail_sessions(error)
+
+    def _note_return(self) -> None:
+        self._hangs = False
 
     async def stop(self) -> None:
         """End the thread and the executors."""
@@ -115,6 +145,10 @@ class TargetEngine:
         await self.thread.stop()
         self._encoder.shutdown(cancel_futures=True)
         self._aligner.shutdown(cancel_futures=True)
+
+
+def _hanging() -> TargetUnavailable:
+    return TargetUnavailable(f"The target's engine has not answered for {HANGS_AFTER_S:g} s.")
 
 
 class LocalSession:
@@ -210,12 +244,12 @@ class LocalTranscriber:
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> LocalTranscriber:
         """Ask the engine."""
-        await self._engine.thread.call(self._engine.verifier.check_room)
+        await self._engine.check_room()
         return self
 
     async def check_health(self) -> None:
-        """Return once the engine has done what was asked of it before; where it hangs, hang too."""
-        await self._engine.thread.call(lambda: None)
+        """Return once the engine has done what was asked of it before; see :class:`TargetEngine`."""
+        await self._engine.check_health()
 
     async def close(self) -> None:
         """End the engine."""

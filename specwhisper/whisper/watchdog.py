@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import get_ident
 from time import monotonic
 from typing import Any
 
@@ -14,29 +15,29 @@ MAX_POLL_S = 1.0
 
 
 class Busy:
-    """Measures the current piece of work of one thread; entered around each, read from any thread."""
+    """Measures threads' current pieces of work; entered around each, read from any thread."""
 
     def __init__(self) -> None:
-        self._began_s: float | None = None
+        self._began_s: dict[int, float] = {}  # by thread
 
     def __enter__(self) -> None:
-        self._began_s = monotonic()
+        self._began_s[get_ident()] = monotonic()
 
     def __exit__(self, *_: object) -> None:
-        self._began_s = None
+        del self._began_s[get_ident()]
 
     @property
     def seconds(self) -> float:
-        """How long the current piece has taken; 0 between two."""
-        began_s = self._began_s
-        return 0.0 if began_s is None else monotonic() - began_s
+        """How long the oldest current piece has taken; 0 where there is none."""
+        began_s = self._began_s.copy().values()  # copied at once: threads begin and end meanwhile
+        return monotonic() - min(began_s) if began_s else 0.0
 
 
-class TimedWorker(ThreadPoolExecutor):
-    """An executor of one thread that measures its current call."""
+class TimedExecutor(ThreadPoolExecutor):
+    """An executor that measures its current calls; those that are queued do not count."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(max_workers=1, thread_name_prefix=name)
+    def __init__(self, name: str, num_threads: int = 1) -> None:
+        super().__init__(max_workers=num_threads, thread_name_prefix=name)
         self.busy = Busy()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

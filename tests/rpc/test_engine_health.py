@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from specwhisper.errors import TargetUnavailable
+from specwhisper.whisper import local
 from specwhisper.wire.channels import open_channel
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated
 from tests.rpc.health import NOT_SERVING, PATIENCE_S, SERVING, until
 from tests.rpc.hostile import hello, session, whole
-from tests.rpc.services import VERIFICATION, all_free, recording, target_alone, target_server
+from tests.rpc.services import VERIFICATION, all_free, error_of, recording, target_alone, target_server
 
 
 async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
@@ -23,6 +27,23 @@ async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
             assert await waiting.finish() == target_alone(1.0).window_tokens
         await all_free(target)
     assert {"engine does not answer", "engine answers again"} <= set(caplog.messages)
+
+
+async def test_an_encoding_that_hangs_is_noticed_while_the_engine_answers(impatient, monkeypatch):
+    monkeypatch.setattr(local, "HANGS_AFTER_S", 0.2)
+    model = Gated("encode")
+    async with target_server(model, tells_engine_health=True) as target:
+        await until(target.address, SERVING, VERIFICATION)
+        async with session(target, hello(), *whole(recording(1.0))) as waiting:
+            await until(target.address, NOT_SERVING, VERIFICATION)
+            error = error_from_rpc(await waiting.error(), "the target")
+            assert type(error) is TargetUnavailable
+        assert type(await error_of(target.stub.Locate(pb.LocateRequest()))) is TargetUnavailable
+        model.gate.set()
+        await until(target.address, SERVING, VERIFICATION)
+        async with session(target, hello(), *whole(recording(1.0))) as later:
+            assert await later.finish() == target_alone(1.0).window_tokens
+        await all_free(target)
 
 
 async def test_a_server_that_stops_does_not_come_back(impatient):

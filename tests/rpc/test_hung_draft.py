@@ -172,9 +172,12 @@ async def test_a_draft_model_that_takes_long_to_load_keeps_no_session_waiting(ga
             await all_free(target, draft)
 
 
-async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(monkeypatch, emptiest_first):
+@pytest.mark.parametrize("where", ["score", "encode"])
+async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(
+    where, monkeypatch, emptiest_first
+):
     monkeypatch.setattr(local, "HANGS_AFTER_S", PROMPT_S)
-    model = Gated()
+    model = Gated(where)
     async with (
         target_server(model) as hung,
         target_server(limits=Limits(max_sessions=MAX_SESSIONS - 1)) as spare,
