@@ -174,9 +174,14 @@ def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
 
 
 def was_there(error: SpecWhisperError) -> bool:
-    """Return whether the server whose call ended with this error answered, or broke off while it did."""
+    """Return whether the server whose call ended with this error answered, broke off or was connected.
+
+    Calls have longer than an attempt to connect takes: one that ran out of time had reached the server.
+    """
     cause = error.__cause__
-    return isinstance(cause, grpc.aio.AioRpcError) and (was_told(cause) or has_broken(cause))
+    if not isinstance(cause, grpc.aio.AioRpcError):
+        return False
+    return was_told(cause) or has_broken(cause) or cause.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:

@@ -25,11 +25,11 @@ def at_once(monkeypatch):
     monkeypatch.setattr(backoff, "MOST_S", 0.001)
 
 
-def lost() -> TargetUnavailable:
-    """What a call ends with whose connection breaks."""
-    rpc_error = grpc.aio.AioRpcError(
-        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), details="Socket closed"
-    )
+def lost(
+    code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, details: str = "Socket closed"
+) -> TargetUnavailable:
+    """What a call ends with whose connection breaks, or that ends otherwise."""
+    rpc_error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)
     error = error_from_rpc(rpc_error, "a:1")
     error.__cause__ = rpc_error
     return error
@@ -71,7 +71,17 @@ async def test_a_target_that_is_lost_while_it_is_asked_is_asked_again():
     assert len(world.asked) == 4
 
 
-@pytest.mark.parametrize("error", [ABSENT, PairMismatch("Another vocabulary.")])
+async def test_a_target_that_hangs_when_it_is_first_asked_is_asked_again():
+    hung = lost(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+    world = World(hung, NEW)
+    assert await Descriptions(world, 10.0).for_session(ANY) is NEW
+    assert len(world.asked) == 2
+
+
+NEVER_CONNECTED = lost(details="failed to connect to all addresses; last error: refused")
+
+
+@pytest.mark.parametrize("error", [ABSENT, NEVER_CONNECTED, PairMismatch("Another vocabulary.")])
 async def test_one_that_never_answered_or_does_not_match_is_said_at_once(error):
     world = World(error)
     with pytest.raises(type(error)) as raised:
