@@ -93,10 +93,19 @@ class TargetLink:
         needs = Needs(vocabulary_digest, weights_digest)
         if weights_digest and (known := self._descriptions.get(weights_digest)) is not None:
             return known
+        mismatched: list[str] = []
+
+        async def ask(address: str) -> TargetDescription:
+            try:
+                return await self._describe(address, needs)
+            except PairMismatch:
+                mismatched.append(address)
+                raise
+
         try:
-            return await self._targets.first(partial(self._describe, needs=needs))
-        except PairMismatch:
-            if needs == ANY:
+            return await self._targets.first(ask)
+        except (PairMismatch, TargetUnavailable):  # the latter also where some of them are away
+            if needs == ANY or not mismatched:
                 raise
         place = await self._find(needs)  # a front describes one target, and leads to others
         return await self._describe(place.address, needs)

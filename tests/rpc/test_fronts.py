@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import grpc.aio
 import pytest
 
+from draft_server.link import TargetLink
+from experiments.common.scripted import ScriptedModel
+from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.wire import backoff
 from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.streams import with_true_status
@@ -44,6 +48,7 @@ class Front(verification_pb2_grpc.VerificationServicer):
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        self.described: Target | None = None  # another one
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
@@ -54,7 +59,7 @@ class Front(verification_pb2_grpc.VerificationServicer):
 
     async def Describe(self, request, context):
         await self.may_answer.wait()
-        return await self.target.stub.Describe(request)
+        return await (self.described or self.target).stub.Describe(request)
 
 
 @asynccontextmanager
@@ -120,3 +125,16 @@ async def test_a_target_that_is_gone_beside_its_front_is_forgotten_when_that_is_
             await asking
             await check_text(draft)
             await eventually(lambda: connected(draft) == {address, second.address})
+
+
+async def test_a_front_leads_to_a_match_also_while_another_one_that_is_named_is_away(unused_tcp_port):
+    """It describes one target, and knows others."""
+    checkpoint = replace(scripted_checkpoint(), weights_digest="old")
+    async with target_server(ScriptedModel(8), checkpoint) as old, target_server() as new, led_to(old) as led:
+        address, front, _ = led
+        front.described = new
+        link = TargetLink(address, f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=0.05)
+        try:
+            assert (await link.describe(weights_digest="old")).weights_digest == "old"
+        finally:
+            await link.close()
