@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.errors import PairMismatch
+from specwhisper.wire.codec.checkpoints import checkpoint_from_bytes
+from specwhisper.wire.v1.checkpoint_pb2 import CheckpointState
 from specwhisper.wire.versions import CLIENT, LINK, Protocols, check_protocol
 
 
@@ -35,3 +37,23 @@ def test_who_refuses_names_all_versions():
 @pytest.mark.parametrize("own", [LINK, CLIENT])
 def test_the_previous_release_is_understood(own):
     check_protocol("It", Protocols({LINK: 2, CLIENT: 1}[own]), "0", here="this", own=own)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "weights", "advice"),
+    [
+        (
+            LINK.version + 1,
+            "old",
+            "update the older draft server. Each release works with the one before it.",
+        ),
+        (LINK.version, "new", "keep a target with those until their sessions have ended."),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_says_what_a_rolling_update_allows(protocol, weights, advice):
+    state = CheckpointState(
+        protocol_version=protocol, oldest_protocol_version=protocol, weights_digest=weights
+    ).SerializeToString()
+    with pytest.raises(PairMismatch) as raised:
+        checkpoint_from_bytes(state, "old", vocabulary_size=8)
+    assert str(raised.value).endswith(advice)
