@@ -20,6 +20,7 @@ from specwhisper.whisper.choosing import Row, Scores, choose
 
 Cache = list[tuple[Tensor, Tensor]]  # keys and values by layer, each 1 x heads x tokens x size
 
+BLOCK = 64  # tokens for which a slot's cache grows at once
 MAX_UNSCORED = 8  # tokens of a row whose logits are not needed; a row with more is a prompt
 
 
@@ -42,7 +43,8 @@ class TextModel:
         self._model = model.eval()
         self._tokenizer = tokenizer
         self._size = vocabulary_size
-        self._caches: list[Cache] = [[] for _ in range(num_slots)]
+        self._caches: list[Cache] = [[] for _ in range(num_slots)]  # with room for more tokens
+        self._lengths = [0] * num_slots
         end = model.generation_config.eos_token_id
         # One behind the last token, which is never written, where a model has no end of its own.
         ends = [vocabulary_size] if end is None else [end] if isinstance(end, int) else list(end)
@@ -61,7 +63,7 @@ class TextModel:
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Empty a slot."""
-        self._caches[slot] = []
+        self.rollback(slot, 0)
 
     @torch.inference_mode()
     def score(self, rows: Sequence[Row]) -> list[Scores]:
@@ -80,6 +82,7 @@ class TextModel:
         """Run one forward pass over all rows.
 
         Caches are padded on the left to the longest, tokens on the right: a row's tokens follow its cache.
+        Each slot then takes a copy of what is new: a view would keep the whole batch's cache alive.
 
         Returns
         -------
@@ -99,31 +102,44 @@ class TextModel:
             if self._takes_positions:
                 positions = (columns[:, longest:] - starts).clamp(max=self.max_positions - 1)
                 named["position_ids"] = positions.to(device)
-        cache = _joined([self._caches[row.slot] for row in rows], longest)
+        held = [
+            [(keys[:, :, :length], values[:, :, :length]) for keys, values in self._caches[row.slot]]
+            for row, length in zip(rows, past, strict=True)
+        ]
+        cache = _joined(held, longest)
         output = self._model(
             input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=width - first, **named
         )
         logits = []
         for i, row in enumerate(rows):
-            held = slice(longest - past[i], longest + num_new[i])
-            self._caches[row.slot] = [
-                (layer.keys[i : i + 1, :, held], layer.values[i : i + 1, :, held]) for layer in cache.layers
-            ]
+            self._append(row.slot, cache, i, slice(longest, longest + num_new[i]), is_alone=len(rows) == 1)
             end = num_new[i] - first
             logits.append(output.logits[i, end - row.num_candidates - 1 : end, : self._size].float())
         return logits
 
+    def _append(self, slot: int, joined: Any, row: int, new: slice, *, is_alone: bool) -> None:
+        """Append the new tokens of a row of a forward pass to its slot."""
+        length = self._lengths[slot]
+        self._lengths[slot] = length + new.stop - new.start
+        if is_alone:
+            self._caches[slot] = [(layer.keys, layer.values) for layer in joined.layers]
+            return
+        made = [(layer.keys[row : row + 1], layer.values[row : row + 1]) for layer in joined.layers]
+        held = self._caches[slot] or [(keys[:, :, :0], values[:, :, :0]) for keys, values in made]
+        self._caches[slot] = [
+            (_appended(k, length, keys[:, :, new]), _appended(v, length, values[:, :, new]))
+            for (k, v), (keys, values) in zip(held, made, strict=True)
+        ]
+
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
-        if length < self.length(slot):
-            self._caches[slot] = [
-                (keys[:, :, :length], values[:, :, :length]) for keys, values in self._caches[slot]
-            ]
+        """Forget all but the first ``length`` tokens of a slot; an empty one holds no memory."""
+        self._lengths[slot] = min(self._lengths[slot], length)
+        if not self._lengths[slot]:
+            self._caches[slot] = []
 
     def length(self, slot: int) -> int:
         """Tell how many tokens a slot holds."""
-        cache = self._caches[slot]
-        return cache[0][0].shape[2] if cache else 0
+        return self._lengths[slot]
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Turn a prompt into tokens, special ones included."""
@@ -160,3 +176,15 @@ def _padded(rows: Sequence[Tensor], length: int) -> Tensor:
     if len(rows) == 1:
         return rows[0]
     return torch.cat([pad(row, (0, 0, length - row.shape[2], 0)) for row in rows])
+
+
+def _appended(held: Tensor, length: int, new: Tensor) -> Tensor:
+    """Write new tokens after the first ``length``, in place where there is room."""
+    end = length + new.shape[2]
+    if end > held.shape[2]:
+        room = -(-end // BLOCK) * BLOCK
+        grown = new.new_empty((*new.shape[:2], room, new.shape[3]))
+        grown[:, :, :length] = held[:, :, :length]
+        held = grown
+    held[:, :, length:end] = new
+    return held

@@ -102,7 +102,7 @@ class Drafter:
         """Take the slot of a window that is only expected; its next owner encodes behind it."""
         for session in self._sessions.values():
             if session.ahead is not None:
-                self._slots.give_back(session.ahead.slot)
+                self._give_back(session.ahead.slot)
                 session.ahead = None
                 return
 
@@ -115,7 +115,11 @@ class Drafter:
             if draft is not None:
                 if draft.encoding is not None:
                     draft.encoding.cancel()
-                self._slots.give_back(draft.slot)
+                self._give_back(draft.slot)
+
+    def _give_back(self, slot: int) -> None:
+        self._model.rollback(slot, 0)  # an empty slot holds no memory where it is not reserved
+        self._slots.give_back(slot)
 
     def report(self, session_id: str) -> DraftReport:
         """Give what a session's draft has not told yet; nothing when it is gone already."""

@@ -219,6 +219,7 @@ class Verifier:
         if session.aligning is not None:
             session.aligning.cancel()
         session.committing = session.aligning = None
+        self._model.rollback(session.slot, 0)  # an empty slot holds no memory where it is not reserved
         self._slots.give_back(session.slot)
 
     def submit(self, session_id: str, message: ToTarget, received_ns: int | None = None) -> None:

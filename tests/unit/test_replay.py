@@ -141,14 +141,22 @@ def test_the_options_of_the_test_prompt_and_retry(trace):
 
 
 def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
-    forward, fed = random_model(), []
+    forward, fed, held = random_model(), [], []
     score = forward.score
-    forward.score = lambda rows: [fed.append(len(row.tokens)) for row in rows] and score(rows)
+
+    def counted(rows):
+        scores = score(rows)
+        fed.extend(len(row.tokens) for row in rows)
+        held.append(forward.length(0))
+        return scores
+
+    forward.score = counted
     model = ReplayTarget(trace, demo.target.vocabulary, forward)
     transcript = Pair(model, None).transcribe(samples[0], TIMED, Mode.TARGET_ONLY)
     (tokens,) = transcript.window_tokens
     assert sum(fed) == 3 + len(tokens) - 1  # prompt, text, and nothing behind its end
-    assert forward.length(0) == model.length(0) == sum(fed)
+    assert held[-1] == sum(fed)
+    assert forward.length(0) == model.length(0) == 0  # the slot has been given back
 
 
 def test_a_trace_survives_its_file(trace, tmp_path):
