@@ -191,14 +191,14 @@ class _Running:
         options: DecodingOptions,
         events: SimpleQueue[tuple[str, PairEvent]],
     ) -> None:
-        """Open a session whose events go into a queue."""
+        """Open a session whose events go into a queue; where the engine has stopped, the session fails."""
 
         def receive(event: PairEvent | Failed) -> None:
             events.put((session.id, event))
 
         self._thread.subscribe(session.id, receive)
         if not self._thread.post(partial(self._engine.open, session.id, session.feed, length, options)):
-            raise self._fault or RuntimeError("The engine has been stopped.")
+            receive(Failed(self._fault or RuntimeError("The engine has been stopped.")))
 
     def close(self, session_id: str) -> None:
         """End a session, begun or not, and free its slots."""

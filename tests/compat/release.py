@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from enum import StrEnum
 from pathlib import Path
@@ -20,10 +21,13 @@ class Version(StrEnum):
 
 
 def unpack(folder: Path, part: str = ".") -> Path:
-    """Unpack the previous release, or a part of it; the test is skipped where the clone does not have it."""
+    """Unpack the previous release, or a part of it.
+
+    A clone without its commit (a shallow one) skips the test, but fails it where ``CI`` is set.
+    """
     script = [ROOT / "scripts" / "previous-release", folder, part]
     unpacked = subprocess.run(script, capture_output=True, text=True)
-    if unpacked.returncode == NOT_IN_CLONE:
+    if unpacked.returncode == NOT_IN_CLONE and not os.environ.get("CI"):
         pytest.skip(unpacked.stderr.strip())
     assert unpacked.returncode == 0, unpacked.stderr
     return folder

@@ -151,6 +151,18 @@ def test_a_device_fault_leaves_what_has_ended_before_it():
     assert [type(found[place]) for place in range(3)] == [Transcript, Transcript, DeviceFault]
 
 
+def test_a_device_fault_leaves_what_ends_as_the_next_recording_begins():
+    """Each recording that has ended makes room for another, which the engine does not take any more."""
+    model, length = FaultyAtLast(4), DraftLength(Mode.TARGET_ONLY)
+    pcms = [recording(1.0)] * 3 + [recording(300.0)] * 2 + [recording(1.0)]
+    prepared = [Prepared(pcm, ENGLISH) for pcm in pcms]
+    results = SharedPair(model).transcribe(prepared, length, max_sessions=4)
+    found = dict([next(results)])
+    assert model.has_failed.wait(timeout=60)
+    found |= dict(results)
+    assert [type(found[place]) for place in range(6)] == [Transcript] * 3 + [DeviceFault] * 3
+
+
 class Buggy(ScriptedModel):
     """Breaks the engine itself, once."""
 
