@@ -21,6 +21,7 @@ from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.promises import (
     bombs,
     cancel,
+    far_targets,
     faults,
     flood,
     handshakes,
@@ -49,6 +50,7 @@ class Promise(StrEnum):
     MESSAGES = "messages"
     LOADING = "loading"
     HANDSHAKES = "handshakes"
+    FAR = "far-targets"
 
 
 Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
@@ -107,6 +109,7 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.MESSAGES: partial(_messages, 2 if quick else 5),
         Promise.LOADING: partial(_loading, 1 if quick else 5, folder),
         Promise.HANDSHAKES: partial(_handshakes, 100 if quick else 400, folder),
+        Promise.FAR: partial(_far, 1 if quick else 3, folder),
     }
 
 
@@ -145,9 +148,11 @@ async def _faults(rounds: int, folder: Path) -> Measured:
     faulted = await faults.measure_faults(rounds, folder)
     faulted += await faults.measure_draft_faults(rounds, folder)
     short = await faults.measure_no_memory(rounds, folder)
-    wrong = [line for one in (*faulted, *short) for line in one.wrong]
-    figures = {"device": [asdict(one) for one in faulted], "memory": [asdict(one) for one in short]}
-    return faults.bars(faulted, short), figures, wrong
+    receiving = await faults.measure_no_memory_to_receive(rounds, folder)
+    found = {"device": faulted, "memory": short, "memory_to_receive": receiving}
+    wrong = [line for some in found.values() for one in some for line in one.wrong]
+    figures = {name: [asdict(one) for one in some] for name, some in found.items()}
+    return faults.bars(faulted, short, receiving), figures, wrong
 
 
 async def _messages(rounds: int) -> Measured:
@@ -163,6 +168,11 @@ async def _loading(rounds: int, folder: Path) -> Measured:
 async def _handshakes(num_silent: int, folder: Path) -> Measured:
     silent = await handshakes.measure_handshakes(num_silent, folder)
     return handshakes.bars(silent), asdict(silent), []
+
+
+async def _far(rounds: int, folder: Path) -> Measured:
+    far = await far_targets.measure_far(rounds, folder)
+    return far_targets.bars(far), asdict(far), list(far.wrong)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ from experiments.common.forked import Forked
 from experiments.common.proxy import Proxy
 from experiments.common.report import Bar
 from experiments.common.serve_scripted import DraftSettings, serve_draft
-from experiments.promises.servers import SPARE, TARGET, Behaviour, running_pair
+from experiments.promises.servers import SPARE, TARGET, Behaviour, Pair, running_pair
 from experiments.promises.sessions import recorded, said_wrong
 from specwhisper.whisper.faults import FAULT_STATUS
 
 MAX_EXIT_S = 1.0
 MAX_PAUSE_S = 3.0
 LENGTH_S = 120.0
-GOOD_PASSES, NO_MEMORY_EVERY = 40, 60
+GOOD_PASSES, NO_MEMORY_EVERY, NO_MEMORY_TO_RECEIVE_EVERY = 40, 60, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,12 @@ class Short:
 
     Attributes
     ----------
+    num_times : that memory ran out.
     longest_pause_s : between two commits of a session.
     """
 
     num_sessions: int
+    num_times: int
     longest_pause_s: float
     wrong: tuple[str, ...]
 
@@ -92,25 +94,55 @@ async def measure_no_memory(rounds: int, folder: Path) -> list[Short]:
     for _ in range(rounds):
         async with running_pair((TARGET, Behaviour(no_memory_every=NO_MEMORY_EVERY))) as pair:
             sessions = await _run_all(pair.draft.address, folder)
-            longest_s = max(gap for session in sessions for gap in session.log.gaps_s)
-            found.append(Short(len(sessions), longest_s, said_wrong(sessions)))
+            found.append(await _short(sessions, pair))
     return found
 
 
-def bars(faulted: list[Faulted], short: list[Short]) -> list[Bar]:
-    """Hold both against the bars."""
+async def measure_no_memory_to_receive(rounds: int, folder: Path) -> list[Short]:
+    """Let a target's host lack the memory for every so many pieces of audio; there is a spare."""
+    found = []
+    for _ in range(rounds):
+        short = Behaviour(no_memory_to_receive_every=NO_MEMORY_TO_RECEIVE_EVERY)
+        async with running_pair((TARGET, short), (SPARE, Behaviour())) as pair:
+            sessions = await _run_all(pair.draft.address, folder)
+            found.append(await _short(sessions, pair))
+    return found
+
+
+def bars(faulted: list[Faulted], short: list[Short], receiving: list[Short]) -> list[Bar]:
+    """Hold them against the bars; ``receiving`` had no memory for what came."""
     exit_s = max(one.exit_s for one in faulted)
     num_bad = sum(one.exit_status != FAULT_STATUS for one in faulted)
     num_wrong = sum(len(one.wrong) for one in faulted)
-    pause_s = max(one.longest_pause_s for one in short)
-    num_short = sum(len(one.wrong) for one in short)
     return [
         Bar("device fault to the end of the process, s", exit_s, MAX_EXIT_S, f"{exit_s:.2f} at most"),
         Bar(f"exit statuses other than {FAULT_STATUS}", num_bad, 1, f"{num_bad} of {len(faulted)}"),
         Bar("texts that a device fault changed", num_wrong, 1, f"{num_wrong}"),
-        Bar("pause where memory runs out, s", pause_s, MAX_PAUSE_S, f"{pause_s:.2f} at most"),
-        Bar("texts that a lack of memory changed", num_short, 1, f"{num_short}"),
+        *_memory_bars("in a forward pass", short),
+        *_memory_bars("for what is received", receiving),
     ]
+
+
+def _memory_bars(where: str, short: list[Short]) -> list[Bar]:
+    pause_s = max(one.longest_pause_s for one in short)
+    num_wrong = sum(len(one.wrong) for one in short)
+    num_calm = sum(not one.num_times for one in short)  # runs that measured nothing
+    num_times = sum(one.num_times for one in short)
+    return [
+        Bar(f"pause without memory {where}, s", pause_s, MAX_PAUSE_S, f"{pause_s:.2f} at most"),
+        Bar(
+            f"texts changed without memory {where}",
+            num_wrong + num_calm,
+            1,
+            f"{num_wrong}; {num_times} times",
+        ),
+    ]
+
+
+async def _short(sessions: list[Client], pair: Pair) -> Short:
+    num_times = (await pair.targets[0].probe("num_short"))["num_short"]
+    longest_s = max(gap for session in sessions for gap in session.log.gaps_s)
+    return Short(len(sessions), num_times, longest_s, said_wrong(sessions))
 
 
 async def _run_all(address: str, folder: Path) -> list[Client]:

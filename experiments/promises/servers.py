@@ -22,7 +22,10 @@ from experiments.common.serve_scripted import (
     serve_target,
 )
 from specwhisper.audio.recording import Recording
+from specwhisper.types import AudioChunk
 from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import verification_pb2 as pb
 
 NUM_SLOTS = 16
 PASS_MS = 12.0
@@ -40,12 +43,14 @@ class Behaviour:
     ----------
     encode_ms : that an encoding takes.
     no_memory_every : passes of which the last one runs out of memory; 0 for never.
+    no_memory_to_receive_every : pieces of audio for the last of which the host has no memory; 0 for never.
     fault_at : pass behind which the device is lost; 0 for never.
     fault_file : where the moment of that fault is noted, by the monotonic clock of all processes.
     """
 
     encode_ms: float = 0.0
     no_memory_every: int = 0
+    no_memory_to_receive_every: int = 0
     fault_at: int = 0
     fault_file: Path | None = None
 
@@ -58,6 +63,7 @@ class WatchedModel(PacedModel):
     ) -> None:
         super().__init__(num_slots, pass_ms=pass_ms, error_rate=error_rate)
         self.is_encoding = self.is_scoring = False
+        self.num_short = 0  # times that memory ran out
         self._behaviour = behaviour
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
@@ -82,6 +88,7 @@ class WatchedModel(PacedModel):
                 behaviour.fault_file.write_text(repr(monotonic()))
             raise RuntimeError("CUDA error: device-side assert triggered")
         if behaviour.no_memory_every and self.num_passes % behaviour.no_memory_every == 0:
+            self.num_short += 1
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return scores
 
@@ -89,6 +96,24 @@ class WatchedModel(PacedModel):
         """Let it be asked what it does."""
         probes["is_encoding"] = lambda: self.is_encoding
         probes["is_scoring"] = lambda: self.is_scoring
+        probes["num_short"] = lambda: self.num_short
+
+
+class _Receiving:
+    """Receives pieces of audio; for every so many-th of them the host has no memory."""
+
+    def __init__(self, model: WatchedModel, no_memory_every: int) -> None:
+        self._receive = codec.audio_chunk_from_proto
+        self._model = model
+        self._no_memory_every = no_memory_every
+        self._num_received = 0
+
+    def __call__(self, message: pb.Audio, **limits: int) -> AudioChunk:
+        self._num_received += 1
+        if self._num_received % self._no_memory_every == 0:
+            self._model.num_short += 1
+            raise MemoryError
+        return self._receive(message, **limits)
 
 
 async def serve_watched_target(settings: tuple[TargetSettings, Behaviour], probes: Probes) -> None:
@@ -96,6 +121,8 @@ async def serve_watched_target(settings: tuple[TargetSettings, Behaviour], probe
     serving, behaviour = settings
     model = WatchedModel(serving.max_sessions, behaviour, pass_ms=serving.pass_ms)
     model.add_to(probes)
+    if behaviour.no_memory_to_receive_every:
+        codec.audio_chunk_from_proto = _Receiving(model, behaviour.no_memory_to_receive_every)
     await serve_target(serving, probes, model)
 
 

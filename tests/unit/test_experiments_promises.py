@@ -17,6 +17,7 @@ from experiments.promises import __main__ as program
 from experiments.promises import (
     bombs,
     cancel,
+    far_targets,
     faults,
     flood,
     handshakes,
@@ -29,6 +30,7 @@ from experiments.promises import (
 from experiments.promises.__main__ import Promise, all_measures
 from experiments.promises.bombs import Bomb
 from experiments.promises.cancel import Freed
+from experiments.promises.far_targets import Far
 from experiments.promises.faults import Faulted, Short
 from experiments.promises.flood import Flooded
 from experiments.promises.handshakes import Silent
@@ -52,10 +54,11 @@ BESIDE = Beside(
 )
 BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
 STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
-FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 0.5, ())
+FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 2, 0.5, ())
 ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0), 3 * MIB)
 ENDED = Ended("target_server", False, 0.1, -15)
 SILENT = Silent(400, 10.1, (0.02, 0.1), 0)
+FAR = Far(2, 28.0, ())
 GOOD = {
     "cancel": cancel.bars([FREED]),
     "flood": flood.bars(FLOODED),
@@ -64,9 +67,10 @@ GOOD = {
     "bombs": bombs.bars([BOMB]),
     "stops": stops.bars([STOPPED]),
     "messages": messages.bars([ALONE, SENT]),
-    "faults": faults.bars([FAULTED], [SHORT]),
+    "faults": faults.bars([FAULTED], [SHORT], [SHORT]),
     "loading": loading.bars([ENDED, Ended("draft_server", True, 0.2, 143)]),
     "handshakes": handshakes.bars(SILENT),
+    "far targets": far_targets.bars(FAR),
 }
 
 
@@ -95,16 +99,19 @@ def test_good_figures_hold_every_bar(name):
         stops.bars([STOPPED, replace(STOPPED, num_orphans=1)]),
         messages.bars([ALONE, SENT, replace(SENT, delays_ms=(51.0, 52.0))]),
         messages.bars([ALONE, replace(SENT, growth_bytes=65 * MIB)]),
-        faults.bars([replace(FAULTED, exit_s=1.5)], [SHORT]),
-        faults.bars([replace(FAULTED, exit_status=1)], [SHORT]),
-        faults.bars([replace(FAULTED, wrong=("lost",))], [SHORT]),
-        faults.bars([FAULTED], [replace(SHORT, longest_pause_s=3.5)]),
-        faults.bars([FAULTED], [replace(SHORT, wrong=("lost",))]),
+        faults.bars([replace(FAULTED, exit_s=1.5)], [SHORT], [SHORT]),
+        faults.bars([replace(FAULTED, exit_status=1)], [SHORT], [SHORT]),
+        faults.bars([replace(FAULTED, wrong=("lost",))], [SHORT], [SHORT]),
+        faults.bars([FAULTED], [replace(SHORT, longest_pause_s=3.5)], [SHORT]),
+        faults.bars([FAULTED], [replace(SHORT, wrong=("lost",))], [SHORT]),
+        faults.bars([FAULTED], [SHORT], [replace(SHORT, longest_pause_s=3.5)]),
+        faults.bars([FAULTED], [SHORT], [replace(SHORT, num_times=0)]),
         loading.bars([ENDED, replace(ENDED, end_s=1.2)]),
         loading.bars([ENDED, replace(ENDED, exit_status=1)]),
         handshakes.bars(replace(SILENT, longest_s=60.0)),
         handshakes.bars(replace(SILENT, answers_s=(0.02, 5.0))),
         handshakes.bars(replace(SILENT, num_over_kept=1)),
+        far_targets.bars(replace(FAR, wrong=("failed",))),
     ],
 )
 def test_each_promise_that_is_broken_breaks_one_bar(bars):

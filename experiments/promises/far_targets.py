@@ -1,0 +1,70 @@
+"""Targets that are seconds away: sessions open on them, and go on, as on those that are near."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from experiments.chaos.asked import PLAIN, Recorded
+from experiments.chaos.clients import Client
+from experiments.common.forked import Forked
+from experiments.common.proxy import Proxy
+from experiments.common.report import Bar
+from experiments.common.serve_scripted import DraftSettings, serve_draft, serve_target
+from experiments.promises.servers import TARGET
+from experiments.promises.sessions import said_wrong
+from specwhisper.types import Mode
+
+ROUND_TRIP_S = 6.0
+LENGTH_S = 1.0
+MODES = (Mode.TARGET_ONLY, Mode.FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """What came of sessions whose target was far away.
+
+    Attributes
+    ----------
+    longest_s : that a session took from its beginning to its end.
+    wrong : what was wrong with those that failed, or whose text is not the target's.
+    """
+
+    num_sessions: int
+    longest_s: float
+    wrong: tuple[str, ...]
+
+
+async def measure_far(rounds: int, folder: Path) -> Far:
+    """Open sessions at a draft server that has never met its target, one in each mode at once."""
+    longest_s, wrong = 0.0, list[str]()
+    for number in range(rounds):
+        async with Proxy.listening() as way:
+            target, draft = Forked(serve_target, TARGET), Forked(serve_draft, DraftSettings(way.address))
+            try:
+                way.leads_to, way.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
+                sessions = [
+                    Client(Recorded(PLAIN, mode, None, LENGTH_S, number, begins_s=0.0), folder)
+                    for mode in MODES
+                ]
+                server, began_s = await draft.ready(), monotonic()
+                await asyncio.gather(*(session.run(server) for session in sessions))
+                longest_s = max(longest_s, monotonic() - began_s)
+            finally:
+                await asyncio.gather(target.kill(), draft.kill())
+        wrong += said_wrong(sessions)
+    return Far(rounds * len(MODES), longest_s, tuple(wrong))
+
+
+def bars(far: Far) -> list[Bar]:
+    """Hold the sessions against what is promised."""
+    return [
+        Bar(
+            f"round trips of {ROUND_TRIP_S:g} s to the target: sessions that failed, or whose text differs",
+            len(far.wrong),
+            1,
+            f"{len(far.wrong)} of {far.num_sessions}, the longest took {far.longest_s:.0f} s",
+        )
+    ]
