@@ -70,8 +70,8 @@ class TargetAnswers:
         self._address = address
 
     @_as_value
-    async def locate(self, request: bytes, caller: str) -> pb.LocateResponse:
-        """Answer ``Locate`` for a caller whom the front knows by name."""
+    async def locate(self, request: bytes, caller: str, known_first: bool = False) -> pb.LocateResponse:
+        """Answer ``Locate`` for a caller whom the front knows by name; ``known_first`` is for the router."""
         place = await self._service.locate(pb.LocateRequest.FromString(request), caller)
         place.address = self._address
         return place

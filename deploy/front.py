@@ -59,9 +59,11 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
             f"No target has answered the front within {self._answer_s:g} s; try again."
         )
         asked: list[asyncio.Task[Reply]] = []
+        # After a mismatch, targets known to match go first: new ones may all be of other weights.
+        known_first: tuple[bool, ...] = ()
         try:
             for _ in range(TRIES):
-                asked.append(asyncio.create_task(self._ask(kind, method, *args)))
+                asked.append(asyncio.create_task(self._ask(kind, method, *args, *known_first)))
                 open_ones = [question for question in asked if not question.done()]
                 answered, _ = await asyncio.wait(
                     open_ones, timeout=self._answer_s / TRIES, return_when=asyncio.FIRST_COMPLETED
@@ -70,6 +72,7 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
                     try:
                         return question.result()
                     except RETRY_ELSEWHERE as error:  # what is known of it was a second old
+                        known_first = (True,) if isinstance(error, PairMismatch) else known_first
                         if refusal is silence or not isinstance(error, PairMismatch):
                             refusal = error
             raise refusal

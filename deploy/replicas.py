@@ -52,9 +52,9 @@ class TargetReplica(OwnServer):
         await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
         self._answers = TargetAnswers(service, self.address)
 
-    async def locate(self, request: bytes, caller: str) -> Told:
-        """Answer the front's ``Locate`` for a caller."""
-        return await self._answers.locate(request, caller)
+    async def locate(self, request: bytes, caller: str, known_first: bool = False) -> Told:
+        """Answer the front's ``Locate`` for a caller; the router reads ``known_first``."""
+        return await self._answers.locate(request, caller, known_first)
 
     async def describe(self, request: bytes) -> Told:
         """Answer the front's ``Describe``."""

@@ -108,15 +108,17 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         """Rank replicas, the emptiest first; last those that do not match, are silent, to avoid, or full.
 
         Equals are ranked at random. What a new replica is becomes known with its first report. Until then it
-        ranks after those known to match: the front asks only a few, and new ones may all be of other weights.
+        counts as matching, except in a question put ``known_first``: that ranks it after those known to match.
         """
         recent, silent = self._recent.count(), self._silent.names()
         asked = _asked(pending_request)
+        known_first = _wants_known_first(pending_request)
 
-        def rank(replica: RunningReplica) -> tuple[Match, bool, bool, bool, int]:
+        def rank(replica: RunningReplica) -> tuple[int, bool, bool, bool, int]:
             told, name = replica.routing_stats, replica.replica_id
+            match = _match(asked, told)
             return (
-                _match(asked, told),
+                match if known_first else match is Match.NO,
                 name in silent,
                 told.get(ADDRESS) in asked.avoid,
                 not told.get(HAS_ROOM, True),
@@ -144,6 +146,11 @@ def _asked(pending: PendingRequest | None) -> pb.LocateRequest:
     if pending is None or pending.metadata.call_method != OPENS_SESSION:
         return pb.LocateRequest()
     return pb.LocateRequest.FromString(pending.args[0])
+
+
+def _wants_known_first(pending: PendingRequest | None) -> bool:
+    """Return whether the front has met a new replica that did not match; see ``Replica.locate``."""
+    return pending is not None and len(pending.args) > 2 and bool(pending.args[2])
 
 
 def _match(asked: pb.LocateRequest, told: Mapping[str, Any]) -> Match:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -45,8 +45,9 @@ PATIENCE_S = 60.0  # far more than anything here takes: a call that nobody bound
 class Response:
     """What Serve's handle gives for a question: to be awaited, or to be cancelled."""
 
-    def __init__(self, answer: Awaitable[Any]) -> None:
+    def __init__(self, answer: Awaitable[Any], args: Sequence[Any]) -> None:
         self._answer = answer
+        self.args = args
         self.is_cancelled = False
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -65,7 +66,7 @@ class Method:
 
     def remote(self, *args: Any) -> Response:
         answer = self._replicas.pop(0) if len(self._replicas) > 1 else self._replicas[0]
-        self.asked.append(Response(answer(*args)))
+        self.asked.append(Response(answer(*args), args))
         return self.asked[-1]
 
 
@@ -216,7 +217,7 @@ async def test_another_one_is_asked_where_one_does_not_match():
     ):
         weights = (await target.stub.Describe(pb.DescribeRequest())).weights_digest
         assert (await stub.Locate(pb.LocateRequest(weights_digest=weights))).address == target.address
-    assert len(handle.locate.asked) == 2
+    assert [asked.args[2:] for asked in handle.locate.asked] == [(), (True,)], "known ones first, then"
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -106,11 +106,13 @@ class Routing:
         [replica] = [each for each in self._replicas if each.replica_id == name]
         replica.routing_stats |= told
 
-    async def ask(self, question: str, method: str = OPENS_SESSION, **asked) -> list[str]:
-        """Give the targets in the order in which they are asked."""
+    async def ask(
+        self, question: str, method: str = OPENS_SESSION, *, known_first: bool = False, **asked
+    ) -> list[str]:
+        """Return the targets in the order in which they are asked."""
         metadata = SimpleNamespace(call_method=method, internal_request_id=question)
         request = pb.LocateRequest if method == OPENS_SESSION else pb.DescribeRequest
-        args = [request(**asked).SerializeToString()]
+        args = [request(**asked).SerializeToString(), "caller", *([True] if known_first else [])]
         pending = SimpleNamespace(metadata=metadata, args=args)
         ranked = await self._router.choose_replicas(self._replicas, pending)
         return [replica.replica_id for [replica] in ranked]
@@ -157,14 +159,17 @@ async def test_a_session_goes_to_a_target_that_has_what_it_needs(told, asked):
 
 
 @pytest.mark.parametrize(("told", "asked"), [(WEIGHTS, "weights_digest"), (VOCABULARY, "vocabulary_digest")])
-async def test_new_targets_are_asked_after_those_known_to_match(told, asked):
-    """In their first second they are empty, and as many as the front asks."""
+async def test_after_a_mismatch_new_targets_are_asked_after_those_known_to_match(told, asked):
+    """In their first second they are empty, and as many as the front asks; until then they are as good."""
     routing = Routing(new_1=0, new_2=0, new_3=0, busy=5, full=None, other=0)
     for name, digest in {"busy": "old", "full": "old", "other": "new"}.items():
         routing.tell(name, **{told: digest})
     ranked = await routing.ask("a", **{asked: "old"})
+    assert ranked[3:] == ["busy", "full", "other"]
+    routing.answer("a", ranked[0])
+    ranked = await routing.ask("a again", known_first=True, **{asked: "old"})
     assert ranked[:2] == ["busy", "full"] and ranked[-1] == "other"
-    routing.answer("a", "busy")
+    routing.answer("a again", "busy")
     ranked = await routing.ask("b")
     assert ranked[-2:] == ["busy", "full"], "a session that may go to any goes to an empty one"
 
@@ -174,8 +179,8 @@ async def test_a_target_known_in_part_is_asked_between():
     routing.tell("in_part", **{VOCABULARY: "words"})
     routing.tell("match", **{VOCABULARY: "words", WEIGHTS: "old"})
     routing.tell("other", **{WEIGHTS: "new"})
-    ranked = await routing.ask("a", vocabulary_digest="words", weights_digest="old")
-    assert ranked == ["match", "in_part", "other"]
+    needs = {"vocabulary_digest": "words", "weights_digest": "old"}
+    assert await routing.ask("a", known_first=True, **needs) == ["match", "in_part", "other"]
 
 
 async def test_a_target_that_failed_a_session_is_asked_after_others():
