@@ -108,7 +108,7 @@ class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's cl
         """Rank replicas, the emptiest first; last those that do not match, are silent, to avoid, or full.
 
         Equals are ranked at random. What a new replica is becomes known with its first report. Until then it
-        counts as matching, except in a question put ``known_first``: that ranks it after those known to match.
+        counts as matching. A question put ``known_first`` ranks it after those known to match.
         """
         recent, silent = self._recent.count(), self._silent.names()
         asked = _asked(pending_request)

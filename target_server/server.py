@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from specwhisper.errors import OutOfMemory
-from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.whisper.checkpoint import Checkpoint, digest_in, load_checkpoint
 from specwhisper.whisper.faults import is_out_of_memory
 from specwhisper.whisper.local import TargetEngine
 from specwhisper.whisper.model import Model, WhisperModel
@@ -93,15 +94,21 @@ async def loaded_service(
     """Load the model and keep its engine running."""
     configure_tracing("specwhisper-target-server")
     prepare_process(config.device, config.threads, config.cores)
-    checkpoint = load_checkpoint(
-        config.model,
-        revision=config.revision,
-        dtype=config.dtype,
-        device=config.device,
+    checkpoint = named_by_precision(
+        load_checkpoint(config.model, revision=config.revision, dtype=config.dtype, device=config.device),
+        config.cross_cache,
     )
     async with running_service(config, checkpoint, leases=leases) as service:
         checkpoint.state.clear()  # the slots hold the weights now, in a layout of their own
         yield service
+
+
+def named_by_precision(checkpoint: Checkpoint, cross_cache: str | None) -> Checkpoint:
+    """Return the checkpoint with a digest of its own where it keeps a cross-cache in reduced precision."""
+    if cross_cache is None:
+        return checkpoint
+    digest = digest_in(checkpoint.weights_digest, f"a cross-cache of {cross_cache}")
+    return replace(checkpoint, weights_digest=digest)
 
 
 def services_of(service: VerificationService) -> Mapping[str, AddServicer]:

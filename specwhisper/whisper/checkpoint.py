@@ -49,7 +49,8 @@ class Checkpoint:
     name : as the user named it.
     state : transformers' state dict of decoder and projection, on the CPU.
     encoder : transformers' encoder module, on the device that was asked for.
-    weights_digest : SHA-256 over the weight files.
+    weights_digest : SHA-256 over the weight files, and over the dtype unless it is float32: targets of another
+        precision write other texts, so a session does not move between them.
     dtype : one of :data:`specwhisper.types.DTYPES`; the decoder of an int8 checkpoint is rounded when it is
         placed.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
@@ -144,6 +145,8 @@ def load_checkpoint(
     tokenizer = _fetch(name, source, lambda: WhisperTokenizer.from_pretrained(source, revision=revision))
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     digest = _fetch(name, source, lambda: _weights_digest(source, revision))
+    if dtype != "float32":
+        digest = digest_in(digest, dtype)
     # The decoder stays where it is: whoever places it knows whether it fits onto the device.
     model.model.encoder.to(device)
     checkpoint = checkpoint_from_model(model, tokens, name=name, weights_digest=digest, tokenizer=tokenizer)
@@ -156,6 +159,11 @@ def rounded(checkpoint: Checkpoint) -> Checkpoint:
     """Round a float32 checkpoint's weights to int8; its encoder is changed in place."""
     pack_linears(checkpoint.encoder, is_int8=True)
     return replace(checkpoint, dtype="int8")
+
+
+def digest_in(weights_digest: str, precision: str) -> str:
+    """Return the digest of weights that are used in another precision than float32."""
+    return hashlib.sha256(f"{weights_digest} in {precision}".encode()).hexdigest()
 
 
 def _check_folder(name: str, folder: Path) -> None:

@@ -17,6 +17,7 @@ from specwhisper.errors import CheckpointError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.windows import SequentialWindows
 from specwhisper.whisper.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint, resolve
+from target_server.server import named_by_precision
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"
@@ -94,6 +95,14 @@ class TestContent:
         weights["model.decoder.layer_norm.bias"] += 1
         save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
         assert load_checkpoint(str(folder)).weights_digest != digest
+
+    def test_the_digest_tells_precisions_apart(self, saved):
+        """Their texts differ, so no session may move from one to another."""
+        plain, half = load_checkpoint(str(saved)), load_checkpoint(str(saved), dtype="bfloat16")
+        rounded = [named_by_precision(plain, cross_cache) for cross_cache in (None, "int8", "float8")]
+        digests = [checkpoint.weights_digest for checkpoint in (plain, half, *rounded)]
+        assert digests[2] == digests[0]
+        assert len(set(digests)) == 4
 
     def test_sharded_weights(self, saved, tmp_path):
         model = WhisperForConditionalGeneration.from_pretrained(saved)
