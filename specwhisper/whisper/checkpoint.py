@@ -49,8 +49,8 @@ class Checkpoint:
     name : as the user named it.
     state : transformers' state dict of decoder and projection, on the CPU.
     encoder : transformers' encoder module, on the device that was asked for.
-    weights_digest : SHA-256 over the weight files, and over the dtype unless it is float32: targets of another
-        precision write other texts, so a session does not move between them.
+    weights_digest : SHA-256 over the weight files, and over the dtype unless it is float32: targets that
+        differ in it write other texts, so a session does not move between them.
     dtype : one of :data:`specwhisper.types.DTYPES`; the decoder of an int8 checkpoint is rounded when it is
         placed.
     max_new_tokens : the checkpoint's own limit per window, or ``None``.
