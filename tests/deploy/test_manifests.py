@@ -228,6 +228,8 @@ def test_rays_pods_are_of_kubernetes_schemas_and_its_version_is_the_locked_one()
     cluster, pods = ray_pods()
     for pod in pods:
         kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, "1.33", strict=True)
+        # KubeRay starts a shell in place of the image's init: the pod's own one takes its work.
+        assert pod["spec"]["shareProcessNamespace"]
     locked = (ROOT / "requirements" / "ray.txt").read_text()
     assert f"\nray=={cluster['rayVersion']} " in locked
 
