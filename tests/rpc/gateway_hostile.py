@@ -30,7 +30,7 @@ words = st.text(max_size=40) | st.sampled_from(
     ["", "nan", "-1", "1e999", "true", "null", "\0", HALF_CHARACTER, "9" * 5_000]
 )
 latin = st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=60)
-numbers = st.floats() | st.integers() | st.sampled_from([2**63, -(2**63), 10**30])
+numbers = st.floats() | st.integers() | st.sampled_from([2**63, -(2**63), 10**30, 10**400])
 values: Json = st.recursive(
     st.none() | st.booleans() | numbers | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),

@@ -31,6 +31,7 @@ UTTERANCE = (
 DELTA = "conversation.item.input_audio_transcription.delta"
 COMPLETED = "conversation.item.input_audio_transcription.completed"
 TOO_LARGE = "message_too_large"
+HUGE = 10**400  # no float is as large
 FAILED = "conversation.item.input_audio_transcription.failed"
 
 
@@ -211,6 +212,13 @@ async def test_the_beta_has_other_shapes():
             {"turn_detection": {"type": "server_vad", "create_response": True}},
             "audio.input.turn_detection.create_response",
         ),
+        ({"turn_detection": {"prefix_padding_ms": HUGE}}, "audio.input.turn_detection.prefix_padding_ms"),
+        (
+            {"turn_detection": {"silence_duration_ms": -HUGE}},
+            "audio.input.turn_detection.silence_duration_ms",
+        ),
+        ({"turn_detection": {"silence_duration_ms": 31}}, "audio.input.turn_detection.silence_duration_ms"),
+        ({"turn_detection": {"threshold": HUGE}}, "audio.input.turn_detection.threshold"),
         ({"transcription": {"language": "tlh"}}, "audio.input.transcription.language"),
         ({"transcription": {"languages": ["de", "en"]}}, "audio.input.transcription.languages"),
         ({"transcription": {"temperature": 1}}, "audio.input.transcription.temperature"),

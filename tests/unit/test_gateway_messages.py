@@ -111,6 +111,20 @@ def test_a_long_key_is_not_repeated():
     assert refused.value.code == "unknown_parameter"
 
 
+@pytest.mark.parametrize(
+    ("name", "lowest", "highest"),
+    [("threshold", 0.05, 0.95), ("prefix_padding_ms", 0, 2_000), ("silence_duration_ms", 32, 10_000)],
+)
+def test_every_value_that_turn_detection_takes(name, lowest, highest):
+    for value in (lowest, highest):
+        settings = RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
+        assert getattr(settings.endpointing, name) == value
+    for value in (lowest - 0.01, highest + 1, -(10**400), 10**400, float("nan"), float("inf")):
+        with pytest.raises(InvalidEvent) as refused:
+            RealtimeSettings().updated({"audio": {"input": {"turn_detection": {name: value}}}})
+        assert refused.value.param == f"session.audio.input.turn_detection.{name}"
+
+
 class Chatty:
     """A client of which many messages are there already."""
 

@@ -12,7 +12,6 @@ from client.gateway.errors import InvalidEvent
 from client.gateway.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 from client.gateway.routers.models import WHISPER_1
 from client.streaming import LIVE_DECODING
-from specwhisper.errors import InvalidRequest
 from specwhisper.live import EndpointingOptions
 from specwhisper.options import DecodingOptions
 
@@ -40,9 +39,10 @@ class _Transcription(StrictModel):
 
 class _TurnDetection(StrictModel):
     type: Literal["server_vad"] = "server_vad"
-    threshold: float | None = None
-    prefix_padding_ms: int | None = None
-    silence_duration_ms: int | None = None
+    # The bounds are those of EndpointingOptions; without them a number may be too large to compare.
+    threshold: Annotated[float | None, Field(ge=0.05, le=0.95)] = None
+    prefix_padding_ms: Annotated[int | None, Field(ge=0, le=2_000)] = None
+    silence_duration_ms: Annotated[int | None, Field(ge=32, le=10_000)] = None
     create_response: Literal[False] | None = None
     interrupt_response: Literal[False] | None = None
     idle_timeout_ms: None = None
@@ -191,11 +191,7 @@ def _endpointing(settings: RealtimeSettings, told: _TurnDetection | None) -> End
     )
     silence_ms = named.get("silence_duration_ms", before.silence_duration_ms)
     pause_ms = min(EndpointingOptions().pause_ms, silence_ms)
-    try:
-        return replace(before, **named | {"pause_ms": pause_ms})
-    except InvalidRequest as error:
-        name = next((name for name in named if str(error).startswith(name)), "silence_duration_ms")
-        raise InvalidEvent(str(error), f"session.audio.input.turn_detection.{name}") from error
+    return replace(before, **named | {"pause_ms": pause_ms})
 
 
 def _unsupported(name: str, reason: str) -> InvalidEvent:
