@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from specwhisper.options import Task
 from specwhisper.transcription.subtitles import SAID, Cue, Layout, cues, one_line
-from specwhisper.types import Segment
+from specwhisper.types import Segment, Word
 
 
 def to_txt(segments: Iterable[Segment]) -> str:
@@ -17,20 +17,25 @@ def to_txt(segments: Iterable[Segment]) -> str:
 
 def to_srt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
     """Write SubRip subtitles."""
-    written = [
-        f"{number}\n{_times(cue, ',')}\n{_underlined(_without_arrows(cue.text))}\n"
-        for number, cue in enumerate(cues(segments, layout), start=1)
-    ]
-    return "\n".join(written)
+    return "\n".join(srt_blocks(segments, layout))
+
+
+def srt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
+    """Yield each SubRip subtitle; a line break stands between two."""
+    for number, cue in enumerate(cues(segments, layout), start=1):
+        yield f"{number}\n{_times(cue, ',')}\n{_underlined(_without_arrows(cue.text))}\n"
 
 
 def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
     """Write WebVTT subtitles."""
-    written = [
-        f"{_times(cue, '.')}\n{_underlined(_escaped(_without_arrows(cue.text)))}\n"
-        for cue in cues(segments, layout)
-    ]
-    return "\n".join(["WEBVTT\n", *written])
+    return "\n".join(vtt_blocks(segments, layout))
+
+
+def vtt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
+    """Yield the head and each WebVTT subtitle; a line break stands between two."""
+    yield "WEBVTT\n"
+    for cue in cues(segments, layout):
+        yield f"{_times(cue, '.')}\n{_underlined(_escaped(_without_arrows(cue.text)))}\n"
 
 
 def to_tsv(segments: Sequence[Segment]) -> str:
@@ -57,34 +62,43 @@ def to_verbose_json(
         "language": language,
         "duration": duration_s,
         "text": "".join(segment.text for segment in segments).strip(),
-        "segments": [
-            {
-                "id": number,
-                "seek": segment.seek,
-                "start": segment.start_s,
-                "end": segment.end_s,
-                "text": segment.text,
-                "tokens": list(segment.tokens),
-                "temperature": segment.temperature,
-                "avg_logprob": segment.avg_logprob,
-                "compression_ratio": segment.compression_ratio,
-                "no_speech_prob": segment.no_speech_prob,
-            }
-            for number, segment in enumerate(segments)
-        ],
+        "segments": [verbose_segment(number, segment) for number, segment in enumerate(segments)],
     }
-    words = [word for segment in segments for word in segment.words if word.text.strip()]
+    words = [verbose_word(word) for word in spoken_words(segments)]
     if words or word_timestamps:
-        document["words"] = [
-            {
-                "word": word.text.strip(),
-                "start": word.start_s,
-                "end": word.end_s,
-                "probability": word.confidence,
-            }
-            for word in words
-        ]
+        document["words"] = words
     return document
+
+
+def verbose_segment(number: int, segment: Segment) -> dict[str, Any]:
+    """Lay out one segment of :func:`to_verbose_json`."""
+    return {
+        "id": number,
+        "seek": segment.seek,
+        "start": segment.start_s,
+        "end": segment.end_s,
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": segment.temperature,
+        "avg_logprob": segment.avg_logprob,
+        "compression_ratio": segment.compression_ratio,
+        "no_speech_prob": segment.no_speech_prob,
+    }
+
+
+def spoken_words(segments: Iterable[Segment]) -> Iterator[Word]:
+    """Yield the words of all segments that are more than a space."""
+    return (word for segment in segments for word in segment.words if word.text.strip())
+
+
+def verbose_word(word: Word) -> dict[str, Any]:
+    """Lay out one word of :func:`to_verbose_json`."""
+    return {
+        "word": word.text.strip(),
+        "start": word.start_s,
+        "end": word.end_s,
+        "probability": word.confidence,
+    }
 
 
 def clock(time_s: float, point: str) -> str:

@@ -103,7 +103,7 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
             transcription = await _begin(request, received, fields)
             await unless_client_leaves(request, _to_its_end(transcription))
     gateway_of(request).metrics.count_transcript(transcription.transcript)
-    return reply(fields, transcription.transcript)
+    return await reply(fields, transcription.transcript)
 
 
 async def _to_its_end(transcription: Transcription) -> None:
