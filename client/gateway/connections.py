@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 from http import HTTPStatus
 from typing import Any
@@ -13,10 +14,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from client.gateway.errors import HeadTooLarge
+from client.gateway.errors import HeadTooLarge, MalformedRequest
 from client.gateway.heads import check_head
 from client.gateway.sockets import TOO_BIG
-from client.gateway.status import BROKEN, body_of, error_body
+from client.gateway.status import BROKEN, answer_to, body_of, error_body
+from specwhisper.wire.request_id import KEY, told_request_id
+
+logger = logging.getLogger(__name__)
 
 MAX_FRAGMENTS = 1024  # of a message on a WebSocket: empty ones count towards no size
 HEAD_S = 10.0  # from a request's first byte, or a connection's beginning, to the end of the request's head
@@ -127,8 +131,8 @@ class HttpConnection(_Bounded, H11Protocol):
         """Take a connection in, or refuse it whatever it wants."""
         super().connection_made(transport)
         if len(self.connections) > self.max_connections:
-            self.transport.write(_REFUSAL)
-            self.transport.close()
+            body = error_body(FULL, BROKEN, code="unavailable")
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, body, "retry-after: 1")
 
     def data_received(self, data: bytes) -> None:
         """Hear what is sent; whatever has begun a head has to end it."""
@@ -148,13 +152,24 @@ class HttpConnection(_Bounded, H11Protocol):
             if self.cycle.response_started:
                 self.transport.abort()
                 return
-        error = sys.exception()
-        status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else None
-        if status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE and self.conn.our_state is h11.IDLE:
-            self.transport.write(_HEAD_TOO_LARGE)
-            self.transport.close()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.close()  # its request has been answered
             return
-        super().send_400_response(msg)
+        cause = sys.exception()
+        is_too_large = (
+            isinstance(cause, h11.RemoteProtocolError)
+            and cause.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            and self.conn.our_state is h11.IDLE
+        )
+        error = HeadTooLarge() if is_too_large else MalformedRequest()
+        self._refuse(HTTPStatus(answer_to(error).status), body_of(error))
+
+    def _refuse(self, status: HTTPStatus, body: dict[str, Any], *headers: str) -> None:
+        """Answer what is no request that the application could answer, and end the connection."""
+        name = told_request_id(())
+        logger.info("refused", extra={"request": name, "status": status.value})
+        self.transport.write(_answer(status, body, f"{KEY}: {name}", *headers))
+        self.transport.close()
 
 
 class SocketConnection(_Bounded, WebSocketsSansIOProtocol):
@@ -206,9 +221,3 @@ def _fits(scope: Any) -> bool:
     except HeadTooLarge:
         return False
     return True
-
-
-_REFUSAL = _answer(
-    HTTPStatus.SERVICE_UNAVAILABLE, error_body(FULL, BROKEN, code="unavailable"), "retry-after: 1"
-)
-_HEAD_TOO_LARGE = _answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, body_of(HeadTooLarge()))

@@ -64,5 +64,12 @@ class HeadTooLarge(InvalidRequest):
         )
 
 
+class MalformedRequest(InvalidRequest):
+    """What was sent is no HTTP request."""
+
+    def __init__(self) -> None:
+        super().__init__("What was sent is no HTTP request, or its head contradicts itself.")
+
+
 class StorageFull(SpecWhisperError):
     """The gateway has no room on its disk for a recording."""

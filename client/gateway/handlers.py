@@ -8,12 +8,13 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from client.gateway.errors import ClientGone
 from client.gateway.observing import note_error
 from client.gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
 from specwhisper.errors import SpecWhisperError
+from specwhisper.wire.request_id import KEY, current_request_id
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -22,6 +23,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.exception_handler(ClientDisconnect)(_left_while_sending)
     app.exception_handler(HTTPException)(_no_such_route)
     app.exception_handler(Exception)(_failed)
+    app.router.default = _nowhere  # the framework's answers a WebSocket without a word
 
 
 def refusal(scope: Scope, error: SpecWhisperError) -> JSONResponse:
@@ -40,15 +42,23 @@ async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSON
     return await _refused(request, ClientGone("The client left before its request was complete."))
 
 
-async def _no_such_route(request: Request, error: HTTPException) -> JSONResponse:
+async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a path that does not exist, a WebSocket's too."""
+    raise HTTPException(HTTPStatus.NOT_FOUND)
+
+
+async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:
     """Answer what the framework refuses: a path or method that does not exist."""
     message = error.detail
     if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-        message = f"Invalid URL ({request.method} {request.url.path})"
+        message = f"Invalid URL ({request.scope.get('method', 'GET')} {request.url.path})"
     kind = INVALID if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR else BROKEN
     return JSONResponse(error_body(message, kind), error.status_code, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
-    """Answer what nobody foresaw; the server logs it with its traceback."""
-    return JSONResponse(body_of(error), answer_to(error).status)
+    """Answer what nobody foresaw; the server logs it with its traceback.
+
+    No middleware sees this answer, so it is named here.
+    """
+    return JSONResponse(body_of(error), answer_to(error).status, {KEY: current_request_id()})

@@ -138,7 +138,7 @@ async def test_no_websocket_opens_without_a_key(path, tokens):
         ):
             async with websockets.connect(url, **good) as socket:
                 assert socket.subprotocol in ("realtime", None)
-        with pytest.raises(websockets.InvalidStatus, match="403"):
+        with pytest.raises(websockets.InvalidStatus, match="404"):
             async with websockets.connect(f"ws://{gateway.server.address}/nowhere", subprotocols=[key]):
                 pass
 

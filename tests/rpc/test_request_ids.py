@@ -9,6 +9,7 @@ import logging
 import pytest
 import websockets
 
+from client.gateway.routers import page
 from experiments.common.speaking import Ear, talk
 from specwhisper.wire import backoff, request_id
 from specwhisper.wire.logs import LogFormat, configure_logging
@@ -17,12 +18,14 @@ from tests.rpc.network import cut_network
 from tests.rpc.services import (
     audio_requests,
     draft_server,
+    eventually,
     recording,
     running_pair,
     streaming_config,
     target_server,
 )
 from tests.rpc.speaking import Listener, live_client, speaking_draft, speaking_target
+from tests.rpc.test_gateway_bounds import connected, ends
 
 
 @pytest.fixture
@@ -93,6 +96,51 @@ async def test_a_gateway_gives_a_name_where_none_comes_that_fits_into_a_log(name
         reply = await gateway.http.get("/samples", headers=headers)
     assert request_id.VALID.fullmatch(reply.headers["x-request-id"])
     assert reply.headers["x-request-id"] != name
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [
+        ("GET / HTTP/1.1\r\nno header\r\n\r\n", 400, "invalid_http"),
+        ("GET / HTTP/1.1\r\nHost: here\r\nContent-Length: -1\r\n\r\n", 400, "invalid_http"),
+        (f"GET / HTTP/1.1\r\nHost: here\r\nX: {'x' * 100_000}", 431, "headers_too_large"),
+        ("", 503, "unavailable"),
+    ],
+    ids=["no header", "no length", "no end", "full"],
+)
+async def test_what_is_refused_before_it_is_a_request_has_a_name_too(log, sent, status, code):
+    async with running_gateway("127.0.0.1:1", max_connections=1 if status == 503 else 2) as gateway:
+        async with connected(gateway):
+            await eventually(lambda: gateway.server.server_state.connections)
+            async with connected(gateway) as (reader, writer):
+                writer.write(sent.encode())
+                head, _, body = (await ends(reader)).decode().partition("\r\n\r\n")
+    lines = head.lower().splitlines()
+    assert lines[0].startswith(f"http/1.1 {status} ")
+    assert "content-type: application/json" in lines
+    assert json.loads(body)["error"]["code"] == code
+    told = [line.removeprefix("x-request-id: ") for line in lines if line.startswith("x-request-id: ")]
+    assert told == [line["request"] for line in log("refused")]
+    assert [line["status"] for line in log("refused")] == [status]
+
+
+async def test_so_has_a_web_socket_that_leads_nowhere(log):
+    async with running_gateway("127.0.0.1:1") as gateway:
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            async with websockets.connect(f"ws://{gateway.server.address}/nowhere"):
+                pass
+    response = refused.value.response
+    assert response.status_code == 404
+    assert json.loads(response.body)["error"]["message"] == "Invalid URL (GET /nowhere)"
+    ended = log("session ended")[0]
+    assert (ended["request"], ended["route"]) == (response.headers["x-request-id"], "unknown")
+
+
+async def test_so_has_a_failure_of_the_gateway(log, monkeypatch):
+    monkeypatch.setattr(page, "samples", lambda: 1 / 0)
+    async with running_gateway("127.0.0.1:1") as gateway:
+        reply = await gateway.http.get("/samples", headers={"X-Request-ID": "mine"})
+    assert (reply.status_code, reply.headers["x-request-id"]) == (500, "mine")
 
 
 @pytest.mark.parametrize("name", ["", "with spaces", "x" * 65, "a/b"])
