@@ -11,7 +11,7 @@ from time import monotonic
 
 import grpc.aio
 
-from specwhisper.errors import SpecWhisperError, TargetUnavailable
+from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.wire.addresses import is_address, is_loopback, join_address, split_address
 from specwhisper.wire.channels import Credentials, open_channel
 from specwhisper.wire.status import error_from_rpc
@@ -47,7 +47,7 @@ def read_names(text: str) -> list[Name]:
     for word in (part.strip() for part in text.split(",")):
         is_front = word.startswith(FRONT)
         address = word.removeprefix(FRONT if is_front else DNS)
-        split_address(address)
+        _check_host(split_address(address)[0])
         names.append(Name(address, is_front))
     return list(dict.fromkeys(names))
 
@@ -140,6 +140,16 @@ class Resolution:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+
+def _check_host(host: str) -> None:
+    """Refuse a name that cannot be written as DNS has it: looking it up would fail in the encoding."""
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise InvalidRequest(
+            f"'{host}' is not a host's name: between dots stand 1 to 63 characters; check it."
+        ) from error
 
 
 def _has_proxy(host: str) -> bool:

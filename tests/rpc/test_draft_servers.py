@@ -356,6 +356,13 @@ def test_names_are_read_with_their_schemes():
             read_names(wrong)
 
 
+@pytest.mark.parametrize("host", ["a..b", ".a", f"{'x' * 64}.com", f"{'пример' * 10}.рф"])
+def test_a_name_that_no_host_can_have_is_refused(host):
+    for prefix in ("", "dns:///", "front:///"):
+        with pytest.raises(InvalidRequest, match=f"'{host}' is not a host's name"):
+            read_names(f"a:1, {prefix}{host}:50051")
+
+
 @pytest.mark.parametrize("text", ["127.0.0.1:1", "[::1]:1", "localhost:1"])
 def test_addresses_and_this_machine_are_not_looked_up(text):
     [name] = read_names(text)
