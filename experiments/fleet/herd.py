@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 from pathlib import Path
 
 from experiments.common.report import Bar
-from experiments.fleet.crowd import Client, not_whole, run_together
+from experiments.fleet.crowd import Client, Outcome, not_whole, run_together
 from experiments.fleet.servers import Fleet
+from specwhisper.errors import ServerFull
 
 SLOTS = (4, 3)
 NUM_OVER = 3  # sessions beyond the last slot, in every second crowd
@@ -19,10 +23,12 @@ class Herded:
 
     Attributes
     ----------
+    num_full : sessions beyond the last slot that were refused for that.
     refused : what was wrong with each session for which there was a slot.
     """
 
     num_opened: int
+    num_full: int
     refused: tuple[str, ...]
 
 
@@ -30,6 +36,7 @@ async def measure_herd(rounds: int, folder: Path) -> Herded:
     """Open as many sessions as there are slots, and then more than that, of which the rest is refused."""
     num_slots = sum(SLOTS)
     refused: list[str] = []
+    num_full = 0
     async with Fleet(folder) as fleet:
         targets = [await fleet.start_target(max_sessions=slots) for slots in SLOTS]
         draft = await fleet.start_draft(*(target.address for target in targets))
@@ -39,8 +46,19 @@ async def measure_herd(rounds: int, folder: Path) -> Herded:
                 Client(folder, number, length_s=30.0, resume_timeout_s=0)
                 for number in range(num_slots + num_over)
             ]
-            refused += not_whole(await run_together(clients, draft.address))[num_over:]
-    return Herded(2 * rounds * num_slots, tuple(refused))
+            full, others = refusals(await run_together(clients, draft.address))
+            num_full += min(num_over, len(full))
+            refused += [*full[num_over:], *others]
+    return Herded(2 * rounds * num_slots, num_full, tuple(refused))
+
+
+def refusals(outcomes: Sequence[Outcome]) -> tuple[list[str], list[str]]:
+    """Describe the sessions that found no slot, and those with which anything else was wrong."""
+    is_full = [outcome.error.startswith(f"{ServerFull.__name__}:") for outcome in outcomes]
+    return (
+        [str(outcome) for outcome in compress(outcomes, is_full)],
+        not_whole(compress(outcomes, map(not_, is_full))),
+    )
 
 
 def bars(herded: Herded) -> list[Bar]:
@@ -51,6 +69,6 @@ def bars(herded: Herded) -> list[Bar]:
             f"{sum(SLOTS)} or more sessions at once for {slots} slots: refused while there was a slot",
             len(herded.refused),
             1,
-            f"{len(herded.refused)} of {herded.num_opened}",
+            f"{len(herded.refused)} of {herded.num_opened}; {herded.num_full} beyond the last slot",
         )
     ]

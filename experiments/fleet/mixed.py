@@ -78,6 +78,7 @@ async def _kill_beside_other_weights(folder: Path) -> list[Outcome]:
 def bars(mixed: Mixed) -> list[Bar]:
     """Hold the sessions against what is promised."""
     num_other = mixed.num_moved - mixed.num_kept_weights
+    unused = [weights for weights in Weights if not mixed.weights.get(str(weights))]
     of_all = f"of {mixed.num_opened + mixed.num_moved}"
     return [
         Bar(
@@ -91,5 +92,11 @@ def bars(mixed: Mixed) -> list[Bar]:
             num_other,
             1,
             f"{num_other} of {mixed.num_moved}",
+        ),
+        Bar(
+            "mixed weights: kinds of them that wrote no session",
+            len(unused),
+            1,
+            ", ".join(f"{num} by {weights}" for weights, num in mixed.weights.items()),
         ),
     ]

@@ -23,18 +23,20 @@ class Opened:
     Attributes
     ----------
     num_reset : connections that were reset meanwhile.
+    num_calm : rounds in which none was.
     wrong : what was wrong with each session that failed, or whose text is no target's.
     """
 
     num_sessions: int
     num_reset: int
+    num_calm: int
     wrong: tuple[str, ...]
 
 
 async def measure_opening(rounds: int, folder: Path) -> Opened:
     """Reset the connections to all targets a moment after each is used, for some seconds."""
     wrong: list[str] = []
-    num_reset = 0
+    resets: list[int] = []
     for _ in range(rounds):
         async with Fleet(folder) as fleet:
             targets = [await fleet.start_target() for _ in range(2)]
@@ -52,8 +54,8 @@ async def measure_opening(rounds: int, folder: Path) -> Opened:
             for place in places:
                 place.bytes_left = None
             wrong += not_whole(await running)
-            num_reset += sum(place.num_reset for place in places)
-    return Opened(rounds * NUM_CLIENTS, num_reset, tuple(wrong))
+            resets.append(sum(place.num_reset for place in places))
+    return Opened(rounds * NUM_CLIENTS, sum(resets), resets.count(0), tuple(wrong))
 
 
 def bars(opened: Opened) -> list[Bar]:
@@ -64,5 +66,11 @@ def bars(opened: Opened) -> list[Bar]:
             len(opened.wrong),
             1,
             f"{len(opened.wrong)} of {opened.num_sessions}, {opened.num_reset} connections reset",
-        )
+        ),
+        Bar(
+            "targets lost while sessions open: rounds in which none was",
+            opened.num_calm,
+            1,
+            f"{opened.num_calm}",
+        ),
     ]

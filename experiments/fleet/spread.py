@@ -26,6 +26,7 @@ class Spread:
     most_apart : by how many sessions draft servers of a list differed, at most.
     num_idle : draft servers after a balancer of connections that had no session.
     num_at_small : sessions at the draft server that has room for only :data:`SMALL_SLOTS`.
+    num_unfilled : rounds in which it had fewer than that.
     wrong : what was wrong with each session that failed, or whose text is no target's.
     """
 
@@ -33,13 +34,15 @@ class Spread:
     most_apart: int
     num_idle: int
     num_at_small: int
+    num_unfilled: int
     wrong: tuple[str, ...]
 
 
 async def measure_spread(rounds: int, folder: Path) -> Spread:
     """Open sessions at a list of draft servers, after a balancer, and where one of them is soon full."""
     wrong: list[str] = []
-    most_apart = num_idle = num_at_small = 0
+    most_apart = num_idle = 0
+    at_small: list[int] = []
     for _ in range(rounds):
         async with Fleet(folder) as fleet:
             target = await fleet.start_target(max_sessions=2 * NUM_SESSIONS)
@@ -60,8 +63,9 @@ async def measure_spread(rounds: int, folder: Path) -> Spread:
             beside = f"{small.address},{drafts[0].address}"
             wrong += not_whole(await run_over_one(_clients(folder), beside))
             wrong += not_whole(await run_together(_clients(folder), beside))
-            num_at_small += _num_opened(folder / f"{small.name}.log")
-    return Spread(4 * rounds * NUM_SESSIONS, most_apart, num_idle, num_at_small, tuple(wrong))
+            at_small.append(_num_opened(folder / f"{small.name}.log"))
+    num_unfilled = sum(num < SMALL_SLOTS for num in at_small)
+    return Spread(4 * rounds * NUM_SESSIONS, most_apart, num_idle, sum(at_small), num_unfilled, tuple(wrong))
 
 
 def _clients(folder: Path) -> list[Client]:
@@ -93,5 +97,11 @@ def bars(spread: Spread) -> list[Bar]:
             spread.num_idle,
             1,
             f"{spread.num_idle}",
+        ),
+        Bar(
+            f"a draft server with room for {SMALL_SLOTS}: rounds in which it was not filled",
+            spread.num_unfilled,
+            1,
+            f"{spread.num_unfilled}, {spread.num_at_small} sessions in all",
         ),
     ]

@@ -6,10 +6,11 @@ import asyncio
 import base64
 import json
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
+from statistics import median_high
 from time import monotonic
 from typing import Any
 
@@ -18,6 +19,7 @@ from experiments.promises.memory import Peak
 from experiments.soak.servers import running_servers
 
 MAX_DELAY_MS = 50.0
+MAX_DELAY_ONCE_MS = 10 * MAX_DELAY_MS  # what else the machine does may delay a single answer
 MAX_GROWTH_BYTES = 64 * 2**20
 SETTLE_S = 0.2  # what a message leaves behind may delay others too
 ANSWERED_S = 10.0
@@ -48,8 +50,8 @@ class Sent:
 
     @property
     def delay_ms(self) -> float:
-        """The delay that came every time: what came once may be another program's."""
-        return min(self.delays_ms)
+        """The median delay: what came once may be another program's."""
+        return median_high(self.delays_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ async def measure_messages(rounds: int) -> list[Sent]:
 
     Parameters
     ----------
-    rounds : how often at most: again where the other client waited too long, which may be another program's.
+    rounds : how often at most; fewer once the median lies below the bar however the rest would end.
     """
     found = []
     async with running_servers() as servers:
@@ -75,7 +77,7 @@ async def measure_messages(rounds: int) -> list[Sent]:
         for message in chain((Message("nothing", "", b""),), messages()):
             delays_ms: list[float] = []
             growths: list[int] = []
-            while len(delays_ms) < rounds and min(delays_ms, default=MAX_DELAY_MS) >= MAX_DELAY_MS:
+            while not is_decided(delays_ms, rounds):
                 peak = Peak(servers.gateway.pid)
                 async with _probing(address) as waited_ms:
                     await _send(address, message)
@@ -86,19 +88,32 @@ async def measure_messages(rounds: int) -> list[Sent]:
     return found
 
 
+def is_decided(delays_ms: Sequence[float], rounds: int) -> bool:
+    """Return whether more rounds could not bring the median of all to the bar."""
+    num_fine = sum(delay_ms < MAX_DELAY_MS for delay_ms in delays_ms)
+    return len(delays_ms) >= rounds or num_fine > rounds // 2
+
+
 def bars(sent: list[Sent]) -> list[Bar]:
     """Hold the slowest answer and the growth against their bars."""
     slowest = max(sent, key=lambda one: one.delay_ms)
     largest = max(sent, key=lambda one: one.growth_bytes)
     alone_ms = next(one.delay_ms for one in sent if not one.num_bytes)
-    once_ms = max(delay_ms for one in sent for delay_ms in one.delays_ms)
+    once = max(sent, key=lambda one: max(one.delays_ms))
+    once_ms = max(once.delays_ms)
     return [
         Bar(
             "another client's GET beside any message to a gateway, ms",
             slowest.delay_ms,
             MAX_DELAY_MS,
-            f"{slowest.delay_ms:.1f} at most each time, beside {slowest.num_bytes} bytes of {slowest.shape}, "
-            f"{once_ms:.1f} once; {alone_ms:.1f} beside none",
+            f"{slowest.delay_ms:.1f} in the median, beside {slowest.num_bytes} bytes of {slowest.shape}; "
+            f"{alone_ms:.1f} beside none",
+        ),
+        Bar(
+            "another client's GET beside any message to a gateway, once, ms",
+            once_ms,
+            MAX_DELAY_ONCE_MS,
+            f"{once_ms:.1f} at most, beside {once.num_bytes} bytes of {once.shape}",
         ),
         Bar(
             "growth of a gateway that is sent one message, MiB",

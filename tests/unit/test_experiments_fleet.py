@@ -7,20 +7,29 @@ from math import inf
 
 import pytest
 
-from experiments.fleet import hung, mixtures, spread
+from experiments.fleet import herd, hung, mixed, mixtures, opening, spread
 from experiments.fleet.__main__ import Part, all_measures
+from experiments.fleet.crowd import Outcome
+from experiments.fleet.herd import Herded
 from experiments.fleet.hung import Hung
+from experiments.fleet.mixed import Mixed
 from experiments.fleet.mixtures import MIXTURES, Together
+from experiments.fleet.opening import Opened
+from experiments.fleet.servers import Weights
 from experiments.fleet.spread import Spread
 
 HUNG = Hung(12, 8, 0, 2.2, ())
-SPREAD = Spread(48, 1, 0, 4, ())
+SPREAD = Spread(48, 1, 0, 4, 0, ())
 TOGETHER = Together(19, 6, ())
+OPENED = Opened(4, 60, 0, ())
+HERDED = Herded(14, 3, ())
+MIXED = Mixed(20, 3, 3, {"old": 9, "new": 11}, ())
 WRONG = ("text of no target",)
 
 
 def test_good_figures_hold_every_bar():
     found = [*hung.bars(HUNG), *spread.bars(SPREAD), *mixtures.bars(TOGETHER)]
+    found += [*opening.bars(OPENED), *herd.bars(HERDED), *mixed.bars(MIXED)]
     assert all(bar.holds for bar in found)
 
 
@@ -33,11 +42,25 @@ def test_good_figures_hold_every_bar():
         spread.bars(replace(SPREAD, wrong=WRONG)),
         spread.bars(replace(SPREAD, most_apart=2)),
         spread.bars(replace(SPREAD, num_idle=1)),
+        spread.bars(replace(SPREAD, num_unfilled=1)),
         mixtures.bars(replace(TOGETHER, wrong=WRONG)),
+        opening.bars(replace(OPENED, wrong=WRONG)),
+        opening.bars(replace(OPENED, num_calm=1)),
+        herd.bars(replace(HERDED, refused=WRONG)),
+        mixed.bars(replace(MIXED, wrong=WRONG)),
+        mixed.bars(replace(MIXED, num_kept_weights=2)),
+        mixed.bars(replace(MIXED, weights={"old": 20})),
     ],
 )
 def test_each_promise_that_is_broken_breaks_one_bar(bars):
     assert sum(not bar.holds for bar in bars) == 1
+
+
+def test_only_sessions_without_a_slot_are_expected_to_fail():
+    whole, other = Outcome(Weights.OLD, "", 0.0, 1.0), Outcome(None, "", 0.0, 1.0)
+    full = Outcome(None, "ServerFull: all slots are taken", 0.0, 1.0)
+    lost = Outcome(None, "TargetUnavailable: lost", 0.0, 1.0)
+    assert herd.refusals([whole, full, other, lost, full]) == ([str(full)] * 2, [str(other), str(lost)])
 
 
 @pytest.mark.parametrize("quick", [False, True])

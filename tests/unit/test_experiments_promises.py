@@ -55,7 +55,7 @@ BESIDE = Beside(
 BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
 STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
 FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 2, 0.5, ())
-ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0), 3 * MIB)
+ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0, 40.0), 3 * MIB)
 ENDED = Ended("target_server", False, 0.1, -15)
 SILENT = Silent(400, 10.1, (0.02, 0.1), 0)
 FAR = Far(2, 28.0, ())
@@ -97,7 +97,8 @@ def test_good_figures_hold_every_bar(name):
         stops.bars([STOPPED, replace(STOPPED, exit_status=-9)]),
         stops.bars([STOPPED, replace(STOPPED, wrong=("lost",))]),
         stops.bars([STOPPED, replace(STOPPED, num_orphans=1)]),
-        messages.bars([ALONE, SENT, replace(SENT, delays_ms=(51.0, 52.0))]),
+        messages.bars([ALONE, SENT, replace(SENT, delays_ms=(51.0, 52.0, 4.0))]),
+        messages.bars([ALONE, replace(SENT, delays_ms=(3.0, 500.0, 4.0))]),
         messages.bars([ALONE, replace(SENT, growth_bytes=65 * MIB)]),
         faults.bars([replace(FAULTED, exit_s=1.5)], [SHORT], [SHORT]),
         faults.bars([replace(FAULTED, exit_status=1)], [SHORT], [SHORT]),
@@ -116,6 +117,20 @@ def test_good_figures_hold_every_bar(name):
 )
 def test_each_promise_that_is_broken_breaks_one_bar(bars):
     assert sum(not bar.holds for bar in bars) == 1
+
+
+@pytest.mark.parametrize(
+    ("delays_ms", "is_decided"),
+    [
+        ((), False),
+        ((4.0, 5.0), False),
+        ((4.0, 5.0, 6.0), True),
+        ((60.0, 5_000.0, 60.0, 4.0), False),
+        ((60.0, 4.0, 60.0, 4.0, 4.0), True),
+    ],
+)
+def test_a_message_is_sent_until_the_median_of_all_rounds_is_known_to_hold(delays_ms, is_decided):
+    assert messages.is_decided(delays_ms, 5) is is_decided
 
 
 def test_messages_are_frames_that_a_gateway_reads():
