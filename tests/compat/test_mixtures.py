@@ -5,6 +5,7 @@ Every push tries a draft server of the previous release with all else of this on
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from pathlib import Path
 import openai
 import pytest
 
-from experiments.common.speaking import spoken_utterances, talk
+from experiments.common.speaking import SPOKEN, spoken_utterances, talk
+from specwhisper.types import SAMPLE_RATE
 from specwhisper.whisper.checkpoint import DEMO_FOLDER
 from tests.compat.conftest import Run, Start, Trees
 from tests.compat.release import ROOT, Version
@@ -74,6 +76,30 @@ class Speaker:
         return {int(utterance): words for utterance, words in json.loads(out).items()}
 
 
+def realtime_texts(gateway: str, count: int) -> list[str]:
+    """What so many utterances of what is spoken say, as a gateway tells them."""
+    audio = {"input": {"format": {"type": "audio/pcm", "rate": SAMPLE_RATE}}}
+    texts: list[str] = []
+    with (
+        openai.OpenAI(base_url=f"http://{gateway}/v1", api_key="none") as api,
+        api.realtime.connect(extra_query={"intent": "transcription"}) as connection,
+    ):
+        connection.session.update(session={"type": "transcription", "audio": audio})
+        connection.input_audio_buffer.append(audio=base64.b64encode(talk()).decode())
+        for event in connection:
+            assert event.type != "error", event
+            if event.type == "conversation.item.input_audio_transcription.completed":
+                texts.append(event.transcript)
+                if len(texts) == count:
+                    break
+    return texts
+
+
+def text_of(tokens: list[int]) -> str:
+    """What words say."""
+    return "".join(SPOKEN.tokens[token] for token in tokens).replace("Ġ", " ").strip()
+
+
 @pytest.mark.parametrize("version", Version)
 def test_each_version_runs_its_own_code(version, trees):
     script = "import client, draft_server, specwhisper, target_server; print(specwhisper.__file__)"
@@ -120,6 +146,20 @@ def test_live_audio_has_its_text(
     with Speaker(trees[client], to_draft.address) as speaker:
         speaker.wait_half()
         assert speaker.rest() == spoken_utterances(talk())
+
+
+@pytest.mark.parametrize(("gateway", "draft", "target"), mixtures(3))
+def test_live_audio_has_its_text_through_a_gateway(
+    gateway: Version, draft: Version, target: Version, start: Start
+):
+    """Over OpenAI's realtime API."""
+    to_target = start(target, SCRIPTED, "target")
+    to_draft = start(draft, SCRIPTED, "draft", "--target", to_target.address)
+    to_gateway = start(gateway, "client.gateway", "--port", "0", "--server", to_draft.address)
+    said = [text_of(tokens) for tokens in spoken_utterances(talk()).values()]
+    assert realtime_texts(to_gateway.address, len(said)) == said
+    for server in (to_draft, to_target):
+        assert len(server.session_ids()) == 1, "it was a session of both"
 
 
 @pytest.mark.nightly
