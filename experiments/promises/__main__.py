@@ -106,7 +106,7 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.BOMBS: partial(_bombs, *((10.0, 24.0, 1) if quick else (MAX_AUDIO_S, 1.5, 2))),
         Promise.STOPS: partial(_stops, 1 if quick else 10, folder),
         Promise.FAULTS: partial(_faults, 1 if quick else 10, folder),
-        Promise.MESSAGES: partial(_messages, 3 if quick else 5),
+        Promise.MESSAGES: partial(_messages, 5 if quick else 9),
         Promise.LOADING: partial(_loading, 1 if quick else 5, folder),
         Promise.HANDSHAKES: partial(_handshakes, 100 if quick else 400, folder),
         Promise.FAR: partial(_far, 1 if quick else 3, folder),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
+import wave
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,12 +16,15 @@ from statistics import median_high
 from time import monotonic
 from typing import Any
 
+from experiments.common.forked import Forked
 from experiments.common.report import Bar
 from experiments.promises.memory import Peak
+from experiments.promises.talkative import talkative_gateway
 from experiments.soak.servers import running_servers
 
 MAX_DELAY_MS = 50.0
 MAX_DELAY_ONCE_MS = 10 * MAX_DELAY_MS  # what else the machine does may delay a single answer
+LEAD = 2  # by which rounds below the bar outnumber the others before no more are needed
 MAX_GROWTH_BYTES = 64 * 2**20
 SETTLE_S = 0.2  # what a message leaves behind may delay others too
 ANSWERED_S = 10.0
@@ -31,6 +36,9 @@ TEXT, BINARY, CONTINUED, PING = 1, 2, 0, 9  # WebSocket frames
 FINAL = 0x80
 MOST_ANSWERED_BYTES = 250_000  # of messages that are each answered: seconds of work
 FORM = "multipart/form-data; boundary=x"
+TRANSCRIPT_S = 4 * 3600.0  # the longest recording that a gateway takes
+WRITTEN_S = 20.0  # for a transcript of it
+FORMATS = ("verbose_json", "srt", "vtt", "json", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +64,17 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Bytes that a connection sends, to a WebSocket where there is a path of one."""
+    """Bytes that a connection sends, to a WebSocket where there is a path of one.
+
+    Attributes
+    ----------
+    silent_s : nothing is answered any more once nothing has come for so long.
+    """
 
     shape: str
     path: str
     content: bytes
+    silent_s: float = SETTLE_S
 
 
 async def measure_messages(rounds: int) -> list[Sent]:
@@ -68,30 +82,37 @@ async def measure_messages(rounds: int) -> list[Sent]:
 
     Parameters
     ----------
-    rounds : how often at most; fewer once the median lies below the bar however the rest would end.
+    rounds : how often at most; fewer once those below the bar are well in the majority.
     """
     found = []
-    async with running_servers() as servers:
-        address = servers.gateway.address
-        await _send(address, Message("audio", LIVE, frame(TEXT, _json({"type": "start"}))))  # all is loaded
+    async with running_servers() as servers, talkative_gateway(TRANSCRIPT_S) as talkative:
+        start = frame(TEXT, _json({"type": "start"}))
+        await _send(servers.gateway.address, Message("audio", LIVE, start))  # all is loaded
+        await _send(talkative.address, next(recordings()))
         for message in chain((Message("nothing", "", b""),), messages()):
-            delays_ms: list[float] = []
-            growths: list[int] = []
-            while not is_decided(delays_ms, rounds):
-                peak = Peak(servers.gateway.pid)
-                async with _probing(address) as waited_ms:
-                    await _send(address, message)
-                    await asyncio.sleep(SETTLE_S)
-                delays_ms.append(max(waited_ms))
-                growths.append(peak.growth_bytes())
-            found.append(Sent(message.shape, len(message.content), tuple(delays_ms), max(growths)))
+            found.append(await _measured(servers.gateway, message, rounds))
+        for message in recordings():
+            found.append(await _measured(talkative, message, rounds))
     return found
 
 
+async def _measured(gateway: Forked, message: Message, rounds: int) -> Sent:
+    delays_ms: list[float] = []
+    growths: list[int] = []
+    while not is_decided(delays_ms, rounds):
+        peak = Peak(gateway.pid)
+        async with _probing(gateway.address) as waited_ms:
+            await _send(gateway.address, message)
+            await asyncio.sleep(SETTLE_S)
+        delays_ms.append(max(waited_ms))
+        growths.append(peak.growth_bytes())
+    return Sent(message.shape, len(message.content), tuple(delays_ms), max(growths))
+
+
 def is_decided(delays_ms: Sequence[float], rounds: int) -> bool:
-    """Return whether more rounds could not bring the median of all to the bar."""
+    """Return whether rounds below the bar are well in the majority, or there were as many as may be."""
     num_fine = sum(delay_ms < MAX_DELAY_MS for delay_ms in delays_ms)
-    return len(delays_ms) >= rounds or num_fine > rounds // 2
+    return num_fine - (len(delays_ms) - num_fine) >= LEAD or len(delays_ms) >= rounds
 
 
 def bars(sent: list[Sent]) -> list[Bar]:
@@ -160,6 +181,33 @@ def messages() -> Iterator[Message]:
         yield Message("requests at once", "", requests * (min(size, MOST_ANSWERED_BYTES) // len(requests)))
 
 
+def recordings() -> Iterator[Message]:
+    """Yield recordings, which a talkative draft server turns into long transcripts in each format."""
+    for response_format in FORMATS:
+        fields = [("model", "whisper-1"), ("response_format", response_format)]
+        if response_format == "verbose_json":
+            fields += [("timestamp_granularities[]", kind) for kind in ("word", "segment")]
+        parts = [
+            f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+            for name, value in fields
+        ]
+        parts.append('--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n')
+        form = "".join(parts).encode() + _wav() + b"\r\n--x--\r\n"
+        shape = f"{response_format} of {TRANSCRIPT_S / 3600:g} h"
+        yield Message(shape, "", _posted(FORM, _chunk(form), "connection: close\r\n"), WRITTEN_S)
+
+
+def _wav() -> bytes:
+    """Return a second of silence."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(16_000)
+        writer.writeframes(bytes(32_000))
+    return file.getvalue()
+
+
 def frame(opcode: int, payload: bytes, *, final: bool = True) -> bytes:
     """Write a WebSocket frame of a client, with a mask that changes nothing."""
     size = len(payload)
@@ -180,8 +228,8 @@ def _chunk(content: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(content), content)
 
 
-def _posted(media_type: str, chunks: bytes) -> bytes:
-    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: a\r\ncontent-type: {media_type}\r\n"
+def _posted(media_type: str, chunks: bytes, headers: str = "") -> bytes:
+    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nhost: a\r\ncontent-type: {media_type}\r\n{headers}"
     return head.encode() + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
 
@@ -195,7 +243,7 @@ async def _send(address: str, message: Message) -> None:
                 "sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n".encode()
             )
             await reader.readuntil(b"\r\n\r\n")
-        taking = asyncio.create_task(_take(reader))
+        taking = asyncio.create_task(_take(reader, message.silent_s))
         with suppress(ConnectionError, TimeoutError):
             writer.write(message.content)
             async with asyncio.timeout(ANSWERED_S):
@@ -205,11 +253,11 @@ async def _send(address: str, message: Message) -> None:
         writer.transport.abort()
 
 
-async def _take(reader: StreamReader) -> None:
+async def _take(reader: StreamReader, silent_s: float) -> None:
     """Read until the end, or until nothing has come for a moment."""
     with suppress(ConnectionError, TimeoutError):
         while True:
-            async with asyncio.timeout(SETTLE_S):
+            async with asyncio.timeout(silent_s):
                 if not await reader.read(2**16):
                     return
 
