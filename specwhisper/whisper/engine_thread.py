@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from specwhisper.errors import DeviceFault, InvalidRequest, ServerDraining
 from specwhisper.types import Failed
+from specwhisper.whisper.ending_threads import EndingThread
 from specwhisper.whisper.watchdog import ENDS_WITHIN_S, Busy
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class EngineThread(Generic[Event]):
         self._actions: deque[Callable[[], object]] = deque()
         self._is_stopping = False
         self._receivers: dict[str, Callable[[Event | Failed], None]] = {}
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = EndingThread(self._run, name, self.stop_soon)
         self._engine: Engine[Event] | None = None
         self._call_soon: Callable[..., object] | None = None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -22,6 +21,7 @@ from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import Failed
+from specwhisper.whisper.ending_threads import EndingPool
 from specwhisper.whisper.engine_thread import EngineThread
 from specwhisper.whisper.model import Model
 from specwhisper.whisper.pair_engine import Feed, PairEngine, PairEvent
@@ -138,7 +138,7 @@ class SharedPair:
         with self._lock:
             if self._running is None or self._running.process_id != os.getpid():  # threads end in a fork
                 self._running = self._start()
-                finalize(self, self._running.stop)
+                finalize(self, self._running.stop).atexit = False  # then its threads are waited for as well
             return self._running
 
 
@@ -157,7 +157,7 @@ class _Running:
         self._fault: DeviceFault | None = None
         self._thread = EngineThread[PairEvent]("pair", self._on_fault)
         self._pools = [
-            ThreadPoolExecutor(num_threads, thread_name_prefix=name)
+            EndingPool(name, num_threads)
             for name, num_threads in (
                 ("encoder", target.max_windows),
                 ("aligner", 1),
@@ -206,10 +206,10 @@ class _Running:
         self._thread.post(partial(self._engine.close, session_id))
 
     def stop(self) -> None:
-        """End all threads; what they hold is freed."""
+        """End all threads after what they are doing; what they hold is freed then."""
         self._thread.stop_soon()
         for pool in self._pools:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.stop()
 
     def _on_fault(self, fault: DeviceFault) -> None:
         self._fault = fault
