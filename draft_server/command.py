@@ -186,7 +186,7 @@ def read_config(
         typer.Option(
             rich_help_panel=DRAFTING,
             metavar="SECONDS",
-            help="Longest time for the draft engine to open a session or to take a step; "
+            help="Longest time for the draft engine to place its model, open a session or take a step; "
             "after it, sessions run target-only.",
         ),
     ] = 15.0,

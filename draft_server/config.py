@@ -33,8 +33,8 @@ class DraftConfig:
     compress_audio : send FLAC to the target instead of PCM.
     connect_timeout_s : how long a session waits for a target that is not there, or not yet.
     resume_timeout_s : how long a session whose target is lost waits for another one.
-    draft_timeout_s : how long the draft engine may take to open a session, or for one step; then sessions run
-        target-only.
+    draft_timeout_s : how long the draft engine may take to place its model, to open a session, or for one
+        step; then sessions run target-only.
     riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
     audit_every : of so many recordings one is decoded again by the target alone; ``None`` for none.
     max_audio_s : longest recording ``Recognize`` takes, in seconds.

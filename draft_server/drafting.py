@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 from specwhisper.errors import DeviceFault, PairMismatch, ServerDraining
 from specwhisper.options import DecodingOptions
@@ -27,6 +28,7 @@ from specwhisper.whisper.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
 logger = logging.getLogger(__name__)
 
 REPORT_S = 1.0  # for the last figures of a session, whose transcript waits for them
+PLACE_AGAIN_S = 60.0  # after the model could not be placed: memory may be free by then
 
 # Makes a draft speak a target's vocabulary.
 PlaceDraft = Callable[[TargetDescription], Model]
@@ -38,14 +40,14 @@ class Drafting:
     Parameters
     ----------
     runs_ahead : as :class:`Drafter` takes it.
-    timeout_s : how long the engine may take to open a session, or for one step or encoding. Then it hangs:
-        sessions go on without drafts, and so do new ones until it answers.
+    timeout_s : how long the engine may take to place the model, to open a session, or for one step or
+        encoding. Then it hangs: sessions go on without drafts, and so do new ones until it answers.
     note_failure : called where a session's draft fails.
 
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
-    vocabulary_digest : of the targets that it drafts for; empty before the model is placed.
+    vocabulary_digest : of the targets that it drafts for; empty before it has begun to place the model.
     hangs : whether the engine takes longer than that at the moment.
     """
 
@@ -70,7 +72,9 @@ class Drafting:
         self._drafter: Drafter | None = None
         self.vocabulary_digest = ""
         self._placing: asyncio.Task[Drafter] | None = None
+        self._not_placed = ""  # why the model could not be placed, until it is
         self._watching: asyncio.Task[None] | None = None
+        self._opening: set[asyncio.Timeout] = set()  # sessions that wait for the engine
 
     @property
     def num_free_slots(self) -> int | None:
@@ -94,21 +98,31 @@ class Drafting:
     ) -> AsyncIterator[DraftSession]:
         """Open a session; ``receive`` gets its blocks and reports, in the event loop.
 
-        Where the engine does not answer in time, the session has failed from the first.
+        Where the engine does not answer in time, or has no model, the session has failed from the first.
         """
         session = DraftSession(session_id, self._thread, length.mode, receive, self._note_failure)
         self._thread.subscribe(session_id, session.receive)
         try:
-            try:
-                self.check_health()
-                async with asyncio.timeout(self._timeout_s):
-                    await self._open(session, session_id, target, length, options)
-            except TimeoutError:
-                session.receive(Failed(self._timeout()))
+            if (error := self._why_no_drafts()) is not None:
+                session.receive(Failed(error))
+            else:
+                await self._open_in_time(session, session_id, target, length, options)
             yield session
         finally:  # also when the client leaves while the session is being opened
             self._thread.unsubscribe(session_id)
             session.close()
+
+    async def _open_in_time(self, session: DraftSession, *args: Any) -> None:
+        """Open a session, or have it fail as it is known that the engine gives no drafts."""
+        try:
+            async with asyncio.timeout(self._timeout_s) as opening:
+                self._opening.add(opening)
+                try:
+                    await self._open(session, *args)
+                finally:
+                    self._opening.discard(opening)
+        except TimeoutError:
+            session.receive(Failed(self._timeout()))
 
     async def _open(
         self,
@@ -134,19 +148,18 @@ class Drafting:
             async with asyncio.timeout(ENDS_WITHIN_S):
                 await asyncio.to_thread(self._encoder.shutdown, cancel_futures=True)
         except TimeoutError:
-            leave_process(DeviceFault(f"The draft's encoder has not ended within {ENDS_WITHIN_S:g} s."))
+            error = f"The draft has not ended an encoding, or been placed, within {ENDS_WITHIN_S:g} s."
+            leave_process(DeviceFault(error))
 
     def _timeout(self) -> TimeoutError:
         return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
-        """Give the engine, its model set up to speak the target's vocabulary."""
-        drafter = self._drafter
-        if drafter is None:
-            # One task for all who wait: it goes on when the client that began it leaves.
-            if self._placing is None or self._placing.done():
-                self._placing = asyncio.create_task(self._place_for(target))
-            drafter = await asyncio.shield(self._placing)
+        """Return the engine, its model set up to speak the target's vocabulary."""
+        # One task for all who wait: it goes on when the client that began it leaves.
+        if self._placing is None or (self._drafter is None and self._placing.done()):
+            self._placing = asyncio.create_task(self._place_for(target))
+        drafter = await asyncio.shield(self._placing)
         if target.vocabulary.digest != self.vocabulary_digest:
             raise PairMismatch(
                 f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
@@ -155,31 +168,61 @@ class Drafting:
         return drafter
 
     async def _place_for(self, target: TargetDescription) -> Drafter:
-        try:
-            model = await asyncio.to_thread(self._place, target)
-        except Exception as error:
-            if is_device_fault(error):
-                leave_process(DeviceFault(f"The draft's device has failed: {error}"))
-            raise
+        """Place the model, however often that fails, and start the engine."""
+        if self._watching is None:
+            self._watching = asyncio.create_task(
+                watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
+            )
+        while (model := await self._placed(target)) is None:
+            self._fail_sessions()
+            await asyncio.sleep(PLACE_AGAIN_S)
+        self._not_placed = ""
         logger.info("paired", extra={"draft": self.name, "target": target.model})
         self._drafter = Drafter(
             model, executor=self._encoder, wake=self._thread.wake, runs_ahead=self._runs_ahead
         )
         self.vocabulary_digest = target.vocabulary.digest
         self._thread.start(self._drafter)
-        self._watching = asyncio.create_task(
-            watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
-        )
         return self._drafter
+
+    async def _placed(self, target: TargetDescription) -> Model | None:
+        """Place the model in the encoder's thread, which is watched; ``None`` where that fails."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._encoder, self._place, target)
+        except PairMismatch:
+            raise
+        except Exception as error:
+            if is_device_fault(error):
+                leave_process(DeviceFault(f"The draft's device has failed: {error}"))
+            logger.exception("draft model not placed")
+            self._not_placed = repr(error)  # the error itself would keep what there is of the model
+            return None
+
+    def _why_no_drafts(self) -> Exception | None:
+        """Return why a session that opens now has no drafts; ``None`` where it may have them."""
+        if self.hangs:
+            return self._timeout()
+        if self._not_placed:
+            return RuntimeError(f"The draft model could not be placed: {self._not_placed}")
+        return None
+
+    def _fail_sessions(self) -> None:
+        """Have all sessions go on without drafts, also those that wait to be opened."""
+        if (error := self._why_no_drafts()) is None:
+            return
+        self._thread.fail_sessions(error)
+        now_s = asyncio.get_running_loop().time()
+        for opening in self._opening:
+            if not opening.expired():
+                opening.reschedule(now_s)
 
     def _busy_s(self) -> float:
         return max(self._thread.busy.seconds, self._encoder.busy.seconds)
 
     def _note_hanging(self) -> None:
-        """Have all sessions go on without drafts."""
         self.hangs = True
         logger.error("draft engine hangs", extra={"error": str(self._timeout())})
-        self._thread.fail_sessions(self._timeout())
+        self._fail_sessions()
 
     def _note_return(self) -> None:
         self.hangs = False

@@ -89,7 +89,7 @@ class DraftMetrics(ServerMetrics):
         """Report whether the draft engine hangs."""
         self.gauge(
             "engine_hangs",
-            "1 while the draft engine takes longer than --draft-timeout for a step, else 0.",
+            "1 while the draft engine takes longer than --draft-timeout for a step, or to be placed, else 0.",
             lambda: drafting.hangs,
         )
 

@@ -76,8 +76,8 @@ async def running_service(
 def _place(checkpoint: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
     """Place the draft and prepare its passes; its weights are then in the model only."""
     model = place_draft(checkpoint, num_slots, target)
-    checkpoint.state.clear()
     model.warm_up(0)
+    checkpoint.state.clear()  # last: where anything fails, the model is placed again
     return model
 
 

@@ -7,9 +7,12 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from draft_server.server import _place
 from experiments.common.scripted import ScriptedModel
+from experiments.common.serve_scripted import scripted_checkpoint
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.types import Limits
 from specwhisper.whisper import local
@@ -154,22 +157,103 @@ async def test_a_session_does_not_wait_for_an_engine_that_hangs_when_it_is_opene
         await all_free(target, draft)
 
 
-async def test_a_draft_model_that_takes_long_to_load_keeps_no_session_waiting(gate):
-    def place(_: object) -> ScriptedModel:
-        gate.wait()
+class Placing:
+    """Places a scripted draft, which may wait for a gate or fail first."""
+
+    def __init__(self, gate: threading.Event | None = None, *errors: Exception) -> None:
+        self._gate = gate
+        self._errors = list(errors)
+        self.num_begun = 0
+
+    def __call__(self, _: object) -> ScriptedModel:
+        self.num_begun += 1
+        if self._gate is not None:
+            self._gate.wait()
+        if self._errors:
+            raise self._errors.pop(0)
         return ScriptedModel(MAX_SESSIONS)
 
-    async with target_server() as target:
-        async with draft_server(target.address, place=place, draft_timeout_s=PROMPT_S) as draft:
+
+async def test_a_draft_model_that_takes_long_to_load_is_used_once_it_is_there(gate, impatient, caplog):
+    async with (
+        target_server() as target,
+        draft_server(
+            target.address, place=Placing(gate), draft_timeout_s=PROMPT_S, tells_engine_health=True
+        ) as draft,
+    ):
+        metrics = draft.service.metrics.collected
+        for _ in range(2):  # the first one has it placed
             responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
             assert finals(responses) == expected_finals(target_alone(1.0))
             assert any(map(runs_target_only, responses))
-            gate.set()
-            await eventually(lambda: draft.service.num_free_draft_slots == MAX_SESSIONS)
-            responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
+        await until(draft.address, NOT_SERVING, TRANSCRIPTION)
+        assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 1
+        assert "draft engine hangs" in caplog.messages
+        gate.set()
+        await until(draft.address, SERVING, TRANSCRIPTION)
+        assert value(collected(metrics), "specwhisper_draft_engine_hangs") == 0
+        responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
+        assert finals(responses) == expected_finals(target_alone(1.0))
+        assert not any(map(runs_target_only, responses))
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_no_session_waits_for_an_engine_that_is_known_to_hang(mode, gate):
+    """Those that wait to be opened go on as it becomes known, and those that come later do not wait."""
+    async with (
+        target_server() as target,
+        draft_server(target.address, place=Placing(gate), draft_timeout_s=60.0) as draft,
+    ):
+        drafting = draft.service._drafting
+        waiting = asyncio.create_task(stream(draft, recording(1.0), mode=mode))
+        await eventually(lambda: bool(drafting._opening))
+        drafting._note_hanging()
+        for responses in (await waiting, await stream(draft, recording(1.0), mode=mode)):
             assert finals(responses) == expected_finals(target_alone(1.0))
-            assert not any(map(runs_target_only, responses))
-            await all_free(target, draft)
+            assert any(map(runs_target_only, responses))
+        gate.set()
+        await all_free(target, draft)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog):
+    place = Placing(None, RuntimeError("no memory"))
+    async with target_server() as target, draft_server(target.address, place=place) as draft:
+        for _ in range(2):
+            responses = await stream(draft, recording(1.0), mode=mode)
+            assert finals(responses) == expected_finals(target_alone(1.0))
+            assert any(map(runs_target_only, responses))
+        assert place.num_begun == 1, "no session waits for another attempt"
+        (record,) = [record for record in caplog.records if record.message == "draft model not placed"]
+        assert record.exc_info is not None and str(record.exc_info[1]) == "no memory"
+        assert value(collected(draft.service.metrics.collected), "specwhisper_draft_fallbacks_total") == 2
+        await all_free(target, draft)
+
+
+async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkeypatch):
+    monkeypatch.setattr("draft_server.drafting.PLACE_AGAIN_S", 0.0)
+    place = Placing(None, RuntimeError("no memory"), RuntimeError("still none"))
+    async with target_server() as target, draft_server(target.address, place=place) as draft:
+        assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))
+        await eventually(lambda: draft.service.num_free_draft_slots == MAX_SESSIONS)
+        responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
+        assert finals(responses) == expected_finals(target_alone(1.0))
+        assert not any(map(runs_target_only, responses))
+        assert place.num_begun == 3
+        await all_free(target, draft)
+
+
+def test_weights_are_kept_until_the_draft_model_is_ready(monkeypatch):
+    class Cold(ScriptedModel):
+        def warm_up(self, max_width: int) -> None:
+            raise RuntimeError("no memory")
+
+    monkeypatch.setattr("draft_server.server.place_draft", lambda *_: Cold(1))
+    checkpoint = scripted_checkpoint(state={"weight": torch.zeros(1)})
+    with pytest.raises(RuntimeError, match="no memory"):
+        _place(checkpoint, 1, None)
+    assert checkpoint.state, "to place it again"
 
 
 @pytest.mark.parametrize("where", ["score", "encode"])
