@@ -86,6 +86,21 @@ class Drafting:
         if self.hangs:
             raise self._timeout()
 
+    def set_up_for(self, target: TargetDescription) -> bool:
+        """Return whether the draft speaks a target's vocabulary; the first one decides which it speaks.
+
+        The model is placed from then on, in one task for all who wait: it goes on when the client that began
+        it leaves.
+        """
+        if not self.vocabulary_digest:
+            self.vocabulary_digest = target.vocabulary.digest
+            self._placing = asyncio.create_task(self._place_for(target))
+            self._placing.add_done_callback(_note_error)
+            self._watching = self._watching or asyncio.create_task(
+                watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
+            )
+        return target.vocabulary.digest == self.vocabulary_digest
+
     @asynccontextmanager
     async def session(
         self,
@@ -156,32 +171,27 @@ class Drafting:
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
         """Return the engine, its model set up to speak the target's vocabulary."""
-        # One task for all who wait: it goes on when the client that began it leaves.
-        if self._placing is None or (self._drafter is None and self._placing.done()):
-            self._placing = asyncio.create_task(self._place_for(target))
-        drafter = await asyncio.shield(self._placing)
-        if target.vocabulary.digest != self.vocabulary_digest:
+        if not self.set_up_for(target) or self._placing is None:
             raise PairMismatch(
                 f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
                 "for: restart the draft server."
             )
-        return drafter
+        return await asyncio.shield(self._placing)
 
     async def _place_for(self, target: TargetDescription) -> Drafter:
         """Place the model, however often that fails, and start the engine."""
-        if self._watching is None:
-            self._watching = asyncio.create_task(
-                watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
-            )
-        while (model := await self._placed(target)) is None:
-            self._fail_sessions()
-            await asyncio.sleep(PLACE_AGAIN_S)
+        try:
+            while (model := await self._placed(target)) is None:
+                self._fail_sessions()
+                await asyncio.sleep(PLACE_AGAIN_S)
+        except PairMismatch:
+            self.vocabulary_digest = ""  # another target may have one that it can speak
+            raise
         self._not_placed = ""
         logger.info("paired", extra={"draft": self.name, "target": target.model})
         self._drafter = Drafter(
             model, executor=self._encoder, wake=self._thread.wake, runs_ahead=self._runs_ahead
         )
-        self.vocabulary_digest = target.vocabulary.digest
         self._thread.start(self._drafter)
         return self._drafter
 
@@ -306,6 +316,12 @@ class DraftSession:
             case Commit(is_final=False) as commit:
                 end = commit.base + len(commit.tokens)
                 self._give(Drafted(Candidates(commit.window_id, end, end, ())))
+
+
+def _note_error(task: asyncio.Task[Drafter]) -> None:
+    """Keep asyncio from reporting an error for which no session has waited."""
+    if not task.cancelled():
+        task.exception()
 
 
 def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:

@@ -36,7 +36,9 @@ from specwhisper.audio.source import AudioSource
 from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
+    ServerDraining,
     ServerFull,
+    TargetUnavailable,
     UnsupportedOption,
     check_between,
 )
@@ -143,7 +145,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         if wanted.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
         with self.metrics.session(wanted.length.mode):
-            target = await self._descriptions.for_session(self._needs_of(wanted))
+            target, _ = await self._target_for(wanted)
             source = await AudioSource.open(partial(self._decode, config, audio))
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
@@ -206,11 +208,8 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
         with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
             session: Session | LiveSession
-            needs, lost = self._needs_of(wanted, _weights_of(config)), None
-            if config.continue_unverified:
-                target, lost = await self._descriptions.in_outages(needs)
-            else:
-                target = await self._descriptions.for_session(needs)
+            weights = _weights_of(config)
+            target, lost = await self._target_for(wanted, weights, in_outages=config.continue_unverified)
             if wanted.options.live is None:
                 session = Session(
                     wanted,
@@ -228,7 +227,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                     patience_s=self._config.resume_timeout_s,
                     goes_on_alone=config.continue_unverified,
                     lost=lost,
-                    same_weights=bool(needs.weights_digest),
+                    same_weights=bool(weights),
                     metrics=self.metrics,
                 )
             model: pb.ModelInfo | None = None  # as the client knows it
@@ -281,10 +280,26 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 last.model.CopyFrom(last_model)
             yield last
 
-    def _needs_of(self, wanted: SessionRequest, weights_digest: str = "") -> Needs:
-        """Return what a session needs its target to have, with the weights that it began on elsewhere."""
+    async def _target_for(
+        self, wanted: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
+    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
+        """Return what a target is that a session may open on; in an outage, with why there is none now.
+
+        Parameters
+        ----------
+        weights_digest : those that it began on elsewhere.
+        """
         drafting = self._drafting if wanted.length.mode.drafts else None
-        return Needs(drafting.vocabulary_digest if drafting is not None else "", weights_digest)
+        lost = None
+        while True:
+            needs = Needs(drafting.vocabulary_digest if drafting is not None else "", weights_digest)
+            if in_outages:
+                target, lost = await self._descriptions.in_outages(needs)
+            else:
+                target = await self._descriptions.for_session(needs)
+            # Else another session has meanwhile decided which vocabulary the draft speaks.
+            if drafting is None or drafting.set_up_for(target):
+                return target, lost
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 import grpc
 import grpc.aio
@@ -21,6 +23,7 @@ from experiments.common.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire import backoff
 from specwhisper.wire.channels import open_channel
@@ -224,6 +227,45 @@ async def test_a_draft_goes_to_targets_of_its_vocabulary(asks, monkeypatch):
                         assert text == expected_finals(target_alone(1.0))
                 finally:
                     draft.service._drafting = drafting
+
+
+@pytest.mark.parametrize("mode", ["MODE_SYNC", "MODE_TARGET_ONLY"])
+async def test_a_crowd_that_comes_before_the_draft_is_placed_goes_to_targets_of_one_vocabulary(
+    mode, monkeypatch
+):
+    """Sessions that never draft take either."""
+    num_sessions, have_begun = 8, threading.Event()
+    begun: list[str] = []
+
+    def place(target: TargetDescription) -> ScriptedModel:
+        have_begun.wait()
+        return ScriptedModel(num_sessions, vocabulary=target.vocabulary)
+
+    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
+    async with (
+        target_server() as one,
+        target_server(ScriptedModel(num_sessions, vocabulary=MULTILINGUAL), strange) as other,
+        draft_server(f"{one.address},{other.address}", place=place) as draft,
+    ):
+        link, turns = draft.service._transcriber, cycle([one.address, other.address])
+        known, describe = link.known, link.describe
+
+        def known_unless_any(vocabulary_digest: str = "", **_: str) -> TargetDescription | None:
+            begun.append(vocabulary_digest)
+            if len(begun) == num_sessions:
+                have_begun.set()
+            return known(vocabulary_digest=vocabulary_digest) if vocabulary_digest else None
+
+        async def describe_in_turn(vocabulary_digest: str = "", **_: str) -> TargetDescription:
+            if vocabulary_digest:
+                return await describe(vocabulary_digest=vocabulary_digest)
+            return await link._describe(next(turns), ANY)
+
+        monkeypatch.setattr(link, "known", known_unless_any)
+        monkeypatch.setattr(link, "describe", describe_in_turn)
+        texts = await asyncio.gather(*(stream(draft, recording(1.0), mode=mode) for _ in range(num_sessions)))
+        found = Counter(responses[0].model.target_model for responses in texts)
+        assert len(found) == (1 if mode == "MODE_SYNC" else 2)
 
 
 async def test_where_no_target_has_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
