@@ -31,8 +31,8 @@ from specwhisper.wire import WELCOME_S, codec
 from specwhisper.wire.channels import OPEN, Credentials
 from specwhisper.wire.status import refused_handshake
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper.wire.versions import LINK, Protocols, check_protocol
 
 REASON_S = 1.0  # for why a connection fails, which is known where it has been tried
@@ -286,7 +286,7 @@ class TargetLink:
                     outbox,
                     call,
                     responses,
-                    await self._description(place.address, welcome.weights_digest, target),
+                    await self._description(place.address, welcome.weights_digest, target, hello.options),
                     codec.limits_from_proto(welcome.limits),
                     compress_audio=self._compress_audio,
                     note_gone=partial(self._targets.note_gone, place.address),
@@ -303,7 +303,11 @@ class TargetLink:
                 call.cancel()
 
     async def _description(
-        self, address: str, weights: str, expected: TargetDescription
+        self,
+        address: str,
+        weights: str,
+        expected: TargetDescription,
+        options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
         """Return what a target is that has welcomed a session, and is mostly what was expected."""
         if weights == expected.weights_digest:
@@ -311,10 +315,12 @@ class TargetLink:
         described = self._descriptions.get(weights)
         if described is None:
             described = await self._describe(address, Needs(expected.vocabulary.digest, weights))
-        if described.num_mel_bins != expected.num_mel_bins:
+        # A target computes its own features, but not the maximum of a whole recording.
+        bins, maxima = described.num_mel_bins, options.log_mel_max
+        if maxima and bins != expected.num_mel_bins and bins not in maxima:
             raise PairMismatch(
-                f"Target {address} ('{described.model}') has {described.num_mel_bins} mel bins, the session "
-                f"was set up for {expected.num_mel_bins}: run models of one size at a draft server."
+                f"Target {address} ('{described.model}') has {bins} mel bins, the recording's log_mel_max is "
+                f"of {expected.num_mel_bins}: run models of one size at a draft server, or send it for both."
             )
         self._said.describe(address, described)
         return described

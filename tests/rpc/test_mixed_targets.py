@@ -15,6 +15,7 @@ import grpc.aio
 import numpy as np
 import pytest
 import soundfile
+from transformers import WhisperConfig
 
 from client.api import TranscriptionClient
 from draft_server.needs import ANY
@@ -30,8 +31,8 @@ from specwhisper.wire.channels import open_channel
 from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.streams import with_true_status
+from specwhisper.wire.v1 import decoding_pb2, verification_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.v1 import verification_pb2, verification_pb2_grpc
 from tests.rpc.network import cut_clients, cut_network
 from tests.rpc.services import (
     Draft,
@@ -266,6 +267,34 @@ async def test_a_crowd_that_comes_before_the_draft_is_placed_goes_to_targets_of_
         texts = await asyncio.gather(*(stream(draft, recording(1.0), mode=mode) for _ in range(num_sessions)))
         found = Counter(responses[0].model.target_model for responses in texts)
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
+
+
+@pytest.mark.parametrize(
+    ("maxima", "is_taken"),
+    [({}, True), ({80: 1.0, 128: 1.0}, True), ({80: 1.0}, False)],
+)
+async def test_a_full_target_refuses_no_session_that_one_of_other_mel_bins_can_take(maxima, is_taken):
+    """It can where it needs no maximum of the whole recording, or has that of its own bins."""
+    model = ScriptedModel(8)
+    model.num_mel_bins = 128
+    checkpoint = scripted_checkpoint("wide", config=WhisperConfig(num_mel_bins=128))
+    decoding = decoding_pb2.DecodingOptions(log_mel_max=maxima)
+    async with target_server(limits=Limits(max_sessions=1)) as narrow, draft_server(narrow.address) as first:
+        async with (
+            target_server(model, checkpoint) as wide,
+            draft_server(f"{narrow.address},{wide.address}") as draft,
+        ):
+            held = await opened_session(first)
+            await draft.service._transcriber._describe(narrow.address, ANY)
+            texts = await asyncio.gather(
+                *(stream(draft, recording(1.0), decoding=decoding) for _ in range(4)), return_exceptions=True
+            )
+            held.cancel()
+    if is_taken:
+        assert [finals(responses) for responses in texts] == [expected_finals(target_alone(1.0))] * 4
+        assert {responses[0].model.target_model for responses in texts} == {"wide"}
+    else:
+        assert {type(error_from_rpc(error, "the server")) for error in texts} == {PairMismatch}
 
 
 async def test_where_no_target_has_its_vocabulary_a_session_ends_at_once(unused_tcp_port):
