@@ -21,9 +21,11 @@ from experiments.common.emptiest import always_choose_emptiest
 from experiments.common.forked import Probes
 from experiments.common.scripted import VOCABULARY, ScriptedModel
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, Ear, HearingModel
+from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.whisper.checkpoint import Checkpoint
 from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.whisper.model import Model
 from specwhisper.whisper.process import prepare_process
 from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
 from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
@@ -89,6 +91,7 @@ class DraftSettings:
     Attributes
     ----------
     chooses_emptiest : whether sessions begin at the target with the most room, not at one drawn by it.
+    place_s : how long it takes to place the draft model.
     """
 
     target: str
@@ -102,6 +105,7 @@ class DraftSettings:
     max_audio_s: float = 4 * 3600.0
     failpoints: str = ""
     chooses_emptiest: bool = False
+    place_s: float = 0.0
 
 
 async def serve_target(settings: TargetSettings, probes: Probes, model: PacedModel | None = None) -> None:
@@ -154,9 +158,16 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN_MULTILINGUAL)
     placed = model or PacedModel(config.num_slots, pass_ms=settings.pass_ms, error_rate=ERROR_RATE)
-    async with running_draft(config, checkpoint, lambda _: placed) as service:
+
+    def place(_: TargetDescription) -> Model:
+        time.sleep(settings.place_s)
+        return placed
+
+    async with running_draft(config, checkpoint, place) as service:
         probes["sessions"] = lambda: service.num_sessions
         probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
+        metrics = service.metrics.collected
+        probes["engine_hangs"] = lambda: int(metrics.get_sample_value("specwhisper_draft_engine_hangs") or 0)
         probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
         await serve(services_of(service, config), config.serving, check_health=service.check_health)
 

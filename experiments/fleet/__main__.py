@@ -119,7 +119,12 @@ async def _spread(rounds: int, folder: Path) -> Measured:
 
 async def _hung(rounds: int, folder: Path) -> Measured:
     found = await hung.measure_hung(rounds, folder)
-    return hung.bars(found), asdict(found), found.wrong
+    figures = {each.where: asdict(each) for each in found}
+    return (
+        [bar for each in found for bar in hung.bars(each)],
+        figures,
+        sum((each.wrong for each in found), ()),
+    )
 
 
 async def _mixtures(rounds: int, folder: Path) -> Measured:

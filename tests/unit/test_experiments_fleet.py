@@ -18,7 +18,7 @@ from experiments.fleet.opening import Opened
 from experiments.fleet.servers import Weights
 from experiments.fleet.spread import Spread
 
-HUNG = Hung(12, 8, 0, 2.2, ())
+HUNG = Hung("in a step", 12, 8, 0, 2.2, 0.2, 5.0, ())
 SPREAD = Spread(48, 1, 0, 4, 0, ())
 TOGETHER = Together(19, 6, ())
 OPENED = Opened(4, 60, 0, ())
@@ -38,7 +38,10 @@ def test_good_figures_hold_every_bar():
     [
         hung.bars(replace(HUNG, wrong=WRONG)),
         hung.bars(replace(HUNG, num_silent=1)),
+        hung.bars(replace(HUNG, num_due=0)),
         hung.bars(replace(HUNG, longest_opening_s=inf)),
+        hung.bars(replace(HUNG, longest_known_opening_s=2.0)),
+        hung.bars(replace(HUNG, longest_said_s=inf)),
         spread.bars(replace(SPREAD, wrong=WRONG)),
         spread.bars(replace(SPREAD, most_apart=2)),
         spread.bars(replace(SPREAD, num_idle=1)),
