@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
-from specwhisper.whisper.watchdog import ENDS_WITHIN_S
+from specwhisper.whisper.watchdog import ENDS_WITHIN_S, Busy
 
 _threads: WeakSet[EndingThread] = WeakSet()
 
@@ -49,9 +49,15 @@ def _end_all() -> None:
 
 
 class EndingPool(Executor):
-    """Runs calls in a few threads, all started at once: none can be once the main thread has ended."""
+    """Runs calls in a few threads, all started at once: none can be once the main thread has ended.
+
+    Attributes
+    ----------
+    busy : measures the current calls.
+    """
 
     def __init__(self, name: str, num_threads: int) -> None:
+        self.busy = Busy()
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._is_stopping = False
         self._threads = [
@@ -76,14 +82,14 @@ class EndingPool(Executor):
         while not self._is_stopping and (queued := self._calls.get()) is not None:
             future, call = queued
             if future.set_running_or_notify_cancel():
-                _complete(future, call)
+                self._complete(future, call)
             del queued, future, call  # an idle thread keeps nothing alive
 
-
-def _complete(future: Future[Any], call: Callable[[], Any]) -> None:
-    try:
-        result = call()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    def _complete(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        try:
+            with self.busy:
+                result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)

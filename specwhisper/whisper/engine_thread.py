@@ -102,6 +102,12 @@ class EngineThread(Generic[Event]):
             self._is_stopping = True
             self._condition.notify()
 
+    def leave_to_parent(self, error: Exception) -> None:
+        """Fail the sessions and take no more actions: in a forked process, which lacks the thread."""
+        self._condition = threading.Condition()  # the thread may have held it
+        self._is_stopping = True
+        self._deliver_to_all(Failed(error))
+
     def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
         """Have a session's events given to ``receive``, in order, in the event loop.
 

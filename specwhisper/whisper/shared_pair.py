@@ -13,9 +13,9 @@ from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from threading import Lock
-from weakref import finalize
+from weakref import WeakSet, finalize
 
-from specwhisper.errors import DeviceFault
+from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
@@ -58,7 +58,23 @@ class SharedPair:
         self._target = target
         self._start = partial(_Running, target, draft, max_new_tokens, plan)
         self._lock = Lock()
+        self._calls: set[object] = set()  # in progress
         self._running: _Running | None = None
+        self._was_forked_busy = False
+        _pairs.add(self)
+
+    def leave_to_parent(self) -> None:
+        """Begin anew in a forked process, which lacks the parent's threads.
+
+        Where they were working, torch and BLAS have locks that are never released here, and would hang.
+        """
+        self._lock = Lock()
+        self._was_forked_busy |= bool(self._calls)
+        if self._running is not None:
+            self._was_forked_busy |= self._running.is_busy
+            self._ends_engine.detach()
+            self._running.leave_to_parent()
+            self._running = None
 
     def transcribe(
         self,
@@ -85,6 +101,21 @@ class SharedPair:
         ------
         Exception : what is wrong with the options; errors of a recording are yielded instead.
         """
+        call = object()
+        self._calls.add(call)
+        try:
+            yield from self._transcribe(recordings, length, max_sessions, watch)
+        finally:
+            self._calls.discard(call)
+
+    def _transcribe(
+        self,
+        recordings: Iterable[Prepared | Exception],
+        length: DraftLength,
+        max_sessions: int,
+        watch: Callable[[int, TranscriptBuilder], None],
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Do the same while the call counts as one in progress."""
         running = self._engine()
         events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
         sessions: dict[str, PairSession] = {}
@@ -135,10 +166,16 @@ class SharedPair:
 
     def _engine(self) -> _Running:
         """Return the engine, started by the first call of a process."""
+        if self._was_forked_busy:
+            raise InvalidRequest(
+                "This process was forked while recordings were being transcribed, so torch may hang in it: "
+                "fork while none is, or start processes with 'spawn'."
+            )
         with self._lock:
-            if self._running is None or self._running.process_id != os.getpid():  # threads end in a fork
+            if self._running is None:
                 self._running = self._start()
-                finalize(self, self._running.stop).atexit = False  # then its threads are waited for as well
+                self._ends_engine = finalize(self, self._running.stop)
+                self._ends_engine.atexit = False  # then its threads are waited for as well
             return self._running
 
 
@@ -152,9 +189,8 @@ class _Running:
         max_new_tokens: int | None,
         plan: Callable[[DecodingOptions], Windows] | None,
     ) -> None:
-        self.process_id = os.getpid()
         self._ids = count()
-        self._fault: DeviceFault | None = None
+        self._fault: Exception | None = None
         self._thread = EngineThread[PairEvent]("pair", self._on_fault)
         self._pools = [
             EndingPool(name, num_threads)
@@ -211,6 +247,28 @@ class _Running:
         for pool in self._pools:
             pool.stop()
 
-    def _on_fault(self, fault: DeviceFault) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether a session is open, or something still computes for one that was."""
+        return self._engine.num_sessions > 0 or any(pool.busy.seconds > 0 for pool in self._pools)
+
+    def leave_to_parent(self) -> None:
+        """Fail the sessions, in a forked process."""
+        self._fault = InvalidRequest("These results are the parent process's: begin a call in this one.")
+        self._thread.leave_to_parent(self._fault)
+
+    def _on_fault(self, fault: Exception) -> None:
         self._fault = fault
         self._thread.stop_soon()
+
+
+_pairs: WeakSet[SharedPair] = WeakSet()
+
+
+def _leave_all() -> None:
+    for pair in list(_pairs):
+        pair.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # where processes can be forked
+    os.register_at_fork(after_in_child=_leave_all)

@@ -41,6 +41,9 @@ class SpeculativeWhisper:
     every forward pass, so that eight threads are as fast as one call with eight recordings. A call that fails
     or is interrupted frees its slots and changes no other call's text.
 
+    On a CPU a forked process can use it too, with threads of its own, if nothing was being transcribed at the
+    fork; else calls there raise :class:`InvalidRequest`, since torch may hang in such a process.
+
     Parameters
     ----------
     draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without

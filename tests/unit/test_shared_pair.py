@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel, recording
-from specwhisper.errors import DeviceFault, UnsupportedOption
+from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import AudioChunk, Mode
 from specwhisper.whisper.drafter import Drafter
+from specwhisper.whisper.gathering import Gathering
 from specwhisper.whisper.one_process import InlineExecutor, OneProcess
 from specwhisper.whisper.shared_pair import Prepared, SharedPair
 from specwhisper.whisper.verifier import Verifier
@@ -203,13 +207,73 @@ def test_its_thread_ends_with_it():
 def test_it_works_in_a_process_that_was_forked_later():
     pair = SharedPair(ScriptedModel(2), ScriptedModel(2))
     assert transcribe(pair, PCMS[:2]) == alone(PCMS[:2])
+    assert in_fork(lambda: transcribe(pair, PCMS[2:4])) == alone(PCMS[2:4])
+
+
+class Encoding(ScriptedModel):
+    """Encodes what threads bring, as Whisper does; in the parent process no encoding ends until it may."""
+
+    def __init__(self, num_slots: int) -> None:
+        super().__init__(num_slots)
+        self.parent_id, self.has_begun, self.may_end = os.getpid(), threading.Event(), threading.Event()
+        self._gathering = Gathering(self._encode, 1)
+
+    def encode(self, slot, recording, start_frame) -> None:
+        self._gathering.bring((slot, recording, start_frame))
+
+    def _encode(self, windows) -> None:
+        if os.getpid() == self.parent_id:
+            self.has_begun.set()
+            assert self.may_end.wait(2 * WAIT_S)
+        for window in windows:
+            super().encode(*window)
+
+
+def in_fork(call: Callable[[], object]) -> object:
+    """Return what a call returns in a forked process, which then has to end."""
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    child = context.Process(target=lambda: queue.put(transcribe(pair, PCMS[2:4])))
+    child = context.Process(target=lambda: queue.put(call()))
     child.start()
-    assert queue.get(timeout=WAIT_S) == alone(PCMS[2:4])
-    child.join(WAIT_S)
-    assert child.exitcode == 0
+    try:
+        return queue.get(timeout=WAIT_S)
+    finally:
+        child.join(WAIT_S)
+        child.kill()
+        child.join()
+        assert child.exitcode == 0
+
+
+def refusal(pair: SharedPair) -> str:
+    with pytest.raises(InvalidRequest) as raised:
+        transcribe(pair, PCMS[2:4])
+    return str(raised.value)
+
+
+def test_a_process_that_was_forked_while_another_thread_transcribes_is_told_so():
+    model = Encoding(2)
+    pair = SharedPair(model, ScriptedModel(2))
+    with ThreadPoolExecutor(1) as threads:
+        in_parent = threads.submit(transcribe, pair, PCMS[:2])
+        assert model.has_begun.wait(WAIT_S)
+        try:
+            assert in_fork(partial(refusal, pair)).startswith("This process was forked while recordings were")
+        finally:
+            model.may_end.set()
+        assert in_parent.result(WAIT_S) == alone(PCMS[:2])
+
+
+def test_results_of_a_call_before_the_fork_stay_with_the_parent():
+    model = Encoding(1)
+    results = SharedPair(model).transcribe(
+        (Prepared(pcm, ENGLISH) for pcm in PCMS[:2]), DraftLength(Mode.TARGET_ONLY), max_sessions=1
+    )
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(lambda: model.has_begun.wait(WAIT_S) and model.may_end.set())
+        next(results)
+    found = in_fork(lambda: [(place, str(error)) for place, error in results])
+    assert found == [(1, "These results are the parent process's: begin a call in this one.")]
+    assert [place for place, _ in results] == [1]
 
 
 @pytest.mark.parametrize("kind", [Verifier, Drafter])
