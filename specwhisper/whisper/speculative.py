@@ -17,7 +17,6 @@ from specwhisper.audio.scan import log_mel_max
 from specwhisper.audio.source import pcm_if_short
 from specwhisper.errors import RecordingsFailed
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.whisper.checkpoint import load_checkpoint
@@ -166,12 +165,11 @@ class SpeculativeWhisper:
         -------
         a :class:`Transcription`, or a list of them in the order of the recordings.
         """
-        call = TranscribeCall(
+        call = self._call(
             audio=audio,
-            defaults=self.config.decoding,
             options=options,
             max_tokens=max_tokens,
-            batch_size=self.batch_size if batch_size is None else batch_size,
+            batch_size=batch_size,
             chunk_length_s=chunk_length_s,
             stride_length_s=stride_length_s,
             return_stats=return_stats,
@@ -206,12 +204,11 @@ class SpeculativeWhisper:
         after the last result; with "return", errors are yielded in the place of results. Recordings that have
         begun go on while the caller is busy; closing the iterator frees their slots.
         """
-        call = TranscribeCall(
+        call = self._call(
             audio=audio,
-            defaults=self.config.decoding,
             options=options,
             max_tokens=max_tokens,
-            batch_size=self.batch_size if batch_size is None else batch_size,
+            batch_size=batch_size,
             chunk_length_s=chunk_length_s,
             stride_length_s=stride_length_s,
             return_stats=return_stats,
@@ -220,6 +217,16 @@ class SpeculativeWhisper:
             watch=watch,
         )
         return self._results(call) if on_error == "return" else _good(self._results(call))
+
+    def _call(self, **asked: Any) -> TranscribeCall:
+        """Check what is asked for, and read the config: it may be replaced as soon as the call has begun."""
+        config, mode = self.config, Mode.TARGET_ONLY if self.draft_model is None else Mode.ONE_PROCESS
+        return TranscribeCall(
+            defaults=config.decoding,
+            draft_length=config.draft_length(mode),
+            max_batch_size=self.batch_size,
+            **asked,
+        )
 
     def _results(self, call: TranscribeCall) -> Iterator[tuple[int, Transcription | Exception]]:
         """Yield every recording's place and its result or error, as they finish."""
@@ -245,7 +252,7 @@ class SpeculativeWhisper:
             call.watch(place, builder)
 
         for place, outcome in self._pair.transcribe(
-            prepared(), self._draft_length, max_sessions=call.batch_size, watch=watch
+            prepared(), call.draft_length, max_sessions=call.num_slots, watch=watch
         ):
             num_samples.pop(place, None)
             yield place, outcome
@@ -257,18 +264,13 @@ class SpeculativeWhisper:
         pcms = (_decoded(source) for source in call.sources)
         recordings = ChunkedRecordings(pcms, call.cut, call.decoding, self._tokenizer)
         for number, outcome in self._pair.transcribe(
-            recordings.prepared(), self._draft_length, max_sessions=call.batch_size
+            recordings.prepared(), call.draft_length, max_sessions=call.num_slots
         ):
             place, share, joined = recordings.take(number, outcome)
             if joined is not None:
                 yield place, joined
             else:
                 bar.advance(place, share)
-
-    @property
-    def _draft_length(self) -> DraftLength:
-        mode = Mode.TARGET_ONLY if self.draft_model is None else Mode.ONE_PROCESS
-        return self.config.draft_length(mode)
 
     def _prepared(self, source: Source | Exception, options: DecodingOptions) -> Prepared | Exception:
         """Decode a short recording; scan a long one for its log-mel maximum, and decode it again later."""

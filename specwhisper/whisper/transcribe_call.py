@@ -10,6 +10,7 @@ from typing import Any
 from specwhisper.audio.given import Audio, Source, check_all, recordings_in
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions, options_from
+from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.whisper.chunked import Chunk, cut
 
@@ -22,7 +23,8 @@ class TranscribeCall:
 
     Attributes
     ----------
-    defaults : decoding options of the config.
+    defaults, draft_length : decoding options of the config, and how far it lets a draft run ahead.
+    max_batch_size : what the pair has slots for.
     sources : what decodes each recording, or the error in the place of one that cannot be read.
     is_one : whether ``audio`` is a single recording.
     decoding : all decoding options.
@@ -30,9 +32,11 @@ class TranscribeCall:
 
     audio: Audio | Iterable[Audio]
     defaults: Mapping[str, Any]
+    draft_length: DraftLength
+    max_batch_size: int
     options: Mapping[str, Any]
     max_tokens: int | None
-    batch_size: int
+    batch_size: int | None
     chunk_length_s: float | None
     stride_length_s: float | None
     return_stats: bool
@@ -46,7 +50,8 @@ class TranscribeCall:
     def __post_init__(self) -> None:
         if self.on_error not in ("raise", "return"):
             raise InvalidRequest(f"on_error is {self.on_error!r}: choose 'raise' or 'return'.")
-        check_batch_size(self.batch_size)
+        if self.batch_size is not None:
+            check_batch_size(self.batch_size)
         options = dict(self.options)
         if self.max_tokens is not None:
             if options.get("max_new_tokens") is not None:
@@ -59,6 +64,11 @@ class TranscribeCall:
         object.__setattr__(self, "is_one", is_one)
         if self.on_error == "raise" and isinstance(sources, list):
             check_all(sources)
+
+    @property
+    def num_slots(self) -> int:
+        """How many slots the call may hold at once."""
+        return min(self.batch_size or self.max_batch_size, self.max_batch_size)
 
     @property
     def num_recordings(self) -> int | None:

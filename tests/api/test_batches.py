@@ -73,6 +73,19 @@ def test_files_are_opened_when_their_turn_comes(pair, files, chunks):
     assert durations([found[place] for place in sorted(found)]) == ALL
 
 
+@pytest.mark.parametrize("chunks", [{}, {"chunk_length_s": 0.4}])
+def test_a_batch_larger_than_the_pairs_reads_no_further_ahead(pair, files, chunks):
+    taken = []
+
+    def names() -> Iterator[str]:
+        for name in files * 2:
+            taken.append(name)
+            yield name
+
+    for num_found, _ in enumerate(pair.transcribe_iter(names(), batch_size=20, **chunks, **ASKED)):
+        assert len(taken) <= num_found + 1 + 3
+
+
 def test_results_come_as_they_finish(pair):
     long, short = (np.frombuffer(recording(1, length_s), "<i2") for length_s in (70.0, 0.5))
     places = [place for place, _ in pair.transcribe_iter([long, short, short], **ASKED)]

@@ -191,6 +191,15 @@ def test_a_recording_that_is_slow_to_read_stalls_no_other_call(pair, recordings,
         assert future.result(WAIT_S) == texts[0]
 
 
+def test_an_iterator_has_the_config_of_its_call(recordings):
+    pair = demo(1)
+    pair.config = SpeculativeConfig(gamma=1)
+    results = pair.transcribe_iter(recordings[:1], **ASKED)
+    pair.config = SpeculativeConfig(gamma=7)
+    ((_, result),) = results
+    assert len(result.stats.acceptance_histogram) <= 1 + 1
+
+
 def test_each_call_has_the_config_of_its_beginning(recordings):
     pair = demo(NUM_THREADS)
     configs = [SpeculativeConfig(gamma=1 + i, temperature=1.5, seed=i) for i in range(4)]
