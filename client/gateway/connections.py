@@ -125,7 +125,7 @@ class HttpConnection(_Bounded, H11Protocol):
     """
 
     max_connections: int
-    read_bytes = 8 * 1024  # recordings arrive so
+    read_bytes = 4 * 1024  # parsing that much takes milliseconds where chunks are tiny
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a connection in, or refuse it whatever it wants."""
