@@ -114,11 +114,13 @@ class DeviceFault(TargetUnavailable):
 
 
 class RecordingsFailed(SpecWhisperError):
-    """Some of a call's recordings could not be transcribed; the others were.
+    """Some of a call's recordings could not be transcribed, or prompts continued; the others were.
+
+    Its cause is what the iterable of recordings raised, where that ended the call.
 
     Attributes
     ----------
-    errors : what was wrong, by the recording's place in the call.
+    errors : what was wrong, by the recording's place in the call; empty where only the iterable raised.
     results : of all recordings, in their order, with the error in the place of one that failed; empty where
         results were handed over as they finished.
     """
@@ -132,19 +134,31 @@ class RecordingsFailed(SpecWhisperError):
 
     @classmethod
     def of(
-        cls, errors: Mapping[int, Exception], num_recordings: int, results: Sequence[Any] = ()
+        cls,
+        errors: Mapping[int, Exception],
+        num_recordings: int,
+        results: Sequence[Any] = (),
+        *,
+        ended_by: Exception | None = None,
+        kind: str = "recordings",
     ) -> RecordingsFailed:
-        """Make the error of a call of so many recordings, with the first reasons in its message."""
-        reasons = [f"Number {place + 1}: {errors[place]}" for place in sorted(errors)]
-        more = f" And {len(reasons) - MAX_REASONS} more." if len(reasons) > MAX_REASONS else ""
-        has_others = bool(results) and len(errors) < num_recordings
-        attached = " The other results are in .results." if has_others else ""
-        return cls(
-            f"{len(errors)} of {num_recordings} recordings failed. "
-            f"{' '.join(reasons[:MAX_REASONS])}{more}{attached}",
-            errors,
-            results,
-        )
+        """Make the error of a call of so many recordings, with the first reasons in its message.
+
+        Parameters
+        ----------
+        ended_by : what the iterable of recordings raised after them.
+        kind : what the recordings are.
+        """
+        told = [f"{len(errors)} of {num_recordings} {kind} failed."] if errors else []
+        told += [f"Number {place + 1}: {errors[place]}" for place in sorted(errors)[:MAX_REASONS]]
+        if len(errors) > MAX_REASONS:
+            told.append(f"And {len(errors) - MAX_REASONS} more.")
+        if ended_by is not None:
+            reason = str(ended_by) or type(ended_by).__name__
+            told.append(f"Number {num_recordings + 1} could not be read: {reason.removesuffix('.')}.")
+        if results and len(errors) < num_recordings:
+            told.append("The other results are in .results.")
+        return cls(" ".join(told), errors, results)
 
 
 class Unauthenticated(SpecWhisperError):

@@ -10,7 +10,7 @@ from typing import Any, overload
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch
+from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.text.model import TextModel
 from specwhisper.transcription.transcript import Transcript
@@ -138,6 +138,10 @@ class SpeculativeLM:
 
         ``options`` override the config, also with ``None``: temperature, top_k, top_p, seed, acceptance,
         acceptance_threshold.
+
+        Prompts that are too long, empty or no text are all named before anything is written. If another one
+        fails, the others are continued, then :class:`RecordingsFailed` is raised with their results; a single
+        prompt raises its own error.
         """
         if unknown := options.keys() - OPTION_NAMES:
             raise InvalidRequest(
@@ -147,24 +151,54 @@ class SpeculativeLM:
         wanted = options_from(self.config.decoding, options | limits)
         if len(wanted.temperatures) > 1:
             raise InvalidRequest("A text is written once: name one temperature.")
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        is_one = isinstance(prompt, str)
+        asked = self._asked([prompt] if isinstance(prompt, str) else prompt, wanted, is_one=is_one)
         length = self.config.draft_length(Mode.TARGET_ONLY if self._draft is None else Mode.ONE_PROCESS)
-        written = dict(
-            self._pair.transcribe(
-                (Prepared(NOTHING, replace(wanted, initial_prompt=text)) for text in prompts),
-                length,
-                max_sessions=self._target.num_slots,
-            )
-        )
-        completions = [self._completion(written[place]) for place in range(len(prompts))]
-        return completions[0] if isinstance(prompt, str) else completions
+        prepared = (Prepared(NOTHING, options) for options in asked)
+        written = dict(self._pair.transcribe(prepared, length, max_sessions=self._target.num_slots))
+        errors = {place: result for place, result in written.items() if isinstance(result, Exception)}
+        if errors and is_one:
+            raise errors[0]
+        in_order = [self._completion(written[place]) for place in range(len(written))]
+        if errors:
+            raise RecordingsFailed.of(errors, len(written), in_order, kind="prompts")
+        return in_order[0] if is_one else in_order
 
-    def _completion(self, written: Transcript | Exception) -> Completion:
+    def _asked(
+        self, prompts: Sequence[str], wanted: DecodingOptions, *, is_one: bool
+    ) -> list[DecodingOptions]:
+        """Return the options of each prompt; raise one error that names all that cannot be continued."""
+        asked: list[DecodingOptions] = []
+        errors: dict[int, InvalidRequest] = {}
+        for place, text in enumerate(prompts):
+            try:
+                asked.append(replace(wanted, initial_prompt=_text(text)))
+                _plan(self._target, asked[-1])
+            except InvalidRequest as error:
+                errors[place] = error
+        if errors and is_one:
+            raise errors[0]
+        named = [f"Prompt number {place + 1}: {error}" for place, error in errors.items()]
+        if len(named) == 1:
+            raise InvalidRequest(named[0])
+        if named:
+            raise InvalidRequest(f"{len(named)} prompts cannot be continued. {' '.join(named)}")
+        return asked
+
+    def _completion(self, written: Transcript | Exception) -> Any:
         if isinstance(written, Exception):
-            raise written
+            return written
         (tokens,) = written.window_tokens
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
         return Completion(text, tokens, Stats(written.statistics))
+
+
+def _text(prompt: Any) -> str:
+    if not isinstance(prompt, str):  # None would be an option that is left out
+        raise InvalidRequest(
+            f"A prompt of type {type(prompt).__name__} cannot be continued: it must be text."
+        )
+    return prompt
 
 
 def _plan(target: TextModel, options: DecodingOptions) -> PromptWindow:

@@ -35,7 +35,7 @@ PIECE_SAMPLES = 4 * 16_000
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The session cannot be opened with these options; no other recording could be."""
+    """The session cannot be opened with its options, which are those of all recordings of its call."""
 
     error: Exception
 

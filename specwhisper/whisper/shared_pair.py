@@ -99,7 +99,8 @@ class SharedPair:
 
         Raises
         ------
-        Exception : what is wrong with the options; errors of a recording are yielded instead.
+        Exception : what is wrong with the options of one recording, and so of all; errors of a recording are
+            yielded instead.
         """
         call = object()
         self._calls.add(call)

@@ -155,7 +155,8 @@ class SpeculativeWhisper:
         on_error : what to do about a recording that fails. "raise" transcribes the others, then raises
             :class:`RecordingsFailed` with their results; files of a list that do not exist are all named
             before anything is decoded. "return" puts the error in the recording's place. With a single
-            recording its own error is raised, or returned.
+            recording its own error is raised, or returned. Where the iterable itself raises, those that it
+            gave are transcribed, then :class:`RecordingsFailed` is raised from its error, also with "return".
         watch : called in this thread with a recording's place and its transcript so far, to be read only,
             whenever that has changed.
         options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
@@ -180,8 +181,11 @@ class SpeculativeWhisper:
         results = dict(self._results(call))
         errors = {place: result for place, result in results.items() if isinstance(result, Exception)}
         in_order = [results[place] for place in range(len(results))]
-        if errors and on_error == "raise":
-            raise errors[0] if call.is_one else RecordingsFailed.of(errors, len(results), in_order)
+        ended_by = call.reading_error
+        if ended_by is not None or (errors and on_error == "raise"):
+            if call.is_one:
+                raise errors[0]
+            raise RecordingsFailed.of(errors, len(results), in_order, ended_by=ended_by) from ended_by
         return in_order[0] if call.is_one else in_order
 
     def transcribe_iter(
@@ -201,8 +205,9 @@ class SpeculativeWhisper:
         """Yield each recording's place and :class:`Transcription` as soon as it has finished.
 
         It takes what :meth:`transcribe` takes. With ``on_error="raise"``, :class:`RecordingsFailed` is raised
-        after the last result; with "return", errors are yielded in the place of results. Recordings that have
-        begun go on while the caller is busy; closing the iterator frees their slots.
+        after the last result; with "return", errors are yielded in the place of results. It is also raised
+        after the last result where the iterable raises. Recordings that have begun go on while the caller is
+        busy; closing the iterator frees their slots.
         """
         call = self._call(
             audio=audio,
@@ -216,7 +221,7 @@ class SpeculativeWhisper:
             on_error=on_error,
             watch=watch,
         )
-        return self._results(call) if on_error == "return" else _good(self._results(call))
+        return _handed_over(self._results(call), call)
 
     def _call(self, **asked: Any) -> TranscribeCall:
         """Check what is asked for, and read the config: it may be replaced as soon as the call has begun."""
@@ -314,15 +319,18 @@ def _decoded(source: Source | Exception) -> bytes | Exception:
         return error
 
 
-def _good(results: Iterator[tuple[int, Transcription | Exception]]) -> Iterator[tuple[int, Transcription]]:
-    """Yield results and raise the errors when there is no more."""
+def _handed_over(
+    results: Iterator[tuple[int, Transcription | Exception]], call: TranscribeCall
+) -> Iterator[tuple[int, Transcription | Exception]]:
+    """Yield results and raise the errors that are not yielded when there is no more."""
     errors: dict[int, Exception] = {}
     num_results = 0
     for place, result in results:
         num_results += 1
-        if isinstance(result, Exception):
+        if isinstance(result, Exception) and call.on_error == "raise":
             errors[place] = result
         else:
             yield place, result
-    if errors:
-        raise RecordingsFailed.of(errors, num_results)
+    ended_by = call.reading_error
+    if errors or ended_by is not None:
+        raise RecordingsFailed.of(errors, num_results, ended_by=ended_by) from ended_by

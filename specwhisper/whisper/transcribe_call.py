@@ -17,6 +17,25 @@ from specwhisper.whisper.chunked import Chunk, cut
 Watch = Callable[[int, TranscriptBuilder], None]
 
 
+class Reading:
+    """Sources as an iterable gives them; one that raises ends them.
+
+    Attributes
+    ----------
+    error : what it raised.
+    """
+
+    def __init__(self, sources: Iterable[Source | InvalidAudio]) -> None:
+        self._sources = sources
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Source | InvalidAudio]:
+        try:
+            yield from self._sources
+        except Exception as error:  # raised after the others are done, so that no result is lost
+            self.error = error
+
+
 @dataclass(frozen=True, kw_only=True)
 class TranscribeCall:
     """The arguments of ``SpeculativeWhisper.transcribe``, which documents them.
@@ -60,7 +79,7 @@ class TranscribeCall:
         object.__setattr__(self, "decoding", options_from(self.defaults, options))
         self._check_chunks()
         sources, is_one = recordings_in(self.audio)
-        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "sources", sources if isinstance(sources, list) else Reading(sources))
         object.__setattr__(self, "is_one", is_one)
         if self.on_error == "raise" and isinstance(sources, list):
             check_all(sources)
@@ -69,6 +88,11 @@ class TranscribeCall:
     def num_slots(self) -> int:
         """How many slots the call may hold at once."""
         return min(self.batch_size or self.max_batch_size, self.max_batch_size)
+
+    @property
+    def reading_error(self) -> Exception | None:
+        """What the iterable of recordings raised."""
+        return self.sources.error if isinstance(self.sources, Reading) else None
 
     @property
     def num_recordings(self) -> int | None:

@@ -116,6 +116,42 @@ def test_a_file_that_fails_later_raises_after_the_others_with_their_results(pair
     assert durations([error.results[place] for place in (0, 2, 4)]) == ALL[:3]
 
 
+def rows(files: list[str], error: Exception) -> Iterator[str]:
+    """A data set that has a bad row."""
+    yield from files
+    raise error
+
+
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+@pytest.mark.parametrize("chunks", [{}, {"chunk_length_s": 0.4}])
+def test_an_iterable_that_raises_discards_no_result(pair, files, broken, chunks, on_error):
+    mine, asked = ValueError("row 4"), {"on_error": on_error, **chunks, **ASKED}
+    with pytest.raises(RecordingsFailed, match=r"Number 4 could not be read: row 4\.") as raised:
+        pair.transcribe(rows([files[0], broken, files[1]], mine), **asked)
+    error = raised.value
+    assert error.__cause__ is mine
+    assert sorted(error.errors) == [1]
+    assert durations([error.results[0], error.results[2]]) == ALL[:2]
+    found = {}
+    with pytest.raises(RecordingsFailed, match=r"Number 4 could not be read: row 4\.") as raised:
+        found.update(pair.transcribe_iter(rows([files[0], broken, files[1]], mine), **asked))
+    assert raised.value.__cause__ is mine
+
+
+@pytest.mark.parametrize("on_error", ["raise", "return"])
+def test_an_iterator_yields_what_was_read_before_its_iterable_raised(pair, files, on_error):
+    found, results = {}, pair.transcribe_iter(rows(files[:3], OSError()), on_error=on_error, **ASKED)
+    with pytest.raises(RecordingsFailed, match="Number 4 could not be read: OSError"):
+        for place, result in results:
+            found[place] = result
+    assert durations([found[place] for place in sorted(found)]) == ALL[:3]
+
+
+def test_an_iterable_that_is_interrupted_ends_the_call(pair, files):
+    with pytest.raises(KeyboardInterrupt):
+        pair.transcribe(rows(files[:2], KeyboardInterrupt()), **ASKED)
+
+
 def test_an_error_comes_back_in_its_place(pair, files, broken):
     results = pair.transcribe([files[0], broken, "nowhere.wav", 3.5, files[1]], on_error="return", **ASKED)
     assert durations([results[0], results[4]]) == ALL[:2]

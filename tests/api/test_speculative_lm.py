@@ -11,7 +11,13 @@ from transformers import LlamaForCausalLM
 
 from experiments.common.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeConfig, SpeculativeLM
-from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, SpecWhisperError
+from specwhisper.errors import (
+    CheckpointError,
+    InvalidRequest,
+    PairMismatch,
+    RecordingsFailed,
+    SpecWhisperError,
+)
 
 PROMPTS = ["the quick", "over the lazy dog the", "fox"]
 
@@ -108,6 +114,34 @@ def test_a_good_draft_saves_passes(folders):
     stats = pair.generate(PROMPTS[0], max_new_tokens=40).stats
     assert stats.overall_acceptance_rate > 0.3
     assert stats.avg_tokens_per_iteration > 1.5
+
+
+def test_prompts_that_cannot_be_are_named_before_anything_is_written(folders, monkeypatch):
+    pair = SpeculativeLM(None, folders["target"], "cpu")
+    monkeypatch.setattr(pair._target, "score", lambda rows: pytest.fail("written"))
+    with pytest.raises(InvalidRequest, match=r"^Prompt number 2: The prompt has 401 tokens"):
+        pair.generate(["the quick", "fox " * 200, "fox"])
+    with pytest.raises(InvalidRequest, match=r"^2 prompts .*Prompt number 1: .* Prompt number 3: .* text"):
+        pair.generate(["", "fox", 5])
+
+
+def test_a_prompt_that_fails_later_leaves_the_others(folders, target, monkeypatch):
+    pair = SpeculativeLM(None, folders["target"], "cpu")
+    score, bad = pair._target.score, pair._target.tokenize(PROMPTS[1])
+
+    def fails(rows):
+        if any(tuple(row.tokens)[: len(bad)] == bad for row in rows):
+            raise ValueError("mine")
+        return score(rows)
+
+    monkeypatch.setattr(pair._target, "score", fails)
+    with pytest.raises(RecordingsFailed, match=r"1 of 3 prompts failed\. Number 2: mine") as raised:
+        pair.generate(PROMPTS, max_new_tokens=8)
+    first, failed, last = raised.value.results
+    assert [first.tokens, last.tokens] == [expected(target, PROMPTS[place], 8) for place in (0, 2)]
+    assert failed is raised.value.errors[1]
+    with pytest.raises(ValueError, match="mine"):
+        pair.generate(PROMPTS[1], max_new_tokens=8)
 
 
 def test_what_cannot_be_is_refused(folders, target, tmp_path):
