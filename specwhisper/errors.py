@@ -28,6 +28,7 @@ one maps to stands in one table, :mod:`specwhisper.wire.status`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -174,7 +175,17 @@ GONE_OR_FULL = (*GONE, ServerFull)  # what another one may mend, or another try
 RETRY_ELSEWHERE = (*GONE_OR_FULL, PairMismatch)  # the same of targets, which differ in their weights
 
 
+def within_floats(number: Any) -> Any:
+    """Return a number, or infinity for one that is too large for a float."""
+    try:
+        float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+    return number
+
+
 def check_between(name: str, value: float, lowest: float, highest: float) -> None:
     """Refuse a number outside its bounds."""
+    value = within_floats(value)
     if not lowest <= value <= highest:
         raise InvalidRequest(f"{name} is {value:g}: it must lie between {lowest:g} and {highest:g}.")

@@ -10,7 +10,7 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any
 
-from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.errors import InvalidRequest, UnsupportedOption, within_floats
 from specwhisper.live import LiveOptions
 
 NO_BEAMS = (
@@ -220,7 +220,8 @@ def _read(name: str, kind: str, value: Any) -> Any:
         values = value if isinstance(value, Iterable) else (value,)
         if isinstance(values, str) or not all(_is_number(v) for v in values):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number, or several.")
-        return tuple(float(v) for v in values)
+        return tuple(float(within_floats(v)) for v in values)
+    value = within_floats(value) if _is_number(value) else value
     is_right = {
         "str": isinstance(value, str),
         "bool": isinstance(value, bool),
@@ -275,6 +276,7 @@ def fallback_temperatures(temperature: float, increment: float | None) -> tuple[
     if increment is None:
         return (temperature,)
     for name, value in (("temperature", temperature), ("temperature_increment_on_fallback", increment)):
+        value = within_floats(value) if _is_number(value) else value
         if not (_is_number(value) and math.isfinite(value)):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number.")
     if increment < MIN_TEMPERATURE:

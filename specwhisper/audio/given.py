@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_file
-from specwhisper.errors import InvalidAudio
+from specwhisper.errors import InvalidAudio, within_floats
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
 # File names, whole files, open files, arrays and tensors of 16 kHz mono, and audio of a Hugging Face dataset.
@@ -138,7 +138,7 @@ def _decoder_of_array(array: Any, sample_rate: Any) -> Decode:
     if samples.ndim != 1:
         raise InvalidAudio(f"An array of shape {samples.shape} is no recording: {WANTED}.")
     is_number = isinstance(sample_rate, int | float | np.number) and not isinstance(sample_rate, bool)
-    if not (is_number and math.isfinite(sample_rate)):
+    if not (is_number and math.isfinite(within_floats(sample_rate))):
         raise InvalidAudio(f"sampling_rate is {sample_rate!r}: it must be the samples per second.")
     return partial(_pieces, samples, int(sample_rate))
 

@@ -16,7 +16,7 @@ from statistics import fmean
 import torch
 from transformers import WhisperTokenizer
 
-from specwhisper.errors import InvalidRequest
+from specwhisper.errors import InvalidRequest, within_floats
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcript import Transcript
@@ -44,7 +44,7 @@ class Chunk:
 def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None = None) -> Iterator[Chunk]:
     """Cut a recording; by default chunks overlap by a sixth of their length on either side."""
     for name, value in (("chunk_length_s", chunk_length_s), ("stride_length_s", stride_length_s)):
-        if value is not None and not (isinstance(value, Real) and isfinite(value)):
+        if value is not None and not (isinstance(value, Real) and isfinite(within_floats(value))):
             raise InvalidRequest(f"{name} is {value!r}: it must be a number of seconds.")
     if stride_length_s is None:
         stride_length_s = chunk_length_s / 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 
@@ -57,6 +58,28 @@ from specwhisper.options import (
 def test_what_cannot_be_meant(options: dict, message: str):
     with pytest.raises(InvalidRequest, match=message):
         DecodingOptions(**options)
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), Fraction(10**400)], ids=["high", "low", "fraction"])
+@pytest.mark.parametrize(
+    "name",
+    (
+        "max_new_tokens max_initial_timestamp_s temperatures top_k top_p seed acceptance_threshold "
+        "compression_ratio_threshold logprob_threshold no_speech_threshold"
+    ).split(),
+)
+def test_a_number_beyond_every_float_is_refused(name, number):
+    for value in (number, (0.0, number)) if name == "temperatures" else (number,):
+        with pytest.raises(InvalidRequest, match=rf"{name} is .*inf"):
+            DecodingOptions(**{name: value})
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["high", "low"])
+def test_temperatures_and_steps_beyond_every_float_are_refused(number):
+    with pytest.raises(InvalidRequest, match=r"temperature is -?inf: it must be a number"):
+        fallback_temperatures(number, 0.2)
+    with pytest.raises(InvalidRequest, match=r"_increment_on_fallback is -?inf: it must be"):
+        fallback_temperatures(0.0, number)
 
 
 def test_a_threshold_makes_it_lossy_and_nothing_else_does():
