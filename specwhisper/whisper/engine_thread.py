@@ -168,7 +168,7 @@ class EngineThread(Generic[Event]):
                 return engine.has_work
             except Exception as error:  # a bug; sessions that end wake the thread again
                 self._fail_all(call_soon, error)
-                return False
+                return bool(self._actions)  # what receivers posted just now
 
         def may_step() -> bool:
             return bool(self._actions) or self._is_stopping or has_work()

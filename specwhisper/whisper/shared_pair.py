@@ -232,6 +232,8 @@ class _Running:
 
         def receive(event: PairEvent | Failed) -> None:
             events.put((session.id, event))
+            if isinstance(event, Failed):  # now: a caller at rest would leave a broken session to every step
+                self.close(session.id)
 
         self._thread.subscribe(session.id, receive)
         if not self._thread.post(partial(self._engine.open, session.id, session.feed, length, options)):

@@ -38,7 +38,8 @@ class SpeculativeWhisper:
 
     Thread-safe: calls from several threads, also of :meth:`without_draft`, share the ``batch_size`` slots and
     every forward pass, so that eight threads are as fast as one call with eight recordings. A call that fails
-    or is interrupted frees its slots and changes no other call's text.
+    or is interrupted frees its slots and changes no other call's text. An open file is read by one call at a
+    time: each thread needs a file object of its own.
 
     On a CPU a forked process can use it too, with threads of its own, if nothing was being transcribed at the
     fork; else calls there raise :class:`InvalidRequest`, since torch may hang in such a process.

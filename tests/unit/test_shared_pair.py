@@ -189,6 +189,42 @@ def test_a_defect_ends_the_calls_that_it_met_and_the_engine_goes_on():
         assert transcript.window_tokens == alone(PCMS[:1])[0]
 
 
+class BuggyAtLast(ScriptedModel):
+    """Breaks the engine at every step while a slot holds the window at which it began to."""
+
+    def __init__(self, num_slots: int) -> None:
+        super().__init__(num_slots)
+        self.has_failed, self.bad_slots = threading.Event(), set()
+
+    def encode(self, slot, recording, start_frame) -> None:
+        self.bad_slots.discard(slot)
+        super().encode(slot, recording, start_frame)
+
+    def length(self, slot: int) -> int:
+        if self.num_passes > FaultyAtLast.NUM_PASSES and not self.has_failed.is_set():
+            self.bad_slots.add(slot)
+            self.has_failed.set()
+        if slot in self.bad_slots:
+            raise LookupError("a defect")
+        return super().length(slot)
+
+
+def test_a_defect_ends_sessions_whose_caller_is_at_rest(caplog):
+    model, length = BuggyAtLast(3), DraftLength(Mode.TARGET_ONLY)
+    pair = SharedPair(model)
+    at_rest = pair.transcribe(
+        [Prepared(recording(1.0), ENGLISH), Prepared(recording(300.0), ENGLISH)], length, max_sessions=2
+    )
+    next(at_rest)
+    assert model.has_failed.wait(WAIT_S)
+    begun = (pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1) for _ in range(2))
+    (_, (_, transcript)) = [next(results) for results in begun]  # the defect may meet the first one too
+    assert transcript.window_tokens == alone(PCMS[:1])[0]
+    assert caplog.messages.count("engine failed") == 1
+    ((_, error),) = at_rest
+    assert isinstance(error, LookupError)
+
+
 def engine_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "pair"}
 
