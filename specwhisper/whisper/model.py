@@ -167,7 +167,8 @@ class WhisperModel:
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Empty a slot and give it the window of ``recording`` that starts at a mel frame.
 
-        On a GPU, what several threads bring at once is encoded together, beside the decoder's passes.
+        On a GPU, what several threads bring at once is encoded together, beside the decoder's passes; with an
+        encoder that draft and target share, one by one and on the stream of the passes.
         """
         features = torch.from_numpy(recording.window_features(start_frame, self.num_mel_bins))
         self._gathering.bring((slot, features))
