@@ -18,7 +18,7 @@ from specwhisper.whisper.faults import FAULT_STATUS
 MAX_EXIT_S = 1.0
 MAX_PAUSE_S = 3.0
 LENGTH_S = 120.0
-GOOD_PASSES, NO_MEMORY_EVERY, NO_MEMORY_TO_RECEIVE_EVERY = 40, 60, 40
+GOOD_PASSES, NO_MEMORY_EVERY, NO_MEMORY_TO_RECEIVE_EVERY = 40, 15, 40
 
 
 @dataclass(frozen=True, slots=True)
