@@ -12,6 +12,7 @@ from specwhisper.errors import UnsupportedOption
 
 LIBRARY = ctypes.CDLL(None)
 MAX_COLLECTIONS = 8  # a server that works makes new garbage all the time
+TURNS = 10  # of the event loop: it closes generators in tasks, which hold some 100 KiB each until they have run
 
 
 class _Mallinfo(ctypes.Structure):
@@ -50,6 +51,8 @@ def heap_bytes(library: Any = LIBRARY) -> int:
 async def settle() -> None:
     """Free what is garbage; asynchronous generators close in the event loop, and free more then."""
     for _ in range(MAX_COLLECTIONS):
-        if not gc.collect():
+        num_freed = gc.collect()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        if not num_freed:
             return
-        await asyncio.sleep(0)

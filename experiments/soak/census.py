@@ -56,10 +56,9 @@ async def take(process: Forked, num_sessions: int) -> Sample:
 
 
 def growth_kib(samples: Sequence[Sample]) -> float:
-    """Give the growth per session: least squares over the second half, behind what warms up."""
-    half = samples[len(samples) // 2 :]
-    sessions = np.array([sample.num_sessions for sample in half], float)
-    heap = np.array([sample.heap_kib for sample in half])
+    """Return the growth per session by least squares; the first sample is taken after the warm-up."""
+    sessions = np.array([sample.num_sessions for sample in samples], float)
+    heap = np.array([sample.heap_kib for sample in samples])
     slope, _ = np.polyfit(sessions, heap, 1)
     return float(slope)
 
