@@ -12,7 +12,7 @@ from specwhisper.errors import UnsupportedOption
 
 LIBRARY = ctypes.CDLL(None)
 MAX_COLLECTIONS = 8  # a server that works makes new garbage all the time
-TURNS = 10  # of the event loop: it closes generators in tasks, which hold some 100 KiB each until they have run
+TURNS = 10  # of the event loop: it closes generators in tasks, which hold 100 KiB each until they have run
 
 
 class _Mallinfo(ctypes.Structure):
