@@ -21,6 +21,7 @@ from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, update_from_proto
 from client.servers import Connection, Servers
 from client.transcript import ModelInfo, Update
+from client.utterances import in_order
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
@@ -119,7 +120,7 @@ class StreamingClient:
         self.language = self.language_name = ""
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
-        self.received_s = self.position.start_sample / SAMPLE_RATE
+        self.received_s = self._final_end_s = self.position.start_sample / SAMPLE_RATE
 
     async def __aenter__(self) -> Self:
         return self
@@ -257,7 +258,9 @@ class StreamingClient:
         update = update_from_proto(response)
         # A call that goes on hears again what was not final.
         self.received_s = max(self.received_s, update.received_s)
-        update = replace(update, received_s=self.received_s)
+        segments = in_order(update.segments, self._final_end_s)
+        self._final_end_s = segments[-1].end_s if segments else self._final_end_s
+        update = replace(update, received_s=self.received_s, segments=segments)
         if update.statistics is not None:
             self.statistics = before.followed_by(update.statistics)
             update = replace(update, statistics=self.statistics)

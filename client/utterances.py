@@ -37,6 +37,19 @@ class Utterances:
         return [joined(pieces)] if any(piece.text.strip() for piece in pieces) else []
 
 
+def in_order(segments: Iterable[Segment], final_end_s: float) -> tuple[Segment, ...]:
+    """Move segments that begin before the end of the final text to it, and each after the one before.
+
+    A server at which a stream goes on knows the final text, but not when it was spoken.
+    """
+    ordered: list[Segment] = []
+    for segment in segments:
+        start_s = max(segment.start_s, final_end_s)
+        final_end_s = max(segment.end_s, start_s)
+        ordered.append(replace(segment, start_s=start_s, end_s=final_end_s))
+    return tuple(ordered)
+
+
 def joined(pieces: list[Segment]) -> Segment:
     """Make one segment of the pieces of an utterance; figures are means, of temperatures the highest."""
     spoken = [piece for piece in pieces if piece.text.strip()]

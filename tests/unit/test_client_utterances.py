@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from client.live_transcription import whole_utterances
 from client.transcript import Update
-from client.utterances import Utterances, joined
+from client.utterances import Utterances, in_order, joined
 from specwhisper.types import Segment, Word
 
 
@@ -108,3 +108,12 @@ async def test_what_is_final_of_an_open_utterance_counts_as_verified():
 async def test_text_of_an_outage_stays_marked():
     (seen,) = [each async for each in whole_utterances(coming([Update((), "", " x", is_unverified=True)]))]
     assert seen.is_unverified
+
+
+def test_final_text_does_not_go_back_in_time_where_a_stream_has_gone_on_elsewhere():
+    """A server does not know when the final text that it was given was spoken."""
+    end = replace(piece("", at_s=0.69, is_last=True), end_s=0.69)
+    (moved,) = in_order([end], final_end_s=4.22)
+    assert (moved.start_s, moved.end_s) == (4.22, 4.22)
+    calm = [replace(piece("a", at_s=5.0), end_s=5.5), replace(piece("b", at_s=5.5), end_s=6.0)]
+    assert in_order(calm, final_end_s=4.22) == tuple(calm)
