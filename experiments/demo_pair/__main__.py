@@ -11,7 +11,7 @@ import torch
 from transformers import set_seed
 from transformers.utils import logging
 
-from . import distil, export, model, parallel, samples, train
+from . import distil, export, model, parallel, samples, takeover, train
 from .card import write_card
 from .checkpoint import continue_training
 from .corpus import Corpus, build
@@ -36,11 +36,22 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--continue-from",
         type=Path,
-        help="another work folder: take over its target, word pieces and lexicon, and skip the first lessons",
+        help="another work folder, or a folder of exported models: take over its target and word pieces, "
+        "and skip the first lessons",
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sentences", type=int, default=40_000)
+    parser.add_argument(
+        "--more-sentences",
+        type=int,
+        default=0,
+        help="further training sentences; the test sets stay as they are without them",
+    )
     parser.add_argument("--minutes", type=float, default=80.0, help="training time of the target")
+    parser.add_argument("--peak", type=float, default=3e-3, help="the target's highest learning rate")
+    parser.add_argument(
+        "--hold", type=float, default=0.0, help="share of the target's training before that rate falls"
+    )
     parser.add_argument(
         "--draft-minutes",
         type=float,
@@ -60,19 +71,24 @@ def run(stage: str, args: argparse.Namespace) -> None:
             print("the data are there already")
             return
         held_out = 40 if args.quick else 1000
-        build(work, args.sentences, held_out, seed, args.fsdd)
+        build(work, args.sentences, held_out, seed, args.fsdd, args.more_sentences)
         # Word pieces and sounds come from text alone, so that a small corpus has all of them too.
         texts = [*corpus(20_000, 0, seed)[0], *(clip.text for clip in Corpus.load(work).clips)]
         earlier = args.continue_from
         if earlier is None:
             train_bpe(texts, work / "bpe")
+        elif takeover.is_exported(earlier):
+            takeover.copy_word_pieces(earlier, work / "bpe")
         else:
             shutil.copytree(earlier / "bpe", work / "bpe", dirs_exist_ok=True)
             texts += [" ".join(json.loads((earlier / LEXICON).read_text()))]
-            continue_training(earlier / STATE, work / STATE)
+            continue_training(earlier / STATE, work / STATE, args.minutes)
         write_phonemes(texts, work)
     elif stage == "target":
-        parallel.run(args.processes, store, train.train_target, work, args.minutes, seed)
+        if args.continue_from is not None and takeover.is_exported(args.continue_from):
+            takeover.begin(args.continue_from, work, work / STATE)
+        target = (work, args.minutes, seed, args.peak, args.hold)
+        parallel.run(args.processes, store, train.train_target, *target)
     elif stage == "drafts":
         parallel.run(
             args.processes,

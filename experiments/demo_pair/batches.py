@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,22 +137,30 @@ def make_batch(
     return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end, plain)
 
 
-def prefetch(make: Callable[[np.random.Generator], Batch], seeds: list[int]) -> Iterator[Batch]:
-    """Make batches in a thread, two ahead."""
+def prefetch(make: Callable[[np.random.Generator], Batch], seeds: list[int]) -> Generator[Batch, None, None]:
+    """Make batches in a thread, two ahead; the thread ends with the iterator."""
     ready: queue.Queue[Batch | BaseException] = queue.Queue(maxsize=2)
+    closed = threading.Event()
 
     def work() -> None:
         rng = np.random.default_rng(seeds)
-        while True:
+        while not closed.is_set():
             try:
                 ready.put(make(rng))
             except BaseException as error:
                 ready.put(error)
                 return
 
-    threading.Thread(target=work, daemon=True).start()
-    while True:
-        batch = ready.get()
-        if isinstance(batch, BaseException):
-            raise batch
-        yield batch
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while True:
+            batch = ready.get()
+            if isinstance(batch, BaseException):
+                raise batch
+            yield batch
+    finally:
+        closed.set()
+        while thread.is_alive():  # it may be waiting for room
+            with suppress(queue.Empty):
+                ready.get(timeout=0.1)

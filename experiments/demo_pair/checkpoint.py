@@ -1,7 +1,8 @@
-"""What a stopped training needs to go on, saved every two minutes."""
+"""What a stopped training needs to go on, saved every few minutes."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -9,42 +10,63 @@ import torch
 from torch import nn
 
 from . import parallel
+from .optimizer import Optimizer
 from .schedule import LESSONS, Schedule, Stage
 
-EVERY_S = 120
+EVERY_S = 240
 
 
 class Checkpoint:
-    """Weights and progress in one file; the optimiser begins anew, with its warm-up."""
+    """Weights, optimiser state and progress in one file, which is replaced in one go."""
 
-    def __init__(self, path: Path, schedule: Schedule, **modules: nn.Module) -> None:
+    def __init__(self, path: Path, schedule: Schedule, optimizer: Optimizer, **modules: nn.Module) -> None:
         self._path = path
         self._schedule = schedule
+        self._optimizer = optimizer
         self._modules = modules
         self._saved = time.monotonic()
         if path.exists():
-            state = torch.load(path)
-            for name, module in modules.items():
-                module.load_state_dict(state[name])
-            schedule.begin = state["progress"]
+            self._load(torch.load(path))
 
-    def save(self, now: bool) -> None:
-        """Replace the file in one go, if it is time to or must be now."""
-        if parallel.rank() != 0 or not (now or time.monotonic() - self._saved > EVERY_S):
+    def _load(self, state: dict) -> None:
+        for name, module in self._modules.items():
+            module.load_state_dict(state[name])
+        self._optimizer.load(state["optimizer"])
+        self._schedule.load(state["schedule"])
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save; processes have to agree on it, since all of them save together."""
+        return time.monotonic() - self._saved > EVERY_S
+
+    def save(self) -> None:
+        """Collect every process's part and replace the file."""
+        self._saved = time.monotonic()
+        optimizer = self._optimizer.state()
+        if parallel.rank() != 0:
             return
         state: dict[str, object] = {name: module.state_dict() for name, module in self._modules.items()}
-        state["progress"] = self._schedule.progress
-        part = self._path.with_suffix(".part")
-        torch.save(state, part)
-        part.replace(self._path)
-        self._saved = time.monotonic()
+        state |= {"optimizer": optimizer, "schedule": self._schedule.state()}
+        write(state, self._path)
 
 
-def continue_training(earlier: Path, path: Path) -> None:
+def write(state: dict[str, object], path: Path) -> None:
+    """Replace a file in one go, so that a process killed meanwhile leaves the earlier one."""
+    part = path.with_suffix(".part")
+    with part.open("wb") as out:
+        torch.save(state, out)
+        out.flush()
+        os.fsync(out.fileno())
+    part.replace(path)
+
+
+def continue_training(earlier: Path, path: Path, minutes: float) -> None:
     """Begin a training with what another one has learnt, at the first lesson about everything."""
     state = torch.load(earlier)
-    state["progress"] = next(lesson.start for lesson in LESSONS if lesson.stage is Stage.FULL)
+    start = next(lesson.start for lesson in LESSONS if lesson.stage is Stage.FULL)
+    state["schedule"] = Schedule(minutes, peak=0.0, begin=start).state()
+    state["optimizer"] = {}
     for name, value in state["averaged"].items():
         if name.startswith("module."):
             state["weights"][name.removeprefix("module.")] = value
-    torch.save(state, path)
+    write(state, path)

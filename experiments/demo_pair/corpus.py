@@ -12,7 +12,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from .sentences import DIGITS, corpus
+from .sentences import DIGITS, corpus, more_corpus
 from .voices import RATE, Voice, check_engines, draw_voice, speak, trim
 
 FSDD_TEST_INDICES = range(5)  # the data set's official split: recordings 0 to 4 are the test set
@@ -66,14 +66,20 @@ def _fsdd(folder: Path) -> Iterator[tuple[str, str, str, np.ndarray]]:
         yield text, f"fsdd {speaker}", split, np.round(clip * 32767).astype(np.int16)
 
 
-def build(work: Path, sentences: int, held_out: int, seed: int, fsdd: Path | None) -> None:
-    """Synthesise the corpus; half of the held-out sentences get held-out voices."""
+def build(
+    work: Path, sentences: int, held_out: int, seed: int, fsdd: Path | None, more_sentences: int = 0
+) -> None:
+    """Synthesise the corpus; half of the held-out sentences get held-out voices.
+
+    ``more_sentences`` are for training as well and come last: the rest is the same with and without them.
+    """
     check_engines()
     train, test = corpus(sentences, held_out, seed)
     rng = np.random.default_rng([seed, 2])
     plan = [(text, draw_voice(rng), "train") for text in train]
     plan += [(text, draw_voice(rng), "test-sentences") for text in test[: held_out // 2]]
     plan += [(text, draw_voice(rng, held_out=True), "test-voices") for text in test[held_out // 2 :]]
+    plan += [(text, draw_voice(rng), "train") for text in more_corpus(more_sentences, test, seed)]
     clips: list[dict] = []
     offset = 0
     work.mkdir(parents=True, exist_ok=True)

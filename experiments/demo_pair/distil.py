@@ -115,8 +115,8 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
     tokenizer = build_tokenizer(work / "bpe", with_cantonese=True)
     transcriber = Transcriber(tokenizer, TARGET_IDS, Phonemes.load(work))
     schedule = Schedule(minutes, PEAK_RATE, warmup=50)
-    checkpoint = Checkpoint(work / "drafts.state.pt", schedule, weights=drafts)
     optimizer = Optimizer(drafts)
+    checkpoint = Checkpoint(work / "drafts.state.pt", schedule, optimizer, weights=drafts)
     drafts.train()
 
     def make(rng: np.random.Generator):
@@ -136,10 +136,12 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
             tiny.decode(to_tiny(batch.tokens), heard), without_cantonese(wanted), to_tiny(labels)
         )
         distil_loss = distillation_loss(distil.decode(batch.tokens, encoded), wanted, labels)
-        numbers = [hearing_loss.item(), tiny_loss.item(), distil_loss.item(), float(schedule.progress >= 1.0)]
+        numbers = [hearing_loss.item(), tiny_loss.item(), distil_loss.item()]
+        flags = [float(checkpoint.is_due), float(schedule.progress >= 1.0)]
         loss = hearing_loss + tiny_loss + distil_loss
-        *means, over = step(drafts, optimizer, loss, schedule.rate(count), numbers)
-        checkpoint.save(now=over > 0)
+        *means, due, over = step(drafts, optimizer, loss, schedule.next_rate(), [*numbers, *flags])
+        if due or over:
+            checkpoint.save()
         totals += means
         if count % 50 == 0:
             if parallel.rank() == 0:

@@ -18,6 +18,7 @@ class Optimizer:
 
     def __init__(self, module: nn.Module) -> None:
         trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        self._names = {p: name for name, p in trained}
         matrices = [p for name, p in trained if ".layers." in name and p.ndim == 2]
         rest = [p for name, p in trained if not (".layers." in name and p.ndim == 2)]
         self._shares = [matrices[i :: parallel.processes()] for i in range(parallel.processes())]
@@ -42,3 +43,23 @@ class Optimizer:
             distributed.broadcast(flat, owner)
             for p, part in zip(share, flat.split([p.numel() for p in share]), strict=True):
                 p.data.copy_(part.view_as(p))
+
+    def state(self) -> dict[str, dict[str, torch.Tensor]]:
+        """Return what is remembered of each weight by its name, complete in the first process alone."""
+        mine = {
+            self._names[p]: dict(remembered)
+            for optimizer in self._optimizers
+            for p, remembered in optimizer.state.items()
+        }
+        merged: dict[str, dict[str, torch.Tensor]] = {}
+        for part in parallel.gathered(mine):
+            merged |= part
+        return merged
+
+    def load(self, state: dict[str, dict[str, torch.Tensor]]) -> None:
+        """Remember what an earlier process did, however many there were then."""
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    if self._names[p] in state:
+                        optimizer.state[p] = dict(state[self._names[p]])

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
 from torch import distributed, multiprocessing, nn
 
 T = TypeVar("T")
+PATIENCE = timedelta(days=30)  # processes may be stopped (SIGSTOP) for as long as that
 
 
 def _work(rank: int, count: int, store: str, function: Callable, arguments: tuple) -> None:
     torch.set_num_threads(1)
     if count > 1:
-        distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
+        distributed.init_process_group(
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=count, timeout=PATIENCE
+        )
     function(*arguments)
     if count > 1:
         distributed.destroy_process_group()
@@ -49,6 +53,15 @@ def agreed(value: T) -> T:
     values = [value]
     distributed.broadcast_object_list(values)
     return values[0]
+
+
+def gathered(value: T) -> list[T]:
+    """Return all processes' values in the first of them, and none in the others."""
+    if processes() == 1:
+        return [value]
+    values: list = [None] * processes()
+    distributed.gather_object(value, values if rank() == 0 else None)
+    return values if rank() == 0 else []
 
 
 def average(module: nn.Module, numbers: list[float]) -> list[float]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,20 @@ import numpy as np
 class Stage(Enum):
     """What is being learnt: all at once, nothing is learnt for a long time."""
 
+    HEAD = "the CTC head alone, on an encoder that does not change"
     LISTEN = "the encoder alone, by CTC"
     READ = "the decoder, behind an encoder that does not change"
     FULL = "everything"
+
+    @property
+    def changes_encoder(self) -> bool:
+        """Whether the encoder learns."""
+        return self in (Stage.LISTEN, Stage.FULL)
+
+    @property
+    def uses_decoder(self) -> bool:
+        """Whether the decoder learns."""
+        return self in (Stage.READ, Stage.FULL)
 
 
 @dataclass(frozen=True)
@@ -46,18 +58,31 @@ LESSONS = (
 )
 
 
+# A target that knows all of it already, but whose CTC head was left out of its export.
+CONTINUED = (
+    Lesson(0.00, Stage.HEAD, {4.0: 0.5, 8.0: 0.5}),
+    Lesson(0.01, Stage.FULL, {8.0: 0.25, 15.0: 0.25, 30.0: 0.5}, depth=8, misread=0.15),
+    Lesson(0.60, Stage.FULL, {8.0: 0.1, 15.0: 0.2, 30.0: 0.7}, depth=8, misread=0.05),
+)
+COURSES = {"from nothing": LESSONS, "continued": CONTINUED}
+
+
 @dataclass
 class Schedule:
     """Progress over the process's own CPU time, so that other work does not cut a training short.
 
-    The learning rate warms up by steps, then follows half a cosine down to zero. A training that was stopped
-    begins at the progress it had.
+    The learning rate warms up over steps, stays at its peak for a share ``hold`` of the training, and falls
+    along half a cosine. A training that was stopped begins at the progress it had.
     """
 
     minutes: float
     peak: float
     warmup: int = 100
     begin: float = 0.0
+    hold: float = 0.0
+    course: str = "from nothing"
+    steps: int = 0
+    stage: Stage | None = None
     started: float | None = None
 
     @property
@@ -71,9 +96,25 @@ class Schedule:
     def lesson(self) -> Lesson:
         """What is taught now."""
         progress = self.progress
-        return next(lesson for lesson in reversed(LESSONS) if progress >= lesson.start)
+        return next(lesson for lesson in reversed(COURSES[self.course]) if progress >= lesson.start)
 
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        cosine = 0.5 * (1 + np.cos(np.pi * self.progress))
-        return self.peak * min(1.0, (step + 1) / self.warmup) * max(cosine, 0.01)
+    def next_rate(self, stage: Stage | None = None) -> float:
+        """Count a step and return its learning rate; what begins to learn something new warms up again."""
+        if stage is not self.stage:
+            self.stage, self.steps = stage, 0
+        self.steps += 1
+        falling = max(0.0, self.progress - self.hold) / (1 - self.hold)
+        cosine = 0.5 * (1 + np.cos(np.pi * falling))
+        return self.peak * min(1.0, self.steps / self.warmup) * max(cosine, 0.01)
+
+    def state(self) -> dict[str, object]:
+        """Return what a later process needs to go on, in minutes, so that it may be given more time."""
+        stage = None if self.stage is None else self.stage.name
+        done = self.progress * self.minutes
+        return {"minutes": done, "course": self.course, "steps": self.steps, "stage": stage}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on where another process was."""
+        self.begin = min(1.0, state["minutes"] / self.minutes)
+        self.course, self.steps = state["course"], state["steps"]
+        self.stage = None if state["stage"] is None else Stage[state["stage"]]

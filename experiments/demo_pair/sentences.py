@@ -153,3 +153,15 @@ def corpus(count: int, held_out: int, seed: int) -> tuple[list[str], list[str]]:
             seen.add(sentence)
             test.append(sentence)
     return train, test
+
+
+def more_corpus(count: int, test: list[str], seed: int) -> list[str]:
+    """Draw further training sentences, none of which is a test sentence."""
+    rng = np.random.default_rng([seed, 8])
+    unseen = set(test)
+    more: list[str] = []
+    while len(more) < count:
+        sentence = grammar_sentence(rng)
+        if sentence not in unseen:
+            more.append(sentence)
+    return more

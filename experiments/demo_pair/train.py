@@ -19,6 +19,7 @@ from .corpus import Corpus
 from .model import Recognizer, token_loss
 from .optimizer import Optimizer
 from .phonemes import Phonemes
+from .precision import mixed
 from .schedule import LESSONS, Schedule, Stage
 from .tokenizer import TEXT_TOKENS, Vocabulary, build_tokenizer
 from .windows import Transcriber, WindowMaker
@@ -85,39 +86,39 @@ def fit(
     mels = recognizer.whisper.config.num_mel_bins
     # The running average of the weights is good at any time, before the rate has come down too.
     averaged = AveragedModel(recognizer, multi_avg_fn=get_ema_multi_avg_fn(0.995))
-    checkpoint = Checkpoint(path, schedule, weights=recognizer, averaged=averaged)
+    checkpoint = Checkpoint(path, schedule, optimizer, weights=recognizer, averaged=averaged)
     seeds = [seed, parallel.rank(), round(1e4 * schedule.begin)]
     rng = np.random.default_rng([4, *seeds])
     alignment_loss = AlignmentLoss(recognizer.whisper)
     recognizer.train()
     sums = np.zeros(4)
-    for count, batch in enumerate(prefetch(partial(make, schedule=schedule), [3, *seeds])):
-        if schedule.begin >= 1.0:
-            break
+    if schedule.begin >= 1.0:
+        return averaged.module
+    batches = prefetch(partial(make, schedule=schedule), [3, *seeds])
+    for count, batch in enumerate(batches):
         # All processes learn the same, whichever of them comes to a new lesson first.
         lesson = parallel.agreed(schedule.lesson)
         features = batch.features(mels)
         if not batch.is_plain:
             features = mask_bands(features, rng)
-        with torch.set_grad_enabled(lesson.stage is not Stage.READ):
+        with mixed(), torch.set_grad_enabled(lesson.stage.changes_encoder):
             encoded = recognizer.encode(features, batch.offsets)
-        ctc_loss = recognizer.ctc_loss(encoded, batch.phonemes, batch.complete)
         decoder_loss = aligning_loss = torch.zeros(())
-        if lesson.stage is not Stage.LISTEN:
-            tokens = misread(batch.tokens, lesson.misread, rng)
-            decoder_loss = token_loss(recognizer.decode(tokens, encoded, lesson.depth), batch.labels)
-            aligning_loss = alignment_loss(encoded, batch.offsets, batch.times)
+        with mixed():
+            ctc_loss = recognizer.ctc_loss(encoded, batch.phonemes, batch.complete)
+            if lesson.stage.uses_decoder:
+                tokens = misread(batch.tokens, lesson.misread, rng)
+                decoder_loss = token_loss(recognizer.decode(tokens, encoded, lesson.depth), batch.labels)
+                aligning_loss = alignment_loss(encoded, batch.offsets, batch.times)
         loss = decoder_loss + CTC_WEIGHT * ctc_loss + ALIGNMENT_WEIGHT * aligning_loss
-        over = float(schedule.progress >= 1.0)
-        decoder_mean, ctc_mean, aligning_mean, over = step(
-            recognizer,
-            optimizer,
-            loss,
-            schedule.rate(count),
-            [decoder_loss.item(), ctc_loss.item(), aligning_loss.item(), over],
+        numbers = [decoder_loss.item(), ctc_loss.item(), aligning_loss.item()]
+        flags = [float(checkpoint.is_due), float(schedule.progress >= 1.0)]
+        decoder_mean, ctc_mean, aligning_mean, due, over = step(
+            recognizer, optimizer, loss, schedule.next_rate(lesson.stage), [*numbers, *flags]
         )
         averaged.update_parameters(recognizer)
-        checkpoint.save(now=over > 0)
+        if due or over:
+            checkpoint.save()
         if over:
             break
         sums += (decoder_mean, ctc_mean, aligning_mean, 1)
@@ -130,10 +131,11 @@ def fit(
                     f"ctc {ctc_mean:.3f} alignment {aligning_mean:.3f}",
                     flush=True,
                 )
+    batches.close()
     return averaged.module
 
 
-def train_target(work: Path, minutes: float, seed: int, peak: float = 3e-3) -> None:
+def train_target(work: Path, minutes: float, seed: int, peak: float = 3e-3, hold: float = 0.0) -> None:
     """Train the target."""
     torch.manual_seed(seed)
     vocabulary = Vocabulary.of(with_cantonese=True)
@@ -145,7 +147,7 @@ def train_target(work: Path, minutes: float, seed: int, peak: float = 3e-3) -> N
     target = fit(
         Recognizer(whisper, phonemes.size),
         partial(curriculum_batch, maker, transcriber),
-        Schedule(minutes, peak),
+        Schedule(minutes, peak, hold=hold),
         work / "target.state.pt",
         seed,
     )

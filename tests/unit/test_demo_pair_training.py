@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from transformers import WhisperForConditionalGeneration
 
-from experiments.demo_pair import model
+from experiments.demo_pair import model, takeover
 from experiments.demo_pair.checkpoint import Checkpoint
+from experiments.demo_pair.optimizer import Optimizer
 from experiments.demo_pair.phonemes import Phonemes
-from experiments.demo_pair.schedule import LESSONS, Schedule, Stage
+from experiments.demo_pair.schedule import COURSES, Schedule, Stage
 from experiments.demo_pair.tokenizer import TEXT_TOKENS, Vocabulary
 from experiments.demo_pair.train import misread
 
+DEMO = Path(__file__).parents[2] / "specwhisper" / "demo"
 VOCABULARY = Vocabulary.of(with_cantonese=True)
 SMALL = {"width": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 3, "mels": 80}
 
@@ -21,15 +26,16 @@ def recognizer() -> model.Recognizer:
     return model.Recognizer(model.build(VOCABULARY, **SMALL), phonemes=4)
 
 
-def test_lessons_follow_each_other_and_each_has_windows():
-    starts = [lesson.start for lesson in LESSONS]
+@pytest.mark.parametrize("lessons", COURSES.values(), ids=COURSES)
+def test_lessons_follow_each_other_and_each_has_windows(lessons):
+    starts = [lesson.start for lesson in lessons]
     assert starts == sorted(starts)
     assert starts[0] == 0
-    assert all(sum(lesson.lengths_s.values()) == pytest.approx(1) for lesson in LESSONS)
+    assert all(sum(lesson.lengths_s.values()) == pytest.approx(1) for lesson in lessons)
 
 
 def test_a_stopped_training_goes_on_with_its_lesson():
-    assert Schedule(minutes=60, peak=1.0).lesson is LESSONS[0]
+    assert Schedule(minutes=60, peak=1.0).lesson is COURSES["from nothing"][0]
     assert Schedule(minutes=60, peak=1.0, begin=0.999).lesson.stage is Stage.FULL
 
 
@@ -53,14 +59,61 @@ def test_only_text_is_misread():
     assert int(wrong[is_text].max()) < TEXT_TOKENS
 
 
-def test_a_checkpoint_restores_weights_and_progress(tmp_path):
+def training(path, begin: float = 0.0, minutes: float = 60) -> tuple:
+    """Make a model with its optimiser and schedule, which go on where the file says."""
+    made, schedule = recognizer(), Schedule(minutes, 1.0, begin=begin)
+    optimizer = Optimizer(made)
+    return made, optimizer, schedule, Checkpoint(path, schedule, optimizer, weights=made)
+
+
+def learn(made: model.Recognizer, optimizer: Optimizer, schedule: Schedule) -> None:
+    """Take one step on something that is always the same."""
+    tokens, encoded = torch.tensor([[1, 2, 3]]), torch.ones(1, 10, SMALL["width"])
+    made.zero_grad(set_to_none=True)
+    model.token_loss(made.decode(tokens, encoded), tokens).backward()
+    optimizer.step(0.01 * schedule.next_rate(Stage.FULL))
+
+
+def test_a_killed_training_goes_on_exactly_where_it_was(tmp_path):
     path = tmp_path / "target.state.pt"
-    first = recognizer()
-    Checkpoint(path, Schedule(60, 1.0, begin=0.25), weights=first).save(now=True)
-    second, schedule = recognizer(), Schedule(60, 1.0)
-    Checkpoint(path, schedule, weights=second)
-    assert schedule.begin == pytest.approx(0.25, abs=1e-3)
-    assert all(torch.equal(second.state_dict()[name], value) for name, value in first.state_dict().items())
+    first, optimizer, schedule, checkpoint = training(path, begin=0.25)
+    learn(first, optimizer, schedule)
+    checkpoint.save()
+    second, again, later, _ = training(path)
+    assert later.begin == pytest.approx(0.25, abs=1e-3)
+    assert later.steps == 1
+    for parts in ((first, optimizer, schedule), (second, again, later)):
+        schedule.started = later.started = None
+        learn(*parts)
+    for name, value in first.state_dict().items():
+        assert torch.allclose(second.state_dict()[name], value, atol=1e-5), name
+
+
+def test_a_training_that_is_over_may_be_given_more_time(tmp_path):
+    path = tmp_path / "target.state.pt"
+    training(path, begin=1.0, minutes=60)[-1].save()
+    assert training(path, minutes=60)[2].begin == pytest.approx(1.0)
+    assert training(path, minutes=80)[2].begin == pytest.approx(0.75)
+
+
+def test_a_learning_rate_is_held_and_what_is_new_warms_up_again():
+    schedule = Schedule(60, 1.0, warmup=2, begin=0.5, hold=0.6)
+    assert [schedule.next_rate(Stage.HEAD) for _ in range(3)] == pytest.approx([0.5, 1, 1])
+    assert schedule.next_rate(Stage.FULL) == pytest.approx(0.5)
+    assert Schedule(60, 1.0, warmup=1, begin=0.8, hold=0.6).next_rate() == pytest.approx(0.5, abs=0.01)
+
+
+def test_an_exported_target_is_taken_over_with_a_new_ctc_head(tmp_path):
+    (tmp_path / "phonemes.json").write_text('{"two": ["t", "u"]}')
+    path = tmp_path / "target.state.pt"
+    takeover.begin(DEMO, tmp_path, path)
+    made = model.Recognizer(model.build(VOCABULARY, **model.TARGET), phonemes=3)
+    schedule = Schedule(60, 1.0)
+    Checkpoint(path, schedule, Optimizer(made), weights=made)
+    exported = WhisperForConditionalGeneration.from_pretrained(DEMO / "target", dtype=torch.float32)
+    for name, value in exported.state_dict().items():
+        assert torch.equal(made.whisper.state_dict()[name], value), name
+    assert schedule.lesson.stage is Stage.HEAD
 
 
 def test_words_are_spelt_as_they_sound():
