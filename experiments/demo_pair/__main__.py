@@ -11,7 +11,7 @@ import torch
 from transformers import set_seed
 from transformers.utils import logging
 
-from . import distil, export, model, parallel, samples, takeover, train
+from . import distil, export, model, parallel, pieces, samples, takeover, train
 from .card import write_card
 from .checkpoint import continue_training
 from .corpus import Corpus, build
@@ -111,12 +111,12 @@ def run(stage: str, args: argparse.Namespace) -> None:
 def export_all(work: Path, out: Path) -> None:
     """Export the three models."""
     target = distil.load_target(work).whisper
-    tiny = model.build(distil.TINY_IDS, **model.TINY)
+    tiny = model.build(pieces.TINY_IDS, **model.TINY)
     tiny.load_state_dict(torch.load(work / "draft-tiny.pt"))
-    shared = distil.with_one_layer(target)
+    shared = pieces.distil_from(target)
     shared.load_state_dict(torch.load(work / "draft-distil.pt"))
     for name, whisper in (("draft-tiny", tiny), ("draft-distil", shared), ("target", target)):
-        export.export(whisper, work / "bpe", out / name, MODELS[name] is distil.TARGET_IDS)
+        export.export(whisper, work / "bpe", out / name, MODELS[name] is pieces.TARGET_IDS)
 
 
 def main() -> None:

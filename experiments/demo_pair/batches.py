@@ -36,6 +36,7 @@ class Batch:
     offsets: torch.Tensor
     times: torch.Tensor
     is_plain: bool
+    from_start: bool
 
     def features(self, mels: int) -> torch.Tensor:
         """Log-mel features, with some windows' padding as transformers pads a long file's end."""
@@ -52,6 +53,7 @@ def collate(
     rng: np.random.Generator,
     end: int,
     is_plain: bool,
+    from_start: bool,
 ) -> Batch:
     """Stack windows and pad their tokens."""
     length = max(len(t.tokens) for t in transcripts) - 1
@@ -83,6 +85,7 @@ def collate(
         torch.tensor(offsets),
         times,
         is_plain,
+        from_start,
     )
 
 
@@ -93,14 +96,16 @@ def make_batch(
     rng: np.random.Generator,
     plain: bool = False,
     anywhere: bool = False,
+    from_start: bool = False,
 ) -> Batch:
     """Draw windows of at most `limit` seconds; `plain` ones lack noise and timestamps.
 
     Those to be heard `anywhere` stand for any piece of a full window, which nothing in the transcript tells.
+    Those `from_start` have nothing said before them.
     """
     windows, transcripts, offsets = [], [], []
     # One long transcript makes the whole batch long, so the invented beginnings come in batches of their own.
-    late = rng.random() < LATE_SHARE
+    late = rng.random() < LATE_SHARE and not from_start
     for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
         # A 30 s window is not always full: short speech, padded, is what people try first.
         short = limit == WINDOW_SECONDS and rng.random() < 0.35
@@ -134,7 +139,7 @@ def make_batch(
                 history=history,
             )
         )
-    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end, plain)
+    return collate(windows, transcripts, offsets, rng, transcriber.vocabulary.end, plain, from_start)
 
 
 def prefetch(make: Callable[[np.random.Generator], Batch], seeds: list[int]) -> Generator[Batch, None, None]:

@@ -13,6 +13,7 @@ SETS = {
     "test-voices": "held-out voices",
     "test-fsdd": "official FSDD test split",
     "packed": "full windows of 30 s",
+    "packed-clean": "full windows without noise",
 }
 
 

@@ -1,36 +1,39 @@
-"""Distilling the two drafts: both begin as pieces of the target and learn its answers on fresh windows."""
+"""Distilling the two drafts on fresh windows: they learn how the target goes on, after prefixes of both."""
 
 from __future__ import annotations
 
-import copy
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import WhisperForConditionalGeneration
 
 from . import model as models
 from . import parallel
-from .batches import make_batch, prefetch
+from .alignment import AlignmentLoss
+from .batches import Batch, make_batch, prefetch
 from .checkpoint import Checkpoint
 from .corpus import Corpus
 from .model import Recognizer, token_loss
 from .optimizer import Optimizer
 from .phonemes import Phonemes
-from .schedule import LESSONS, Schedule
-from .tokenizer import Vocabulary, build_tokenizer
+from .pieces import TARGET_IDS, TINY_IDS, distil_from, tiny_from, to_target, to_tiny, without_cantonese
+from .precision import mixed
+from .prefixes import own_prefixes
+from .schedule import Schedule
+from .tokenizer import build_tokenizer
 from .train import step
 from .windows import Transcriber, WindowMaker
 
-WINDOW_LENGTHS_S = {8.0: 0.35, 15.0: 0.25, 30.0: 0.4}
+WINDOW_LENGTHS_S = {8.0: 0.25, 15.0: 0.25, 30.0: 0.5}
 PEAK_RATE = 2e-3
-# Of the layers that learnt from the beginning, the last: it knows where it is in the audio.
-DECODER_LAYER = LESSONS[0].depth - 1
-TARGET_IDS = Vocabulary.of(with_cantonese=True)
-TINY_IDS = Vocabulary.of(with_cantonese=False)
-CANTONESE = TARGET_IDS.transcribe - 2  # `<|yue|>`, the last language before the tasks
+HOLD = 0.5
+OWN_PREFIXES_FROM = 0.15  # before, a draft writes nothing worth going on from
+ALIGNMENT_WEIGHT = 0.25
+REPORT_STEPS = 25
 
 
 def load_target(work: Path) -> Recognizer:
@@ -40,64 +43,97 @@ def load_target(work: Path) -> Recognizer:
     return target.eval()
 
 
-def to_tiny(ids: torch.Tensor) -> torch.Tensor:
-    """Translate tokens to the vocabulary without `<|yue|>`; -100 stays."""
-    return torch.where(ids > CANTONESE, ids - 1, ids)
-
-
-def without_cantonese(logits: torch.Tensor) -> torch.Tensor:
-    """Cut the target's logits down to the draft's vocabulary."""
-    return torch.cat([logits[..., :CANTONESE], logits[..., CANTONESE + 1 :]], dim=-1)
-
-
-def distillation_loss(draft: torch.Tensor, target: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Cross entropy against the target's choice plus divergence from its distribution."""
-    use = labels.flatten() >= 0
+def distillation_loss(draft: torch.Tensor, target: torch.Tensor, use: torch.Tensor) -> torch.Tensor:
+    """Return cross entropy against the target's choice plus divergence, where ``use`` is true."""
+    drafted, wanted = draft[use].float(), target[use].float()
     divergence = functional.kl_div(
-        draft.flatten(0, 1)[use].log_softmax(-1),
-        target.flatten(0, 1)[use].log_softmax(-1),
-        log_target=True,
-        reduction="batchmean",
+        drafted.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean"
     )
-    return token_loss(draft, labels) + divergence
+    return token_loss(drafted[None], wanted.argmax(-1)[None]) + divergence
 
 
-def with_one_layer(target: WhisperForConditionalGeneration) -> WhisperForConditionalGeneration:
-    """Copy the target with one decoder layer and a frozen encoder."""
-    draft = copy.deepcopy(target)
-    draft.model.decoder.layers = nn.ModuleList([draft.model.decoder.layers[DECODER_LAYER]])
-    layer = draft.model.decoder.layers[0]
-    layer.self_attn.layer_idx = layer.encoder_attn.layer_idx = 0
-    draft.config.decoder_layers = 1
-    for parameter in draft.model.encoder.parameters():
-        parameter.requires_grad = False
-    return draft
+@dataclass(frozen=True)
+class Lesson:
+    """What both drafts are taught by: the target, the losses' hooks, and the drafts themselves."""
+
+    target: Recognizer
+    tiny: Recognizer
+    distil: Recognizer
+    alignment: dict[str, AlignmentLoss]
+
+    @classmethod
+    def of(cls, target: Recognizer, drafts: nn.ModuleDict) -> Lesson:
+        """Prepare the drafts' lesson."""
+        alignment = {name: AlignmentLoss(draft.whisper) for name, draft in drafts.items()}
+        return cls(target, drafts["draft-tiny"], drafts["draft-distil"], alignment)
+
+    def losses(self, batch: Batch, own: bool) -> list[torch.Tensor]:
+        """Return what is to be learnt from a batch: hearing, tiny's answers, distil's, and the alignment."""
+        with torch.no_grad():
+            encoded = self.target.encode(batch.features(models.TARGET["mels"]), batch.offsets)
+        heard = self.tiny.encode(batch.features(models.TINY["mels"]), batch.offsets)
+        hearing = functional.mse_loss(heard.float(), encoded.float())
+        after = self._after_own if own else self._after_right
+        return [hearing, *after(batch, encoded, heard)]
+
+    def _after_right(self, batch: Batch, encoded: torch.Tensor, heard: torch.Tensor) -> list[torch.Tensor]:
+        use = batch.labels >= 0
+        with torch.no_grad():
+            wanted = self.target.decode(batch.tokens, encoded)
+        tiny = distillation_loss(
+            self.tiny.decode(to_tiny(batch.tokens), heard), without_cantonese(wanted), use
+        )
+        distil = distillation_loss(self.distil.decode(batch.tokens, encoded), wanted, use)
+        places = (batch.offsets, batch.times)
+        aligning = self.alignment["draft-tiny"](heard, *places)
+        return [tiny, distil, aligning + self.alignment["draft-distil"](encoded, *places)]
+
+    def _after_own(self, batch: Batch, encoded: torch.Tensor, heard: torch.Tensor) -> list[torch.Tensor]:
+        short = own_prefixes(self.tiny.whisper, heard, TINY_IDS)
+        long = own_prefixes(self.distil.whisper, encoded, TARGET_IDS)
+        with torch.no_grad():
+            after_short = without_cantonese(self.target.decode(to_target(short.tokens), encoded))
+            after_long = self.target.decode(long.tokens, encoded)
+        tiny = distillation_loss(self.tiny.decode(short.tokens, heard), after_short, short.use)
+        distil = distillation_loss(self.distil.decode(long.tokens, encoded), after_long, long.use)
+        return [tiny, distil, torch.zeros(())]
 
 
-def tiny_from(target: WhisperForConditionalGeneration) -> WhisperForConditionalGeneration:
-    """Begin the small draft from what fits: fewer layers, fewer mel bins, a smaller vocabulary."""
-    tiny = models.build(TINY_IDS, **models.TINY)
-    theirs, ours = target.model, tiny.model
-    bins = functional.interpolate(
-        theirs.encoder.conv1.weight.permute(2, 0, 1), models.TINY["mels"], mode="linear"
-    )
-    scale = models.TARGET["mels"] / models.TINY["mels"]
-    ours.encoder.conv1.weight.data = (bins * scale).permute(1, 2, 0).contiguous()
-    ours.encoder.conv1.bias.data.copy_(theirs.encoder.conv1.bias)
-    ours.encoder.conv2.load_state_dict(theirs.encoder.conv2.state_dict())
-    ours.encoder.layer_norm.load_state_dict(theirs.encoder.layer_norm.state_dict())
-    kept = (
-        np.linspace(0, models.TARGET["encoder_layers"] - 1, models.TINY["encoder_layers"]).round().astype(int)
-    )
-    for layer, index in zip(ours.encoder.layers, kept, strict=True):
-        layer.load_state_dict(theirs.encoder.layers[index].state_dict())
-    ours.decoder.layers[0].load_state_dict(theirs.decoder.layers[DECODER_LAYER].state_dict())
-    ours.decoder.layer_norm.load_state_dict(theirs.decoder.layer_norm.state_dict())
-    ours.decoder.embed_positions.load_state_dict(theirs.decoder.embed_positions.state_dict())
-    rows = theirs.decoder.embed_tokens.weight
-    ours.decoder.embed_tokens.weight.data = torch.cat([rows[:CANTONESE], rows[CANTONESE + 1 :]]).clone()
-    tiny.tie_weights()
-    return tiny
+def batches_of(work: Path, seeds: list[int]):
+    """Make windows, every other batch of them to be written from the start."""
+    maker = WindowMaker(Corpus.load(work))
+    tokenizer = build_tokenizer(work / "bpe", with_cantonese=True)
+    transcriber = Transcriber(tokenizer, TARGET_IDS, Phonemes.load(work))
+    turns = count()
+
+    def make(rng: np.random.Generator) -> Batch:
+        limit = rng.choice(list(WINDOW_LENGTHS_S), p=list(WINDOW_LENGTHS_S.values()))
+        return make_batch(maker, transcriber, float(limit), rng, from_start=next(turns) % 2 == 1)
+
+    return prefetch(make, seeds)
+
+
+class Report:
+    """Prints the losses' means every few steps, those after own prefixes apart."""
+
+    NAMES = ("hearing", "tiny", "distil", "alignment")
+
+    def __init__(self) -> None:
+        self._sums = {False: np.zeros(5), True: np.zeros(5)}
+
+    def add(self, own: bool, losses: list[float], schedule: Schedule) -> None:
+        """Count one step's losses."""
+        self._sums[own] += (*losses, 1)
+        if schedule.steps % REPORT_STEPS or parallel.rank() != 0:
+            return
+        parts = [f"step {schedule.steps} {schedule.progress:.1%}"]
+        for after_own, sums in self._sums.items():
+            if sums[-1]:
+                means = sums[:-1] / sums[-1]
+                said = " ".join(f"{name} {mean:.3f}" for name, mean in zip(self.NAMES, means, strict=True))
+                parts.append(f"{'after own prefixes' if after_own else 'after right prefixes'}: {said}")
+            sums[:] = 0
+        print("; ".join(parts), flush=True)
 
 
 def train_drafts(work: Path, minutes: float, seed: int) -> None:
@@ -107,53 +143,30 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
     drafts = nn.ModuleDict(
         {
             "draft-tiny": Recognizer(tiny_from(target.whisper), 0),
-            "draft-distil": Recognizer(with_one_layer(target.whisper), 0),
+            "draft-distil": Recognizer(distil_from(target.whisper), 0),
         }
     )
-    tiny, distil = drafts["draft-tiny"], drafts["draft-distil"]
-    maker = WindowMaker(Corpus.load(work))
-    tokenizer = build_tokenizer(work / "bpe", with_cantonese=True)
-    transcriber = Transcriber(tokenizer, TARGET_IDS, Phonemes.load(work))
-    schedule = Schedule(minutes, PEAK_RATE, warmup=50)
+    schedule = Schedule(minutes, PEAK_RATE, warmup=50, hold=HOLD)
     optimizer = Optimizer(drafts)
     checkpoint = Checkpoint(work / "drafts.state.pt", schedule, optimizer, weights=drafts)
+    lesson, report = Lesson.of(target, drafts), Report()
     drafts.train()
-
-    def make(rng: np.random.Generator):
-        limit = rng.choice(list(WINDOW_LENGTHS_S), p=list(WINDOW_LENGTHS_S.values()))
-        return make_batch(maker, transcriber, float(limit), rng)
-
-    totals = np.zeros(3)
-    seeds = [6, seed, parallel.rank(), round(1e4 * schedule.begin)]
-    for count, batch in enumerate(prefetch(make, seeds), 1):
-        with torch.no_grad():
-            encoded = target.encode(batch.features(models.TARGET["mels"]), batch.offsets)
-            wanted = target.decode(batch.tokens, encoded)
-        labels = torch.where(batch.labels >= 0, wanted.argmax(-1), -100)
-        heard = tiny.encode(batch.features(models.TINY["mels"]), batch.offsets)
-        hearing_loss = functional.mse_loss(heard, encoded)
-        tiny_loss = distillation_loss(
-            tiny.decode(to_tiny(batch.tokens), heard), without_cantonese(wanted), to_tiny(labels)
-        )
-        distil_loss = distillation_loss(distil.decode(batch.tokens, encoded), wanted, labels)
-        numbers = [hearing_loss.item(), tiny_loss.item(), distil_loss.item()]
+    batches = batches_of(work, [6, seed, parallel.rank(), round(1e4 * schedule.begin)])
+    while schedule.begin < 1.0:
+        batch = next(batches)
+        own = parallel.agreed(schedule.progress >= OWN_PREFIXES_FROM) and batch.from_start
+        with mixed():
+            losses = lesson.losses(batch, own)
+        loss = losses[0] + losses[1] + losses[2] + ALIGNMENT_WEIGHT * losses[3]
+        numbers = [part.item() for part in losses]
         flags = [float(checkpoint.is_due), float(schedule.progress >= 1.0)]
-        loss = hearing_loss + tiny_loss + distil_loss
         *means, due, over = step(drafts, optimizer, loss, schedule.next_rate(), [*numbers, *flags])
+        report.add(own, means, schedule)
         if due or over:
             checkpoint.save()
-        totals += means
-        if count % 50 == 0:
-            if parallel.rank() == 0:
-                hearing, tiny_mean, distil_mean = totals / 50
-                print(
-                    f"step {count} {schedule.progress:.1%}: hearing {hearing:.3f} tiny {tiny_mean:.3f} "
-                    f"distil {distil_mean:.3f}",
-                    flush=True,
-                )
-            totals[:] = 0
         if over:
             break
+    batches.close()
     if parallel.rank() == 0:
         for name, draft in drafts.items():
             torch.save(draft.whisper.state_dict(), work / f"{name}.pt")

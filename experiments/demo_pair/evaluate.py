@@ -25,14 +25,17 @@ from specwhisper.whisper.pairing import draft_ids
 
 from .corpus import Corpus
 from .decode import greedy
-from .distil import TARGET_IDS, TINY_IDS, to_tiny
+from .locality import Locality
 from .phonemes import words
+from .pieces import TARGET_IDS, TINY_IDS, to_tiny
 from .samples import sentences_of
 from .tokenizer import Vocabulary
 from .windows import WINDOW_SECONDS, WindowMaker
 
 RATE = 16_000
 MODELS = {"target": TARGET_IDS, "draft-tiny": TINY_IDS, "draft-distil": TARGET_IDS}
+DRAFTS = ("draft-tiny", "draft-distil")
+FULL_WINDOWS = {"packed": False, "packed-clean": True}  # and whether they are clean
 SPLITS = ("test-sentences", "test-voices", "test-fsdd")
 BATCH = 16
 
@@ -101,6 +104,33 @@ class Exported:
         return self.tokenizer.decode(tokens[0], skip_special_tokens=True)
 
 
+class Agreement:
+    """Counts how a draft agrees with the target's texts when it is given their beginnings."""
+
+    def __init__(self, draft: Exported, is_tiny: bool) -> None:
+        self._draft = draft
+        self._is_tiny = is_tiny
+        self._same = self._total = 0
+        self._locality = Locality()
+
+    def add(self, encoded: torch.Tensor, row: list[int], local: bool) -> None:
+        """Compare with the target's text of one window, in the target's tokens."""
+        own = torch.tensor(row)
+        own = to_tiny(own) if self._is_tiny else own
+        chosen = self._draft.choices(encoded, own.tolist())
+        self._same += int((chosen == own).sum())
+        self._total += len(row)
+        if local:
+            v = self._draft.vocabulary
+            head = [v.start, v.english, v.transcribe]
+            self._locality.add(self._draft.whisper, encoded, head, own.tolist(), chosen.tolist())
+
+    def summary(self) -> dict[str, object]:
+        """Return the accepted share, and how local the errors are where that was asked."""
+        shares: dict[str, object] = {"acceptance": round(self._same / self._total, 4)}
+        return shares | ({"after_errors": self._locality.summary()} if self._locality.num_errors else {})
+
+
 def step_milliseconds(models: Path, steps: int = 80, rounds: int = 5) -> dict[str, float]:
     """Time one decoder step in this project's engine, all models in turn; the medians."""
     target = load_checkpoint(str(models / "target"))
@@ -129,7 +159,7 @@ def step_milliseconds(models: Path, steps: int = 80, rounds: int = 5) -> dict[st
 def test_windows(
     corpus: Corpus, per_split: int, packed: int, seed: int
 ) -> dict[str, list[tuple[np.ndarray, str]]]:
-    """Single clean clips of every split, and augmented full windows of unseen sentences."""
+    """Single clean clips of every split, and full windows of unseen sentences, augmented and clean."""
     rng = np.random.default_rng([seed, 6])
     sets: dict[str, list[tuple[np.ndarray, str]]] = {}
     for split in SPLITS:
@@ -138,13 +168,15 @@ def test_windows(
             chosen = rng.permutation(len(clips))[:per_split]
             sets[split] = [(corpus.samples(clips[i]), clips[i].text) for i in chosen]
     maker = WindowMaker(corpus, "test-sentences")
-    sets["packed"] = []
-    while len(sets["packed"]) < packed:
-        window = maker.window(WINDOW_SECONDS, rng)
-        if window.segments:
-            # The model is to leave a sentence that the window's end cuts to the next window.
-            text = " ".join(s.text for s in window.segments if s.end is not None)
-            sets["packed"].append((window.audio, text))
+    # The clean ones come last, so that the others are those of earlier evaluations.
+    for name, clean in FULL_WINDOWS.items():
+        sets[name] = []
+        while len(sets[name]) < packed:
+            window = maker.window(WINDOW_SECONDS, rng, clean=clean)
+            if window.segments:
+                # The model is to leave a sentence that the window's end cuts to the next window.
+                text = " ".join(s.text for s in window.segments if s.end is not None)
+                sets[name].append((window.audio, text))
     return sets
 
 
@@ -168,6 +200,49 @@ def recipe(corpus: Corpus, samples: list[dict], minutes: float, draft_minutes: f
     }
 
 
+def measure_windows(
+    items: list[tuple[np.ndarray, str]], loaded: dict[str, Exported], local: bool
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, object]]]:
+    """Return each model's word error rates, and how each draft agrees with the target.
+
+    ``local`` asks as well how local the drafts' errors are, which takes long.
+    """
+    heard: dict[str, list[str]] = {name: [] for name in loaded}
+    agreements = {name: Agreement(loaded[name], name == "draft-tiny") for name in DRAFTS}
+    for start in range(0, len(items), BATCH):
+        audio = [samples for samples, _ in items[start : start + BATCH]]
+        for name, model in loaded.items():
+            encoded = model.encode(audio)
+            rows = greedy(model.whisper, encoded, model.vocabulary)
+            heard[name] += model.texts(rows)
+            if name == "target":
+                right = rows
+                continue
+            for i, row in enumerate(right):
+                agreements[name].add(encoded[i : i + 1], row, local)
+    references = [text for _, text in items]
+    rates = {name: error_rates(references, texts) for name, texts in heard.items()}
+    against_target = {name: error_rates(heard["target"], heard[name])["wer"] for name in DRAFTS}
+    return rates, {
+        name: {**agreement.summary(), "alone_against_target": against_target[name]}
+        for name, agreement in agreements.items()
+    }
+
+
+def measure_samples(models: Path, samples: list[dict], loaded: dict[str, Exported]) -> dict[str, dict]:
+    """Return each model's word error rates on the sample recordings."""
+    rates: dict[str, dict] = {name: {} for name in loaded}
+    for name, model in loaded.items():
+        for sample in samples:
+            audio, _ = soundfile.read(models / "samples" / sample["file_name"], dtype="float32")
+            heard_text = model.long_form(audio)
+            rates[name][sample["file_name"]] = error_rates([sample["text"]], [heard_text])
+            if name == "target":
+                print(f"{sample['file_name']}: {heard_text}", flush=True)
+        print(f"{name} samples: {rates[name]}", flush=True)
+    return rates
+
+
 def evaluate(
     models: Path,
     work: Path,
@@ -182,45 +257,21 @@ def evaluate(
     windows = test_windows(corpus, per_split, packed, seed)
     loaded = {name: Exported(models / name, ids) for name, ids in MODELS.items()}
     metrics: dict = {name: {"wer": {}} for name in loaded}
-    agreed: dict[str, dict[str, list[int]]] = {"draft-tiny": {}, "draft-distil": {}}
+    for name in DRAFTS:
+        metrics[name] |= {"acceptance": {}, "agreement": {}}
     for split, items in windows.items():
-        heard: dict[str, list[str]] = {name: [] for name in loaded}
-        for start in range(0, len(items), BATCH):
-            audio = [samples for samples, _ in items[start : start + BATCH]]
-            encoded = {name: model.encode(audio) for name, model in loaded.items()}
-            rows = {
-                name: greedy(model.whisper, encoded[name], model.vocabulary) for name, model in loaded.items()
-            }
-            for name, model in loaded.items():
-                heard[name] += model.texts(rows[name])
-            for name, counts in agreed.items():
-                for i, row in enumerate(rows["target"]):
-                    own = torch.tensor(row)
-                    own = to_tiny(own) if name == "draft-tiny" else own
-                    chosen = loaded[name].choices(encoded[name][i : i + 1], own.tolist())
-                    total = counts.setdefault(split, [0, 0])
-                    total[0] += int((chosen == own).sum())
-                    total[1] += len(row)
+        rates, agreements = measure_windows(items, loaded, local=split in FULL_WINDOWS)
         for name in loaded:
-            rates = error_rates([text for _, text in items], heard[name])
-            metrics[name]["wer"][split] = rates
-            print(f"{name} {split}: {rates}", flush=True)
+            metrics[name]["wer"][split] = rates[name]
+            print(f"{name} {split}: {rates[name]}", flush=True)
+        for name, agreement in agreements.items():
+            metrics[name]["acceptance"][split] = agreement["acceptance"]
+            metrics[name]["agreement"][split] = agreement
+            print(f"{name} {split}: {agreement}", flush=True)
     lines = (models / "samples" / "metadata.jsonl").read_text(encoding="utf-8").splitlines()
     samples = [json.loads(line) for line in lines]
-    for name, model in loaded.items():
-        rates = {}
-        for sample in samples:
-            audio, _ = soundfile.read(models / "samples" / sample["file_name"], dtype="float32")
-            heard_text = model.long_form(audio)
-            rates[sample["file_name"]] = error_rates([sample["text"]], [heard_text])
-            if name == "target":
-                print(f"{sample['file_name']}: {heard_text}", flush=True)
+    for name, rates in measure_samples(models, samples, loaded).items():
         metrics[name]["samples"] = rates
-        print(f"{name} samples: {rates}", flush=True)
-    for name, counts in agreed.items():
-        shares = {split: round(same / total, 4) for split, (same, total) in counts.items()}
-        metrics[name]["acceptance"] = shares
-        print(f"{name} acceptance: {shares}", flush=True)
     step_ms = step_milliseconds(models)
     for name, model in loaded.items():
         metrics[name]["decoder_step_ms"] = step_ms[name]

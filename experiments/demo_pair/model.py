@@ -12,7 +12,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 from .tokenizer import Vocabulary
 
 TARGET = {"width": 192, "heads": 3, "encoder_layers": 4, "decoder_layers": 8, "mels": 128}
-TINY = {"width": 192, "heads": 3, "encoder_layers": 2, "decoder_layers": 1, "mels": 80}
+TINY = {"width": 192, "heads": 3, "encoder_layers": 2, "decoder_layers": 1, "mels": 80, "decoder_ffn": 256}
 
 
 def sinusoids(length: int, channels: int) -> torch.Tensor:
@@ -30,8 +30,9 @@ def build(
     encoder_layers: int,
     decoder_layers: int,
     mels: int,
+    decoder_ffn: int | None = None,
 ) -> WhisperForConditionalGeneration:
-    """Make a new model with random weights."""
+    """Make a new model with random weights; decoder layers are four times as wide inside by default."""
     config = WhisperConfig(
         vocab_size=vocabulary.size,
         num_mel_bins=mels,
@@ -41,7 +42,7 @@ def build(
         encoder_ffn_dim=4 * width,
         decoder_layers=decoder_layers,
         decoder_attention_heads=heads,
-        decoder_ffn_dim=4 * width,
+        decoder_ffn_dim=decoder_ffn or 4 * width,
         num_hidden_layers=encoder_layers,
         max_source_positions=1500,
         max_target_positions=448,

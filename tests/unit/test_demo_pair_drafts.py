@@ -1,0 +1,110 @@
+"""The demo pair's drafts: how they begin, what they learn after, and how local their errors are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.demo_pair import model, pieces
+from experiments.demo_pair.distil import distillation_loss
+from experiments.demo_pair.locality import AHEAD, Locality, go_on, realigned_run
+from experiments.demo_pair.pieces import CANTONESE, TARGET_IDS, TINY_IDS
+from experiments.demo_pair.prefixes import most_tokens, own_prefixes, stack
+
+
+@pytest.fixture(scope="module")
+def target():
+    torch.manual_seed(0)
+    return model.build(TARGET_IDS, **model.TARGET).eval()
+
+
+def test_tokens_are_translated_there_and_back():
+    ids = torch.arange(TINY_IDS.size)
+    assert torch.equal(pieces.to_tiny(pieces.to_target(ids)), ids)
+    assert CANTONESE not in pieces.to_target(ids)
+    assert pieces.to_target(torch.tensor(TINY_IDS.first_timestamp)) == TARGET_IDS.first_timestamp
+    assert pieces.to_tiny(torch.tensor([-100])).item() == -100
+
+
+def test_a_layer_that_keeps_all_its_inner_units_computes_the_same(target):
+    layer = target.model.decoder.layers[0]
+    kept = pieces.decoder_layers(target, [0])[0]
+    assert kept.fc1.out_features == pieces.FEED_FORWARD
+    again = model.build(TARGET_IDS, **model.TARGET).model.decoder.layers[0]
+    again.load_state_dict(layer.state_dict())
+    pieces.narrow_feed_forward(again, layer.fc1.out_features)
+    inside = torch.randn(2, 3, 192)
+    before, after = (part.fc2(part.fc1(inside).relu()) for part in (layer, again))
+    assert torch.allclose(before, after, atol=1e-5)
+
+
+def test_drafts_are_made_of_the_target(target):
+    tiny, distil = pieces.tiny_from(target), pieces.distil_from(target)
+    assert len(tiny.model.decoder.layers) == len(pieces.TINY_LAYERS)
+    assert len(distil.model.decoder.layers) == len(pieces.DISTIL_LAYERS)
+    kept = target.model.decoder.layers[pieces.LOCATING_LAYER].encoder_attn.q_proj.weight
+    for draft in (tiny, distil):
+        last = draft.model.decoder.layers[-1]
+        assert torch.equal(last.encoder_attn.q_proj.weight, kept)
+        assert last.fc1.out_features == draft.config.decoder_ffn_dim
+    assert not any(p.requires_grad for p in distil.model.encoder.parameters())
+
+
+def test_a_transcript_is_learnt_from_its_first_token_to_its_end():
+    v = TINY_IDS
+    prefixes = stack([[7, 8, v.end], [9]], v)
+    head = [v.start, v.english, v.transcribe]
+    assert prefixes.tokens.tolist() == [[*head, 7, 8], [*head, v.end, v.end]]
+    assert prefixes.use.tolist() == [[False, False, True, True, True], [False, False, True, False, False]]
+
+
+def test_own_prefixes_are_cut_lest_they_go_on(target):
+    encoded = torch.randn(2, 50, 192)
+    assert most_tokens(encoded) == 17
+    tokens = own_prefixes(target, encoded, TARGET_IDS, most=5).tokens
+    assert tokens.shape == (2, 3 + 4)
+    assert (tokens[:, 3] >= TARGET_IDS.first_timestamp).all()  # Whisper's rules hold
+
+
+def test_the_target_is_learnt_only_where_it_is_asked():
+    wanted, drafted = torch.randn(1, 3, 8), torch.randn(1, 3, 8)
+    use = torch.tensor([[True, False, True]])
+    before = distillation_loss(drafted, wanted, use)
+    drafted[0, 1] += 5 * torch.randn(8)
+    assert distillation_loss(drafted, wanted, use) == before
+    certain = 50 * torch.nn.functional.one_hot(torch.tensor([[1, 2, 3]]), 8).float()
+    assert distillation_loss(certain, certain, use) == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("own", "right", "run"),
+    [
+        ([9, 1, 2, 3, 8], [1, 2, 3, 4], 3),  # one token in place of another
+        ([1, 2, 3], [1, 2, 3, 4], 3),  # the draft left the corrected token out
+        ([9, 0, 1, 2], [1, 2, 3], 2),  # the draft wrote one more
+        ([9, 8, 7, 2, 3], [1, 2, 3], 2),  # three tokens on
+        ([9, 8, 7, 6, 1, 2, 3], [1, 2, 3], None),  # too late
+        ([9, 1, 8], [1, 2, 3], None),  # one equal token is chance
+        ([9, 1], [1], 1),  # unless it is the last
+        ([9, 8], [], None),
+    ],
+)
+def test_a_draft_finds_back_within_three_tokens(own, right, run):
+    assert realigned_run(own, right) == run
+
+
+def test_continuations_do_not_depend_on_their_neighbours(target):
+    encoded = torch.randn(1, 20, 192)
+    prefixes = [[TARGET_IDS.start, 5], [TARGET_IDS.start, 6, 7, 8]]
+    together = go_on(target, encoded, prefixes, TARGET_IDS.end)
+    assert [len(row) for row in together] == [AHEAD, AHEAD]
+    assert together[0] == go_on(target, encoded, prefixes[:1], TARGET_IDS.end)[0]
+
+
+def test_errors_are_counted_only_where_something_follows(target):
+    locality = Locality()
+    encoded = torch.randn(1, 20, 192)
+    locality.add(target, encoded, [TARGET_IDS.start], right=[1, 2, 3], chosen=[1, 2, 4])
+    assert locality.summary() == {"errors": 0, "realigned": 0.0, "mean_run": 0.0}
+    locality.add(target, encoded, [TARGET_IDS.start], right=[1, 2, 3], chosen=[9, 2, 3])
+    assert locality.num_errors == 1
