@@ -48,6 +48,7 @@ def own_prefixes(
     draft: WhisperForConditionalGeneration, encoded: torch.Tensor, v: Vocabulary, most: int | None = None
 ) -> Prefixes:
     """Let a draft write encoded windows greedily, under Whisper's timestamp rules."""
-    with torch.no_grad():
-        rows = greedy(draft, encoded.detach(), v, most_tokens(encoded) if most is None else most)
+    # Single steps gain nothing from bfloat16, and every one of them would convert the weights again.
+    with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        rows = greedy(draft, encoded.detach().float(), v, most_tokens(encoded) if most is None else most)
     return stack(rows, v)
