@@ -11,7 +11,7 @@ import torch
 from transformers import set_seed
 from transformers.utils import logging
 
-from . import distil, export, model, parallel, pieces, samples, takeover, train
+from . import distil, export, model, parallel, peek, pieces, samples, takeover, train
 from .card import write_card
 from .checkpoint import continue_training
 from .corpus import Corpus, build
@@ -29,7 +29,7 @@ STAGES = ("data", "target", "drafts", "export", "samples", "evaluate")
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="experiments.demo_pair", description=__doc__)
-    parser.add_argument("stage", choices=("all", *STAGES))
+    parser.add_argument("stage", choices=("all", *STAGES, "peek"))
     parser.add_argument("--work", type=Path, required=True, help="folder for data and checkpoints")
     parser.add_argument("--out", type=Path, default=OUT, help="where the models go")
     parser.add_argument("--fsdd", type=Path, help="Free Spoken Digit Dataset recordings (optional)")
@@ -104,6 +104,9 @@ def run(stage: str, args: argparse.Namespace) -> None:
         few = {"per_split": 8, "packed": 2} if args.quick else {}
         evaluate(args.out, work, args.minutes, args.draft_minutes, seed=seed, **few)
         write_card(args.out)
+    elif stage == "peek":
+        torch.set_num_threads(1)
+        peek.peek(args.work, 10 if args.quick else 40, seed)
     elif stage == "samples":
         samples.make_samples(args.out / "samples", seed)
 

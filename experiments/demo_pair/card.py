@@ -8,6 +8,7 @@ from typing import Any
 
 TEMPLATE = Path(__file__).with_name("card.md")
 MODELS = {"target": "target", "tiny": "draft-tiny", "distil": "draft-distil"}
+DRAFTS = ("draft-tiny", "draft-distil")
 SETS = {
     "test-sentences": "held-out sentences",
     "test-voices": "held-out voices",
@@ -20,6 +21,18 @@ SETS = {
 def percent(share: float) -> str:
     """Write a share with one decimal."""
     return f"{100 * share:.1f} %"
+
+
+def locality_rows(metrics: dict[str, Any]) -> list[str]:
+    """Write how far the drafts err when nobody corrects them, and how soon they find back."""
+    found = [metrics[name]["agreement"]["packed"] for name in DRAFTS]
+    runs = [draft.get("after_errors", {"realigned": 0.0, "mean_run": 0.0}) for draft in found]
+    rows = {
+        "words unlike the target's": [percent(draft["alone_against_target"]) for draft in found],
+        "finds back": [percent(run["realigned"]) for run in runs],
+        "tokens that then hold": [f"{run['mean_run']:.1f}" for run in runs],
+    }
+    return [f"| {title} | {' | '.join(values)} |" for title, values in rows.items()]
 
 
 def write_card(out: Path) -> None:
@@ -43,11 +56,10 @@ def write_card(out: Path) -> None:
         for key, title in present.items()
     )
     facts["acceptance_rows"] = "\n".join(
-        f"| {title} | "
-        + " | ".join(percent(metrics[name]["acceptance"][key]) for name in ("draft-tiny", "draft-distil"))
-        + " |"
+        f"| {title} | " + " | ".join(percent(metrics[name]["acceptance"][key]) for name in DRAFTS) + " |"
         for key, title in present.items()
     )
+    facts["locality_rows"] = "\n".join(locality_rows(metrics))
     text = TEMPLATE.read_text(encoding="utf-8")
     for key, value in facts.items():
         text = text.replace("{" + key + "}", str(value))

@@ -149,6 +149,8 @@ def train_drafts(work: Path, minutes: float, seed: int) -> None:
     schedule = Schedule(minutes, PEAK_RATE, warmup=50, hold=HOLD)
     optimizer = Optimizer(drafts)
     checkpoint = Checkpoint(work / "drafts.state.pt", schedule, optimizer, weights=drafts)
+    # The target may have learnt on since these drafts were saved.
+    drafts["draft-distil"].whisper.model.encoder.load_state_dict(target.whisper.model.encoder.state_dict())
     lesson, report = Lesson.of(target, drafts), Report()
     drafts.train()
     batches = batches_of(work, [6, seed, parallel.rank(), round(1e4 * schedule.begin)])

@@ -208,7 +208,7 @@ def measure_windows(
     ``local`` asks as well how local the drafts' errors are, which takes long.
     """
     heard: dict[str, list[str]] = {name: [] for name in loaded}
-    agreements = {name: Agreement(loaded[name], name == "draft-tiny") for name in DRAFTS}
+    agreements = {name: Agreement(loaded[name], name == "draft-tiny") for name in DRAFTS if name in loaded}
     for start in range(0, len(items), BATCH):
         audio = [samples for samples, _ in items[start : start + BATCH]]
         for name, model in loaded.items():
@@ -222,7 +222,7 @@ def measure_windows(
                 agreements[name].add(encoded[i : i + 1], row, local)
     references = [text for _, text in items]
     rates = {name: error_rates(references, texts) for name, texts in heard.items()}
-    against_target = {name: error_rates(heard["target"], heard[name])["wer"] for name in DRAFTS}
+    against_target = {name: error_rates(heard["target"], heard[name])["wer"] for name in agreements}
     return rates, {
         name: {**agreement.summary(), "alone_against_target": against_target[name]}
         for name, agreement in agreements.items()
