@@ -19,6 +19,7 @@ SECONDS_PER_BATCH = 112.0
 TIMESTAMPS_SHARE = 0.7
 PROMPT_SHARE = 0.15
 LATE_SHARE = 0.3
+SHORT_SHARE = 0.2  # of the windows of 30 s
 POSITION_SECONDS = 0.02
 
 
@@ -108,7 +109,7 @@ def make_batch(
     late = rng.random() < LATE_SHARE and not from_start
     for _ in range(max(1, round(SECONDS_PER_BATCH / parallel.processes() / limit))):
         # A 30 s window is not always full: short speech, padded, is what people try first.
-        short = limit == WINDOW_SECONDS and rng.random() < 0.35
+        short = limit == WINDOW_SECONDS and rng.random() < SHORT_SHARE
         window = maker.window(float(rng.uniform(4, 20)) if short else limit, rng, clean=plain)
         if short:
             padding = int(WINDOW_SECONDS * 16_000) - len(window.audio)

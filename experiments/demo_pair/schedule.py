@@ -58,11 +58,13 @@ LESSONS = (
 )
 
 
-# A target that knows all of it already, but whose CTC head was left out of its export.
+# A target that knows all of it already, but whose CTC head was left out of its export. The bundled one of
+# commit dc31b1c loses its place: in full windows it got 6 % of the words of the first three sentences wrong,
+# 13 % of the next three's, and 25 % of all later ones'. Hence many full windows.
 CONTINUED = (
     Lesson(0.00, Stage.HEAD, {4.0: 0.5, 8.0: 0.5}),
-    Lesson(0.01, Stage.FULL, {8.0: 0.25, 15.0: 0.25, 30.0: 0.5}, depth=8, misread=0.15),
-    Lesson(0.60, Stage.FULL, {8.0: 0.1, 15.0: 0.2, 30.0: 0.7}, depth=8, misread=0.05),
+    Lesson(0.01, Stage.FULL, {8.0: 0.1, 15.0: 0.15, 30.0: 0.75}, depth=8, misread=0.15),
+    Lesson(0.60, Stage.FULL, {15.0: 0.15, 30.0: 0.85}, depth=8, misread=0.05),
 )
 COURSES = {"from nothing": LESSONS, "continued": CONTINUED}
 
