@@ -153,10 +153,12 @@ def _wants_known_first(pending: PendingRequest | None) -> bool:
     return pending is not None and len(pending.args) > 2 and bool(pending.args[2])
 
 
-def _match(asked: pb.LocateRequest, told: Mapping[str, Any]) -> Match:
+def _match(asked: pb.LocateRequest, reported: Mapping[str, Any]) -> Match:
     """Return whether a target has all that a session needs, as far as it is known."""
     needs = {WEIGHTS: asked.weights_digest, VOCABULARY: asked.vocabulary_digest}
-    has = {told.get(name) == needed if name in told else None for name, needed in needs.items() if needed}
+    has = {
+        reported.get(name) == needed if name in reported else None for name, needed in needs.items() if needed
+    }
     if False in has:
         return Match.NO
     return Match.UNKNOWN if None in has else Match.YES

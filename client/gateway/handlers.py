@@ -57,7 +57,7 @@ async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONR
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
-    """Answer what nobody foresaw; the server logs it with its traceback.
+    """Answer an unexpected error; the server logs it with its traceback.
 
     No middleware sees this answer, so it is named here.
     """
