@@ -51,7 +51,7 @@ def greedy(
         hidden = whisper.model.decoder(
             input_ids=step_input,
             encoder_hidden_states=encoded,
-            past_key_values=cache,
+            cache=cache,
             use_cache=True,
         ).last_hidden_state[:, -1]
         logits = whisper.proj_out(hidden).float()

@@ -72,7 +72,7 @@ class Transformers:
         self._model(
             encoder_outputs=self._heard,
             decoder_input_ids=torch.ones(1, width, dtype=torch.long),
-            past_key_values=self._cache,
+            cache=self._cache,
             use_cache=True,
         )
 

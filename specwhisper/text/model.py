@@ -108,7 +108,7 @@ class TextModel:
         ]
         cache = _joined(held, longest)
         output = self._model(
-            input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=width - first, **named
+            input_ids=ids, cache=cache, use_cache=True, logits_to_keep=width - first, **named
         )
         logits = []
         for i, row in enumerate(rows):
