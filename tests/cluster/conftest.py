@@ -140,7 +140,10 @@ def start_ray() -> None:
     """Start a cluster; once more where the machine is so busy that Ray gives up waiting for itself."""
     for has_failed in (False, True):
         try:
-            ray.init(namespace="serve", num_cpus=NUM_CPUS, include_dashboard=False, log_to_driver=False)
+            # "local": another test's cluster may run beside this one, and would be joined.
+            ray.init(
+                "local", namespace="serve", num_cpus=NUM_CPUS, include_dashboard=False, log_to_driver=False
+            )
             return
         except RuntimeError:
             ray.shutdown()
