@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from traceback import format_exception
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,8 @@ from experiments.promises import (
     slow_reader,
     stops,
 )
+from experiments.promises.messages import QUICK_SIZES, SIZES
+from specwhisper.wire.collector import freeze_loaded
 from specwhisper.wire.serving import ServingOptions
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}
@@ -53,6 +56,17 @@ class Promise(StrEnum):
     FAR = "far-targets"
 
 
+# Their bars leave room for company, and they mostly wait: --quick measures them side by side.
+PATIENT = (
+    Promise.RESETS,
+    Promise.BOMBS,
+    Promise.STOPS,
+    Promise.FAULTS,
+    Promise.LOADING,
+    Promise.HANDSHAKES,
+    Promise.FAR,
+)
+
 Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
 
 
@@ -71,23 +85,24 @@ def promises(
     could not be measured; the figures of the others are written all the same.
     """
     os.environ |= PROCESSES
+    freeze_loaded()  # a collection of all that is loaded would be taken for a server's delay
     console = open_console()
     bars: list[Bar] = []
     wrong: list[str] = []
     figures: dict[str, Any] = {}
     with TemporaryDirectory() as folder:
-        measures = all_measures(Path(folder), seed, quick=quick)
-        for promise in only or Promise:
-            try:
-                with console.status(promise.value):
-                    found, figures[promise.value], broken = asyncio.run(measures[promise]())
-            except Exception as error:  # what the others measure is worth having
-                console.print_exception()
-                wrong.append(f"{promise}: {type(error).__name__}: {error}")
-                continue
-            print_bars(found, console)
-            bars += found
-            wrong += broken
+        for group in in_groups(only or list(Promise), quick=quick):
+            with console.status(", ".join(group)):
+                measured = asyncio.run(_measure(group, Path(folder), seed, quick=quick))
+            for promise, outcome in zip(group, measured, strict=True):
+                if isinstance(outcome, BaseException):  # what the others measure is worth having
+                    console.print("".join(format_exception(outcome)), highlight=False, markup=False)
+                    wrong.append(f"{promise}: {type(outcome).__name__}: {outcome}")
+                    continue
+                found, figures[promise.value], broken = outcome
+                print_bars(found, console)
+                bars += found
+                wrong += broken
     if json is not None:
         figures |= {"bars": [str(bar) for bar in bars], "wrong": wrong}
         write_json(json, models={"target": "scripted", "draft": "scripted, 20 % wrong"}, figures=figures)
@@ -96,17 +111,34 @@ def promises(
     sys.exit(1 if wrong or (check and not all(bar.holds for bar in bars)) else 0)
 
 
+def in_groups(wanted: list[Promise], *, quick: bool) -> list[list[Promise]]:
+    """Return the promises that are measured side by side, group by group."""
+    patient = [promise for promise in wanted if quick and promise in PATIENT]
+    return [patient] * bool(patient) + [[promise] for promise in wanted if promise not in patient]
+
+
+async def _measure(
+    group: list[Promise], folder: Path, seed: int, *, quick: bool
+) -> list[Measured | BaseException]:
+    """Measure a group, each promise in a folder of its own; return an error where one could not be."""
+    measures = []
+    for promise in group:
+        (own := folder / promise).mkdir()
+        measures.append(all_measures(own, seed, quick=quick)[promise]())
+    return await asyncio.gather(*measures, return_exceptions=True)
+
+
 def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Callable[[], Awaitable[Measured]]]:
     """Give what measures each promise, and how often."""
     return {
         Promise.CANCEL: partial(_cancel, 1 if quick else 20),
         Promise.FLOOD: partial(_flood, 3 if quick else 15, folder),
         Promise.RESETS: partial(_resets, 300 if quick else 2_000, folder),
-        Promise.SLOW_READER: partial(_slow_reader, *((1.0, 2) if quick else (IDLE_S, 5)), seed, folder),
+        Promise.SLOW_READER: partial(_slow_reader, *((1.0, 1) if quick else (IDLE_S, 5)), seed, folder),
         Promise.BOMBS: partial(_bombs, *((10.0, 24.0, 1) if quick else (MAX_AUDIO_S, 1.5, 2))),
         Promise.STOPS: partial(_stops, 1 if quick else 10, folder),
         Promise.FAULTS: partial(_faults, 1 if quick else 10, folder),
-        Promise.MESSAGES: partial(_messages, 5 if quick else 9),
+        Promise.MESSAGES: partial(_messages, *((QUICK_SIZES, 1, 3) if quick else (SIZES, 2, 9))),
         Promise.LOADING: partial(_loading, 1 if quick else 5, folder),
         Promise.HANDSHAKES: partial(_handshakes, 100 if quick else 400, folder),
         Promise.FAR: partial(_far, 1 if quick else 3, folder),
@@ -155,8 +187,8 @@ async def _faults(rounds: int, folder: Path) -> Measured:
     return faults.bars(faulted, short, receiving), figures, wrong
 
 
-async def _messages(rounds: int) -> Measured:
-    sent = await messages.measure_messages(rounds)
+async def _messages(sizes: tuple[int, ...], lead: int, rounds: int) -> Measured:
+    sent = await messages.measure_messages(sizes, lead, rounds)
     return messages.bars(sent), [asdict(one) for one in sent], []
 
 

@@ -23,6 +23,7 @@ from experiments.promises.sessions import (
     spoken,
     status_of,
 )
+from specwhisper.live import LiveOptions
 from specwhisper.wire.status import PUSHBACK_KEY
 from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -66,7 +67,9 @@ async def measure_flood(floods: int, folder: Path) -> Flooded:
         answers: list[tuple[float, bool]] = []
         wrong: list[str] = []
         while len(answers) < floods * TIMES * CAPACITY:
-            speakers = [Client(spoken(speed=1.0), folder) for _ in range(CAPACITY)]
+            # They begin when they like, not all at once: their steps would be decoded at one moment.
+            begins_s = [number * LiveOptions().step_ms / 1_000 / CAPACITY for number in range(CAPACITY)]
+            speakers = [Client(spoken(1.0, at_s), folder) for at_s in begins_s]
             running = [asyncio.create_task(speaker.run(address)) for speaker in speakers]
             await all_begun(speakers)
             for _ in range(min(3, floods - len(answers) // (TIMES * CAPACITY))):

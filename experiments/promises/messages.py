@@ -24,12 +24,12 @@ from experiments.soak.servers import running_servers
 
 MAX_DELAY_MS = 50.0
 MAX_DELAY_ONCE_MS = 10 * MAX_DELAY_MS  # what else the machine does may delay a single answer
-LEAD = 2  # by which rounds below the bar outnumber the others before no more are needed
 MAX_GROWTH_BYTES = 64 * 2**20
 SETTLE_S = 0.2  # what a message leaves behind may delay others too
-ANSWERED_S = 10.0
+SENT_S = 3.0  # a message that takes longer is left
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
+QUICK_SIZES = (60_000, 14_000_000)
 
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 TEXT, BINARY, CONTINUED, PING = 1, 2, 0, 9  # WebSocket frames
@@ -77,29 +77,30 @@ class Message:
     silent_s: float = SETTLE_S
 
 
-async def measure_messages(rounds: int) -> list[Sent]:
+async def measure_messages(sizes: Sequence[int], lead: int, rounds: int) -> list[Sent]:
     """Send every message, each over its own connection, while another client asks for little.
 
     Parameters
     ----------
-    rounds : how often at most; fewer once those below the bar are well in the majority.
+    lead : by which rounds below the bar outnumber the others before no more are needed.
+    rounds : how often at most.
     """
     found = []
     async with running_servers() as servers, talkative_gateway(TRANSCRIPT_S) as talkative:
         start = frame(TEXT, _json({"type": "start"}))
         await _send(servers.gateway.address, Message("audio", LIVE, start))  # all is loaded
         await _send(talkative.address, next(recordings()))
-        for message in chain((Message("nothing", "", b""),), messages()):
-            found.append(await _measured(servers.gateway, message, rounds))
+        for message in chain((Message("nothing", "", b""),), messages(sizes)):
+            found.append(await _measured(servers.gateway, message, lead, rounds))
         for message in recordings():
-            found.append(await _measured(talkative, message, rounds))
+            found.append(await _measured(talkative, message, lead, rounds))
     return found
 
 
-async def _measured(gateway: Forked, message: Message, rounds: int) -> Sent:
+async def _measured(gateway: Forked, message: Message, lead: int, rounds: int) -> Sent:
     delays_ms: list[float] = []
     growths: list[int] = []
-    while not is_decided(delays_ms, rounds):
+    while not is_decided(delays_ms, lead, rounds):
         peak = Peak(gateway.pid)
         async with _probing(gateway.address) as waited_ms:
             await _send(gateway.address, message)
@@ -109,10 +110,10 @@ async def _measured(gateway: Forked, message: Message, rounds: int) -> Sent:
     return Sent(message.shape, len(message.content), tuple(delays_ms), max(growths))
 
 
-def is_decided(delays_ms: Sequence[float], rounds: int) -> bool:
+def is_decided(delays_ms: Sequence[float], lead: int, rounds: int) -> bool:
     """Return whether rounds below the bar are well in the majority, or there were as many as may be."""
     num_fine = sum(delay_ms < MAX_DELAY_MS for delay_ms in delays_ms)
-    return num_fine - (len(delays_ms) - num_fine) >= LEAD or len(delays_ms) >= rounds
+    return num_fine - (len(delays_ms) - num_fine) >= lead or len(delays_ms) >= rounds
 
 
 def bars(sent: list[Sent]) -> list[Bar]:
@@ -145,9 +146,9 @@ def bars(sent: list[Sent]) -> list[Bar]:
     ]
 
 
-def messages() -> Iterator[Message]:
-    """Give every message: each shape in all sizes."""
-    for size in SIZES:
+def messages(sizes: Sequence[int]) -> Iterator[Message]:
+    """Yield every message: each shape in all sizes, from the smallest on."""
+    for size, smaller in zip(sizes, (0, *sizes), strict=False):
         keys = {f"k{number}": 1 for number in range(size // 12)}
         update = {"type": "session.update", "session": keys}
         yield Message("unknown keys", REALTIME, frame(TEXT, _json(update)))
@@ -168,7 +169,6 @@ def messages() -> Iterator[Message]:
         yield Message("bytes for the page", LIVE, frame(TEXT, _json(start)) + frame(BINARY, bytes(size)))
         fragments = frame(CONTINUED, b"", final=False) * (size // 6)
         yield Message("empty fragments", REALTIME, frame(TEXT, b"", final=False) + fragments)
-        yield Message("tiny messages", REALTIME, frame(TEXT, b"x") * (min(size, MOST_ANSWERED_BYTES) // 7))
         yield Message("pings", REALTIME, frame(PING, b"") * (size // 6))
         yield Message("tiny chunks", "", _posted(FORM, b"1\r\nx\r\n" * (size // 6)))
         fields = _chunk(b"a&" * (size // 2))
@@ -177,8 +177,11 @@ def messages() -> Iterator[Message]:
         parts = part * (size // len(part))
         yield Message("empty parts", "", _posted(FORM, _chunk(parts)))
         yield Message("headers", "", b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: y\r\n" * (size // 6) + b"\r\n")
-        requests = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n"
-        yield Message("requests at once", "", requests * (min(size, MOST_ANSWERED_BYTES) // len(requests)))
+        if smaller < MOST_ANSWERED_BYTES:
+            answered = min(size, MOST_ANSWERED_BYTES)
+            yield Message("tiny messages", REALTIME, frame(TEXT, b"x") * (answered // 7))
+            requests = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n"
+            yield Message("requests at once", "", requests * (answered // len(requests)))
 
 
 def recordings() -> Iterator[Message]:
@@ -246,7 +249,7 @@ async def _send(address: str, message: Message) -> None:
         taking = asyncio.create_task(_take(reader, message.silent_s))
         with suppress(ConnectionError, TimeoutError):
             writer.write(message.content)
-            async with asyncio.timeout(ANSWERED_S):
+            async with asyncio.timeout(SENT_S):
                 await writer.drain()
         await taking
     finally:

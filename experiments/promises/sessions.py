@@ -32,14 +32,14 @@ def recorded(length_s: float, audio_seed: int = 0) -> Recorded:
     return Recorded(PLAIN, Mode.FULL, None, length_s, audio_seed, begins_s=0.0)
 
 
-def spoken(speed: float = 2.0) -> Spoken:
-    """Speak so many times as fast as people do."""
+def spoken(speed: float = 2.0, begins_s: float = 0.0) -> Spoken:
+    """Speak so many times as fast as people do, from a moment on."""
     return Spoken(
         Mode.FULL,
         LiveOptions().trim_ms,
         has_utterances=True,
         continue_unverified=False,
-        begins_s=0.0,
+        begins_s=begins_s,
         speed=speed,
     )
 

@@ -134,7 +134,7 @@ def test_each_promise_that_is_broken_breaks_one_bar(bars):
     ],
 )
 def test_a_message_is_sent_until_rounds_below_the_bar_are_well_in_the_majority(delays_ms, is_decided):
-    assert messages.is_decided(delays_ms, 5) is is_decided
+    assert messages.is_decided(delays_ms, 2, 5) is is_decided
 
 
 def test_messages_are_frames_that_a_gateway_reads():
@@ -142,8 +142,22 @@ def test_messages_are_frames_that_a_gateway_reads():
     for size in (0, 125, 126, 70_000):
         server.receive_data(messages.frame(messages.TEXT, b"x" * size))
     assert [len(frame.data) for frame in server.events_received()] == [0, 125, 126, 70_000]
-    shapes = [message.shape for message in messages.messages()]
-    assert all(shapes.count(shape) == len(messages.SIZES) for shape in shapes)
+
+
+def test_messages_of_every_shape_come_in_all_sizes():
+    found = list(messages.messages(messages.QUICK_SIZES))
+    assert len({(message.shape, len(message.content)) for message in found}) == len(found)
+    assert all(sum(one.shape == message.shape for one in found) == 2 for message in found)
+
+
+def test_quick_measures_side_by_side_only_what_has_time():
+    wanted = [Promise.FAR, Promise.FLOOD, Promise.STOPS, Promise.CANCEL]
+    assert program.in_groups(wanted, quick=False) == [[promise] for promise in wanted]
+    assert program.in_groups(wanted, quick=True) == [
+        [Promise.FAR, Promise.STOPS],
+        [Promise.FLOOD],
+        [Promise.CANCEL],
+    ]
 
 
 async def test_long_transcripts_are_answered_in_every_format():
