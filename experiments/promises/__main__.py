@@ -56,7 +56,8 @@ class Promise(StrEnum):
     FAR = "far-targets"
 
 
-# Their bars leave room for company, and they mostly wait: --quick measures them side by side.
+# --quick measures the first beside all others, since it only waits, and those of wide bars side by side.
+WAITING = (Promise.FAR,)
 PATIENT = (
     Promise.RESETS,
     Promise.BOMBS,
@@ -64,10 +65,10 @@ PATIENT = (
     Promise.FAULTS,
     Promise.LOADING,
     Promise.HANDSHAKES,
-    Promise.FAR,
 )
 
 Measured = tuple[list[Bar], Any, list[str]]  # bars, figures, and what was wrong
+Show = Callable[[list[Promise], list[Measured | BaseException]], None]
 
 
 def promises(
@@ -90,19 +91,20 @@ def promises(
     bars: list[Bar] = []
     wrong: list[str] = []
     figures: dict[str, Any] = {}
-    with TemporaryDirectory() as folder:
-        for group in in_groups(only or list(Promise), quick=quick):
-            with console.status(", ".join(group)):
-                measured = asyncio.run(_measure(group, Path(folder), seed, quick=quick))
-            for promise, outcome in zip(group, measured, strict=True):
-                if isinstance(outcome, BaseException):  # what the others measure is worth having
-                    console.print("".join(format_exception(outcome)), highlight=False, markup=False)
-                    wrong.append(f"{promise}: {type(outcome).__name__}: {outcome}")
-                    continue
-                found, figures[promise.value], broken = outcome
-                print_bars(found, console)
-                bars += found
-                wrong += broken
+
+    def show(group: list[Promise], measured: list[Measured | BaseException]) -> None:
+        for promise, outcome in zip(group, measured, strict=True):
+            if isinstance(outcome, BaseException):  # what the others measure is worth having
+                console.print("".join(format_exception(outcome)), highlight=False, markup=False)
+                wrong.append(f"{promise}: {type(outcome).__name__}: {outcome}")
+                continue
+            found, figures[promise.value], broken = outcome
+            print_bars(found, console)
+            bars.extend(found)
+            wrong.extend(broken)
+
+    with TemporaryDirectory() as folder, console.status("Measuring"):
+        asyncio.run(_measure(only or list(Promise), Path(folder), seed, show, quick=quick))
     if json is not None:
         figures |= {"bars": [str(bar) for bar in bars], "wrong": wrong}
         write_json(json, models={"target": "scripted", "draft": "scripted, 20 % wrong"}, figures=figures)
@@ -112,20 +114,28 @@ def promises(
 
 
 def in_groups(wanted: list[Promise], *, quick: bool) -> list[list[Promise]]:
-    """Return the promises that are measured side by side, group by group."""
-    patient = [promise for promise in wanted if quick and promise in PATIENT]
-    return [patient] * bool(patient) + [[promise] for promise in wanted if promise not in patient]
+    """Return the promises that are measured beside all others, then those that are side by side."""
+    if not quick:
+        return [[], *([promise] for promise in wanted)]
+    waiting, patient = ([promise for promise in wanted if promise in some] for some in (WAITING, PATIENT))
+    return [waiting, patient, *([promise] for promise in wanted if promise not in WAITING + PATIENT)]
 
 
-async def _measure(
-    group: list[Promise], folder: Path, seed: int, *, quick: bool
-) -> list[Measured | BaseException]:
-    """Measure a group, each promise in a folder of its own; return an error where one could not be."""
-    measures = []
-    for promise in group:
-        (own := folder / promise).mkdir()
-        measures.append(all_measures(own, seed, quick=quick)[promise]())
-    return await asyncio.gather(*measures, return_exceptions=True)
+async def _measure(wanted: list[Promise], folder: Path, seed: int, show: Show, *, quick: bool) -> None:
+    """Measure each promise in a folder of its own; show an error in place of what it prevented."""
+
+    def measured(group: list[Promise]) -> asyncio.Future[list[Measured | BaseException]]:
+        measures = []
+        for promise in group:
+            (own := folder / promise).mkdir()
+            measures.append(all_measures(own, seed, quick=quick)[promise]())
+        return asyncio.gather(*measures, return_exceptions=True)
+
+    waiting, *groups = in_groups(wanted, quick=quick)
+    waited_for = measured(waiting)
+    for group in groups:
+        show(group, await measured(group))
+    show(waiting, await waited_for)
 
 
 def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Callable[[], Awaitable[Measured]]]:
@@ -134,7 +144,7 @@ def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Calla
         Promise.CANCEL: partial(_cancel, 1 if quick else 20),
         Promise.FLOOD: partial(_flood, 3 if quick else 15, folder),
         Promise.RESETS: partial(_resets, 300 if quick else 2_000, folder),
-        Promise.SLOW_READER: partial(_slow_reader, *((1.0, 1) if quick else (IDLE_S, 5)), seed, folder),
+        Promise.SLOW_READER: partial(_slow_reader, *((1.0, 2) if quick else (IDLE_S, 5)), seed, folder),
         Promise.BOMBS: partial(_bombs, *((10.0, 24.0, 1) if quick else (MAX_AUDIO_S, 1.5, 2))),
         Promise.STOPS: partial(_stops, 1 if quick else 10, folder),
         Promise.FAULTS: partial(_faults, 1 if quick else 10, folder),

@@ -29,12 +29,12 @@ SETTLE_S = 0.2  # what a message leaves behind may delay others too
 SENT_S = 3.0  # a message that takes longer is left
 PROBE_EVERY_S = 0.005
 SIZES = (60_000, 1_000_000, 14_000_000)  # below the limit of control messages, of all, and far above
-QUICK_SIZES = (60_000, 14_000_000)
+QUICK_SIZES = SIZES[-1:]
 
 REALTIME, LIVE = "/v1/realtime?intent=transcription", "/live"
 TEXT, BINARY, CONTINUED, PING = 1, 2, 0, 9  # WebSocket frames
 FINAL = 0x80
-MOST_ANSWERED_BYTES = 250_000  # of messages that are each answered: seconds of work
+MOST_ANSWERED_BYTES = 120_000  # of messages that are each answered: seconds of work
 FORM = "multipart/form-data; boundary=x"
 TRANSCRIPT_S = 4 * 3600.0  # the longest recording that a gateway takes
 WRITTEN_S = 20.0  # for a transcript of it

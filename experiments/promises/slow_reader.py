@@ -22,7 +22,7 @@ from specwhisper.types import Mode
 
 MAX_RATIO = 1.2
 NUM_OTHERS = 3
-LENGTH_S, FOURTH_LENGTH_S = 240.0, 300.0
+LENGTH_S, FOURTH_LENGTH_S = 60.0, 300.0
 STUCK_WITHIN_S = 2.0  # all that a client takes that reads nothing is taken by then
 
 
