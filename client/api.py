@@ -117,7 +117,6 @@ class TranscriptionClient:
             interim_results=interim_results,
             max_duration_s=max_duration_s,
             servers=self.servers,
-            get_model=self.get_model,
             resume_timeout_s=self._resume_timeout_s,
         )
 

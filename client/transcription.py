@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -14,8 +14,9 @@ import grpc.aio
 from client.exchange import exchange
 from client.messages import config_to_proto, model_from_proto, seconds, update_from_proto
 from client.servers import Connection, Servers
-from client.transcript import ModelInfo, PathLike, ServerInfo, Transcript, Update
+from client.transcript import ModelInfo, PathLike, Transcript, Update
 from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import GONE_OR_FULL, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.options import DecodingOptions
@@ -38,7 +39,6 @@ class Transcription:
     Parameters
     ----------
     servers : where to; when one is lost, another one goes on.
-    get_model : asks what the server works with.
     resume_timeout_s : for how long to look for another one.
 
     Attributes
@@ -56,7 +56,6 @@ class Transcription:
         interim_results: bool,
         max_duration_s: float | None,
         servers: Servers,
-        get_model: Callable[[], Awaitable[ServerInfo]],
         resume_timeout_s: float = RESUME_TIMEOUT_S,
     ) -> None:
         self._path = path
@@ -66,7 +65,6 @@ class Transcription:
         self._interim_results = interim_results
         self._max_duration_s = max_duration_s
         self._servers = servers
-        self._get_model = get_model
         self._resume_timeout_s = resume_timeout_s
         self._transcript: Transcript | None = None
         self._request_id = request_id.current_request_id()  # the same over all calls
@@ -93,8 +91,7 @@ class Transcription:
         source = await AudioSource.open(partial(decode_file, self._path, self._max_duration_s))
         options = self._options
         if not source.fits_one_window and not options.log_mel_max:
-            num_mel_bins = (await self._get_model()).log_mel_max_bins
-            options = replace(options, log_mel_max=await source.log_mel_max(num_mel_bins))
+            options = replace(options, log_mel_max=await source.log_mel_max(MEL_BINS))
         config = pb.StreamingRecognitionConfig(
             config=config_to_proto(options, self._mode, self._gamma, is_container=False),
             interim_results=self._interim_results,

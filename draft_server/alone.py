@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from draft_server.foretold import Foretold
@@ -58,11 +58,15 @@ class Alone:
     def __init__(self) -> None:
         self.foretold = Foretold()
 
-    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+    def known(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription | None:
         """Return nothing: it is asked."""
         return None
 
-    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
+    async def describe(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription:
         """Refuse: only the target itself could."""
         raise TargetUnavailable("A target that is lost describes nothing.")
 

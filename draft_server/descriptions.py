@@ -25,7 +25,9 @@ class Descriptions:
     async def ask(self, needs: Needs = ANY) -> TargetDescription:
         """Ask a target now."""
         self._last = await self._transcriber.describe(
-            vocabulary_digest=needs.vocabulary_digest, weights_digest=needs.weights_digest
+            vocabulary_digest=needs.vocabulary_digest,
+            weights_digest=needs.weights_digest,
+            unusable=needs.unusable,
         )
         return self._last
 
@@ -59,5 +61,7 @@ class Descriptions:
 
     def _known(self, needs: Needs) -> TargetDescription | None:
         return self._transcriber.known(
-            vocabulary_digest=needs.vocabulary_digest, weights_digest=needs.weights_digest
+            vocabulary_digest=needs.vocabulary_digest,
+            weights_digest=needs.weights_digest,
+            unusable=needs.unusable,
         )

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from draft_server.needs import Needs
 from specwhisper.errors import DeviceFault, PairMismatch, ServerDraining
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice
@@ -32,6 +33,8 @@ PLACE_AGAIN_S = 60.0  # after the model could not be placed: memory may be free 
 
 # Makes a draft speak a target's vocabulary.
 PlaceDraft = Callable[[TargetDescription], Model]
+# Raises PairMismatch where a draft cannot speak a target's vocabulary; at once, unlike placing it.
+CheckPair = Callable[[TargetDescription], object]
 
 
 class Drafting:
@@ -43,11 +46,13 @@ class Drafting:
     timeout_s : how long the engine may take to place the model, to open a session, or for one step or
         encoding. Then it hangs: sessions go on without drafts, and so do new ones until it answers.
     note_failure : called where a session's draft fails.
+    check_pair : tells which targets the draft cannot work with, before it is placed for one.
 
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
     vocabulary_digest : of the targets that it drafts for; empty before it has begun to place the model.
+    unusable : digests of vocabularies that it cannot speak, and why.
     hangs : whether the engine takes longer than that at the moment.
     """
 
@@ -59,8 +64,10 @@ class Drafting:
         runs_ahead: bool = True,
         timeout_s: float = 15.0,
         note_failure: Callable[[], None] = lambda: None,
+        check_pair: CheckPair = lambda _: None,
     ) -> None:
         self._note_failure = note_failure
+        self._check_pair = check_pair
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
         self.hangs = False
@@ -71,6 +78,7 @@ class Drafting:
         self._encoder = TimedExecutor("draft-encoder")
         self._drafter: Drafter | None = None
         self.vocabulary_digest = ""
+        self.unusable: dict[str, str] = {}
         self._placing: asyncio.Task[Drafter] | None = None
         self._not_placed = ""  # why the model could not be placed, until it is
         self._watching: asyncio.Task[None] | None = None
@@ -87,12 +95,17 @@ class Drafting:
             raise self._timeout()
 
     def set_up_for(self, target: TargetDescription) -> bool:
-        """Return whether the draft speaks a target's vocabulary; the first one decides which it speaks.
+        """Return whether the draft speaks a target's vocabulary; the first that it can speak is chosen.
 
         The model is placed from then on, in one task for all who wait: it goes on when the client that began
         it leaves.
         """
         if not self.vocabulary_digest:
+            try:
+                self._check_pair(target)
+            except PairMismatch as error:
+                self.unusable[target.vocabulary.digest] = str(error)
+                return False
             self.vocabulary_digest = target.vocabulary.digest
             self._placing = asyncio.create_task(self._place_for(target))
             self._placing.add_done_callback(_note_error)
@@ -100,6 +113,10 @@ class Drafting:
                 watch(self._busy_s, self._timeout_s, self._note_hanging, self._note_return)
             )
         return target.vocabulary.digest == self.vocabulary_digest
+
+    def needs(self, weights_digest: str = "") -> Needs:
+        """Return what a session that drafts needs its target to have, besides weights, as far as is known."""
+        return Needs(self.vocabulary_digest, weights_digest, dict(self.unusable))
 
     @asynccontextmanager
     async def session(
@@ -172,11 +189,16 @@ class Drafting:
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
         """Return the engine, its model set up to speak the target's vocabulary."""
         if not self.set_up_for(target) or self._placing is None:
-            raise PairMismatch(
-                f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
-                "for: restart the draft server."
-            )
+            raise PairMismatch(self.why_not(target))
         return await asyncio.shield(self._placing)
+
+    def why_not(self, target: TargetDescription) -> str:
+        """Return why the draft does not work with a target for which it is not set up."""
+        return self.unusable.get(
+            target.vocabulary.digest,
+            f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
+            "for: restart the draft server.",
+        )
 
     async def _place_for(self, target: TargetDescription) -> Drafter:
         """Place the model, however often that fails, and start the engine."""
@@ -184,7 +206,8 @@ class Drafting:
             while (model := await self._placed(target)) is None:
                 self._fail_sessions()
                 await asyncio.sleep(PLACE_AGAIN_S)
-        except PairMismatch:
+        except PairMismatch as error:
+            self.unusable[self.vocabulary_digest] = str(error)
             self.vocabulary_digest = ""  # another target may have one that it can speak
             raise
         self._not_placed = ""
@@ -324,9 +347,14 @@ def _note_error(task: asyncio.Task[Drafter]) -> None:
         task.exception()
 
 
+def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
+    """Return a draft's id of each of a target's tokens; raise :class:`PairMismatch` if they cannot work."""
+    return draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
+
+
 def place_draft(draft: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
     """Place a draft that speaks the target's vocabulary, or say why the two cannot work together."""
-    ids = draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
+    ids = pair_ids(draft, target)
     is_same = ids == list(range(len(draft.vocabulary)))
     return WhisperModel(
         draft, num_slots, vocabulary=target.vocabulary, ids=None if is_same else ids, is_draft=True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from copy import copy
 from functools import partial
@@ -79,19 +79,24 @@ class TargetLink:
         """Close the connections."""
         await self._channels.close()
 
-    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+    def known(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription | None:
         """Return what a target has said that it is, over a connection that is still up."""
-        needs = Needs(vocabulary_digest, weights_digest)
+        needs = Needs(vocabulary_digest, weights_digest, unusable)
         for address in self._targets.named:
             target = self._said.at(address).target
             if target is not None and needs.are_met_by(target) and self._channels.is_connected(address):
                 return target
         return None
 
-    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
+    async def describe(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription:
         """Ask a target what it is; the vocabulary crosses the wire only when it has changed."""
-        needs = Needs(vocabulary_digest, weights_digest)
-        if weights_digest and (known := self._descriptions.get(weights_digest)) is not None:
+        needs = Needs(vocabulary_digest, weights_digest, unusable)
+        known = self._descriptions.get(weights_digest)
+        if known is not None and needs.are_met_by(known):
             return known
         mismatched: list[str] = []
 
@@ -310,18 +315,19 @@ class TargetLink:
         options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
         """Return what a target is that has welcomed a session, and is mostly what was expected."""
-        if weights == expected.weights_digest:
-            return expected
-        described = self._descriptions.get(weights)
+        is_expected = weights == expected.weights_digest
+        described = expected if is_expected else self._descriptions.get(weights)
         if described is None:
             described = await self._describe(address, Needs(expected.vocabulary.digest, weights))
         # A target computes its own features, but not the maximum of a whole recording.
         bins, maxima = described.num_mel_bins, options.log_mel_max
-        if maxima and bins != expected.num_mel_bins and bins not in maxima:
+        if maxima and bins not in maxima:
             raise PairMismatch(
-                f"Target {address} ('{described.model}') has {bins} mel bins, the recording's log_mel_max is "
-                f"of {expected.num_mel_bins}: run models of one size at a draft server, or send it for both."
+                f"Target {address} ('{described.model}') has {bins} mel bins; the recording's log_mel_max is "
+                f"of {', '.join(map(str, sorted(maxima)))} bins: send it for all that `GetModel` names."
             )
+        if is_expected:
+            return expected
         self._said.describe(address, described)
         return described
 

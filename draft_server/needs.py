@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from specwhisper.errors import PairMismatch
 from specwhisper.transcription.transcriber import TargetDescription
@@ -16,10 +17,12 @@ class Needs:
     ----------
     vocabulary_digest : that its draft speaks.
     weights_digest : that its text so far is of.
+    unusable : digests of vocabularies that its draft cannot speak, and why.
     """
 
     vocabulary_digest: str = ""
     weights_digest: str = ""
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Needs:
@@ -30,13 +33,16 @@ class Needs:
 
     def are_met_by(self, target: TargetDescription) -> bool:
         """Return whether a target has it."""
-        return self.vocabulary_digest in ("", target.vocabulary.digest) and self.weights_digest in (
-            "",
-            target.weights_digest,
+        return (
+            self.vocabulary_digest in ("", target.vocabulary.digest)
+            and self.weights_digest in ("", target.weights_digest)
+            and target.vocabulary.digest not in self.unusable
         )
 
     def check(self, address: str, target: TargetDescription) -> None:
         """Raise :class:`PairMismatch` unless a target has it."""
+        if (reason := self.unusable.get(target.vocabulary.digest)) is not None:
+            raise PairMismatch(reason)
         if self.vocabulary_digest not in ("", target.vocabulary.digest):
             raise PairMismatch(
                 f"Target {address} ('{target.model}') has another vocabulary than the one the draft was set "

@@ -8,7 +8,7 @@ from functools import partial
 
 from draft_server.audit import Auditor
 from draft_server.config import DraftConfig
-from draft_server.drafting import Drafting, PlaceDraft, place_draft
+from draft_server.drafting import Drafting, PlaceDraft, pair_ids, place_draft
 from draft_server.failing import Failing
 from draft_server.link import TargetLink
 from draft_server.metrics import DraftMetrics
@@ -51,6 +51,7 @@ async def running_service(
     failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
     drafting = None
     if checkpoint is not None:
+        check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
         place = place or partial(_place, checkpoint, config.num_slots)
         drafting = Drafting(
             checkpoint,
@@ -58,6 +59,7 @@ async def running_service(
             runs_ahead=config.drafts_next_window,
             timeout_s=config.draft_timeout_s,
             note_failure=metrics.fallbacks.inc,
+            check_pair=check_pair,
         )
         metrics.watch_engine(drafting)
     auditor = Auditor(config.audit_every, transcriber, metrics)

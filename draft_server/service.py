@@ -32,10 +32,12 @@ from draft_server.session import TELL_SAMPLES, Session, SessionRequest
 from specwhisper import __version__
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
+from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
 from specwhisper.errors import (
     InvalidRequest,
     MessageTooLarge,
+    PairMismatch,
     ServerDraining,
     ServerFull,
     TargetUnavailable,
@@ -292,14 +294,16 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         drafting = self._drafting if wanted.length.mode.drafts else None
         lost = None
         while True:
-            needs = Needs(drafting.vocabulary_digest if drafting is not None else "", weights_digest)
+            needs = Needs("", weights_digest) if drafting is None else drafting.needs(weights_digest)
             if in_outages:
                 target, lost = await self._descriptions.in_outages(needs)
             else:
                 target = await self._descriptions.for_session(needs)
-            # Else another session has meanwhile decided which vocabulary the draft speaks.
             if drafting is None or drafting.set_up_for(target):
                 return target, lost
+            # It has turned out meanwhile which vocabulary the draft speaks, or that it cannot speak this one.
+            if needs == drafting.needs(weights_digest):
+                raise PairMismatch(drafting.why_not(target))
 
     def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
         """Read what a client asks for; what it leaves open is this server's setting."""
@@ -353,8 +357,9 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
 
     def _mel_bins(self, target: TargetDescription) -> set[int]:
+        """Return all numbers of mel bins that a session may meet, on whichever target it opens."""
         draft = {self._drafting.num_mel_bins} if self._drafting else set()
-        return {target.num_mel_bins} | draft
+        return {*MEL_BINS, target.num_mel_bins} | draft
 
     @staticmethod
     def _update(

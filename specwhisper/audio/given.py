@@ -55,7 +55,21 @@ def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | Inv
     if is_one or not isinstance(audio, Iterable):
         return [_checked(audio)], True
     items = map(_checked, audio)
-    return (list(items) if isinstance(audio, Sequence) else items), False
+    return (_of_different_files(audio, items) if isinstance(audio, Sequence) else items), False
+
+
+def _of_different_files(
+    audio: Sequence[Any], items: Iterable[Source | InvalidAudio]
+) -> list[Source | InvalidAudio]:
+    """Refuse an open file that is given twice: both would move its position."""
+    seen: set[int] = set()
+    checked = []
+    for given, item in zip(audio, items, strict=True):
+        if hasattr(given, "read") and id(given) in seen:
+            item = InvalidAudio("An open file is given twice: open it twice, or give its name.")
+        seen.add(id(given))
+        checked.append(item)
+    return checked
 
 
 def check_all(recordings: Iterable[Source | InvalidAudio]) -> None:

@@ -10,8 +10,10 @@ from specwhisper.audio.mel import log_mel_power, power_spectrogram
 from specwhisper.audio.recording import Recording
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, AudioChunk
 
+MEL_BINS = (80, 128)  # of all of Whisper's models, before large-v3 and since
 
-def log_mel_max(pcm_blocks: Iterable[bytes], num_mel_bins: Iterable[int] = (80, 128)) -> dict[int, float]:
+
+def log_mel_max(pcm_blocks: Iterable[bytes], num_mel_bins: Iterable[int] = MEL_BINS) -> dict[int, float]:
     """Give a recording's largest log10 mel power by number of mel bins, as ``DecodingOptions`` wants it."""
     num_mel_bins = tuple(num_mel_bins)
     maxima = dict.fromkeys(num_mel_bins, -np.inf)

@@ -6,7 +6,7 @@ It has two implementations: :class:`specwhisper.whisper.local.LocalTranscriber`,
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -57,11 +57,21 @@ class Transcriber(Protocol):
 
     address: str
 
-    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+    def known(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription | None:
         """Return what a target is that has these, where that is known; ``None`` where one has to be asked."""
 
-    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
-        """Return what a target is; where there are several, one with this vocabulary and these weights."""
+    async def describe(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription:
+        """Return what a target is; where there are several, one that a session can use.
+
+        Parameters
+        ----------
+        vocabulary_digest, weights_digest : that it must have; empty for any.
+        unusable : digests of vocabularies that it must not have, and why.
+        """
 
     def open(
         self,

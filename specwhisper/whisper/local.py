@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
-from specwhisper.errors import TargetUnavailable
+from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import (
@@ -207,12 +207,18 @@ class LocalTranscriber:
         self._engine = engine
         self._note = note
 
-    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
+    def known(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription | None:
         """Return nothing: to ask costs no round trip."""
         return None
 
-    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
+    async def describe(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription:
         """Return what it is, which never changes."""
+        if (reason := unusable.get(self._checkpoint.vocabulary.digest)) is not None:
+            raise PairMismatch(reason)
         return TargetDescription(
             model=self._checkpoint.name,
             weights_digest=self._checkpoint.weights_digest,

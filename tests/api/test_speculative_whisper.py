@@ -86,6 +86,12 @@ def test_a_file_by_name_or_open_and_an_array_are_the_same(pair, samples, tmp_pat
         assert pair.transcribe(audio, **asked).text == expected
 
 
+def test_an_open_file_that_is_given_twice_is_refused(pair, tmp_path, samples):
+    soundfile.write(tmp_path / "a.wav", samples, 16_000, "PCM_16")
+    with open(tmp_path / "a.wav", "rb") as file, pytest.raises(InvalidAudio, match="given twice"):
+        pair.transcribe([file, file], language="en", max_tokens=MAX_TOKENS)
+
+
 def test_statistics(pair, samples):
     result = pair.transcribe(samples, language="en", max_tokens=MAX_TOKENS)
     counts = result.stats.counts

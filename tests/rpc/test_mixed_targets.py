@@ -20,6 +20,7 @@ from transformers import WhisperConfig
 from client.api import TranscriptionClient
 from draft_server.needs import ANY
 from experiments.common.bad_network import BadNetwork
+from experiments.common.checkpoints import Shape, build_checkpoint
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from experiments.common.speaking import Ear, spoken_utterances, talk
@@ -267,6 +268,44 @@ async def test_a_crowd_that_comes_before_the_draft_is_placed_goes_to_targets_of_
         texts = await asyncio.gather(*(stream(draft, recording(1.0), mode=mode) for _ in range(num_sessions)))
         found = Counter(responses[0].model.target_model for responses in texts)
         assert len(found) == (1 if mode == "MODE_SYNC" else 2)
+
+
+async def test_a_target_that_the_draft_cannot_work_with_fails_no_session_that_another_one_can_take():
+    """Whichever was met first."""
+    few_tokens = decoding_pb2.DecodingOptions(language="en", max_new_tokens=9)
+    small = {"d_model": 32, "decoder_layers": 1}
+    _, english = build_checkpoint(Shape(english_only=True, **small), "english")
+    _, right = build_checkpoint(Shape(**small), "right")
+    _, mine = build_checkpoint(Shape(seed=1, **small), "mine")
+    async with (
+        target_server(checkpoint=english) as strange,
+        target_server(checkpoint=right) as target,
+        draft_server(f"{strange.address},{target.address}", checkpoint=mine) as draft,
+    ):
+        await draft.service._transcriber._describe(strange.address, ANY)
+        texts = await asyncio.gather(*(stream(draft, recording(1.0), decoding=few_tokens) for _ in range(3)))
+        assert [responses[0].model.target_model for responses in texts] == ["right"] * 3
+        await strange.server.stop(drain_timeout_s=0)
+        assert finals(await stream(draft, recording(1.0), decoding=few_tokens))
+
+
+async def test_weights_of_another_vocabulary_are_refused_at_once():
+    """A client brings their digest from a draft server that speaks it, or from ``GetModel``."""
+    strange = scripted_checkpoint("strange", vocabulary=MULTILINGUAL)
+    async with (
+        target_server() as target,
+        target_server(ScriptedModel(8, vocabulary=MULTILINGUAL), strange) as other,
+        draft_server(f"{target.address},{other.address}") as draft,
+    ):
+        await draft.service._transcriber._describe(target.address, ANY)
+        await stream(draft, recording(0.5))
+        await draft.service._transcriber._describe(other.address, ANY)
+        first = streaming_config()
+        first.streaming_config.target_weights_digest = strange.weights_digest
+        requests = [first, *audio_requests(recording(1.0))]
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
+        assert type(error) is PairMismatch
+        assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
 
 
 @pytest.mark.parametrize(

@@ -286,4 +286,4 @@ async def test_a_server_without_a_draft_writes_the_same_text():
         responses = await stream(draft, recording(3.0))
         assert finals(responses) == expected_finals(target_alone(3.0))
         assert responses[0].model.draft_model == ""
-        assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80]
+        assert list((await draft.stub.GetModel(pb.GetModelRequest())).log_mel_max_bins) == [80, 128]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import grpc
 import grpc.aio
 import pytest
@@ -45,12 +47,16 @@ class World:
         self._known = known
         self.asked: list[Needs] = []
 
-    def known(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription | None:
-        needs = Needs(vocabulary_digest, weights_digest)
+    def known(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription | None:
+        needs = Needs(vocabulary_digest, weights_digest, unusable)
         return self._known if self._known is not None and needs.are_met_by(self._known) else None
 
-    async def describe(self, *, vocabulary_digest: str = "", weights_digest: str = "") -> TargetDescription:
-        self.asked.append(Needs(vocabulary_digest, weights_digest))
+    async def describe(
+        self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
+    ) -> TargetDescription:
+        self.asked.append(Needs(vocabulary_digest, weights_digest, unusable))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer

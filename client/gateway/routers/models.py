@@ -49,7 +49,7 @@ async def check_model(gateway: Gateway, name: str) -> None:
 
 
 async def _target(gateway: Gateway) -> str:
-    return (await gateway.client.get_model()).model.target
+    return (await gateway.health.get()).model.target
 
 
 def _model(gateway: Gateway, name: str) -> Model:
