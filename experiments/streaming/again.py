@@ -87,6 +87,9 @@ class _Run:
         if not self._steps:
             return False
         step = self._steps[0]
+        ends_utterance = len(self._steps) == 1 or self._steps[1].start_sample >= step.end_sample
+        if ends_utterance and utterance.end_sample is None:
+            return False  # it was made once, and when that was known: here it would be made twice
         end_sample = utterance.step_end(self._utterances.received_samples, self._step_samples)
         return min(end_sample, step.start_sample + WINDOW_SAMPLES) == step.end_sample
 
