@@ -24,7 +24,7 @@ def percent(share: float) -> str:
 
 
 def locality_rows(metrics: dict[str, Any]) -> list[str]:
-    """Write how far the drafts err when nobody corrects them, and how soon they find back."""
+    """Describe the errors of uncorrected drafts, and how many tokens they take to agree again."""
     found = [metrics[name]["agreement"]["packed"] for name in DRAFTS]
     runs = [draft.get("after_errors", {"realigned": 0.0, "mean_run": 0.0}) for draft in found]
     rows = {

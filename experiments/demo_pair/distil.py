@@ -68,33 +68,37 @@ class Lesson:
         return cls(target, drafts["draft-tiny"], drafts["draft-distil"], alignment)
 
     def losses(self, batch: Batch, own: bool) -> list[torch.Tensor]:
-        """Return what is to be learnt from a batch: hearing, tiny's answers, distil's, and the alignment."""
+        """Return a batch's losses: the encoder's outputs, tiny's answers, distil's, and the alignment."""
         with torch.no_grad():
             encoded = self.target.encode(batch.features(models.TARGET["mels"]), batch.offsets)
-        heard = self.tiny.encode(batch.features(models.TINY["mels"]), batch.offsets)
-        hearing = functional.mse_loss(heard.float(), encoded.float())
+        own_encoded = self.tiny.encode(batch.features(models.TINY["mels"]), batch.offsets)
+        encoder_loss = functional.mse_loss(own_encoded.float(), encoded.float())
         after = self._after_own if own else self._after_right
-        return [hearing, *after(batch, encoded, heard)]
+        return [encoder_loss, *after(batch, encoded, own_encoded)]
 
-    def _after_right(self, batch: Batch, encoded: torch.Tensor, heard: torch.Tensor) -> list[torch.Tensor]:
+    def _after_right(
+        self, batch: Batch, encoded: torch.Tensor, own_encoded: torch.Tensor
+    ) -> list[torch.Tensor]:
         use = batch.labels >= 0
         with torch.no_grad():
             wanted = self.target.decode(batch.tokens, encoded)
         tiny = distillation_loss(
-            self.tiny.decode(to_tiny(batch.tokens), heard), without_cantonese(wanted), use
+            self.tiny.decode(to_tiny(batch.tokens), own_encoded), without_cantonese(wanted), use
         )
         distil = distillation_loss(self.distil.decode(batch.tokens, encoded), wanted, use)
         places = (batch.offsets, batch.times)
-        aligning = self.alignment["draft-tiny"](heard, *places)
+        aligning = self.alignment["draft-tiny"](own_encoded, *places)
         return [tiny, distil, aligning + self.alignment["draft-distil"](encoded, *places)]
 
-    def _after_own(self, batch: Batch, encoded: torch.Tensor, heard: torch.Tensor) -> list[torch.Tensor]:
-        short = own_prefixes(self.tiny.whisper, heard, TINY_IDS)
+    def _after_own(
+        self, batch: Batch, encoded: torch.Tensor, own_encoded: torch.Tensor
+    ) -> list[torch.Tensor]:
+        short = own_prefixes(self.tiny.whisper, own_encoded, TINY_IDS)
         long = own_prefixes(self.distil.whisper, encoded, TARGET_IDS)
         with torch.no_grad():
             after_short = without_cantonese(self.target.decode(to_target(short.tokens), encoded))
             after_long = self.target.decode(long.tokens, encoded)
-        tiny = distillation_loss(self.tiny.decode(short.tokens, heard), after_short, short.use)
+        tiny = distillation_loss(self.tiny.decode(short.tokens, own_encoded), after_short, short.use)
         distil = distillation_loss(self.distil.decode(long.tokens, encoded), after_long, long.use)
         return [tiny, distil, torch.zeros(())]
 
@@ -116,7 +120,7 @@ def batches_of(work: Path, seeds: list[int]):
 class Report:
     """Prints the losses' means every few steps, those after own prefixes apart."""
 
-    NAMES = ("hearing", "tiny", "distil", "alignment")
+    NAMES = ("encoder", "tiny", "distil", "alignment")
 
     def __init__(self) -> None:
         self._sums = {False: np.zeros(5), True: np.zeros(5)}

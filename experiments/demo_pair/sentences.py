@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -141,27 +143,27 @@ def grammar_sentence(rng: np.random.Generator) -> str:
     return _polish(_expand(str(rng.choice(templates)), rng))
 
 
+def _unseen(rng: np.random.Generator, seen: set[str]) -> Iterator[str]:
+    """Draw sentences for ever, but none that has been seen."""
+    while True:
+        sentence = grammar_sentence(rng)
+        if sentence not in seen:
+            yield sentence
+
+
 def corpus(count: int, held_out: int, seed: int) -> tuple[list[str], list[str]]:
     """Draw training sentences (some repeat, as they do in speech) and unseen ones for the tests."""
     rng = np.random.default_rng([seed, 1])
     train = [grammar_sentence(rng) for _ in range(count)]
     seen = set(train)
     test: list[str] = []
-    while len(test) < held_out:
-        sentence = grammar_sentence(rng)
-        if sentence not in seen:
-            seen.add(sentence)
-            test.append(sentence)
+    for sentence in islice(_unseen(rng, seen), held_out):
+        seen.add(sentence)
+        test.append(sentence)
     return train, test
 
 
 def more_corpus(count: int, test: list[str], seed: int) -> list[str]:
     """Draw further training sentences, none of which is a test sentence."""
     rng = np.random.default_rng([seed, 8])
-    unseen = set(test)
-    more: list[str] = []
-    while len(more) < count:
-        sentence = grammar_sentence(rng)
-        if sentence not in unseen:
-            more.append(sentence)
-    return more
+    return list(islice(_unseen(rng, set(test)), count))
