@@ -26,12 +26,12 @@ from transformers.utils import logging
 
 from specwhisper import DecodingOptions
 from specwhisper.audio.decode import decode_file
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.evaluation.references import AUDIO_SUFFIXES
-from specwhisper.whisper.checkpoint import load_checkpoint, resolve
-from specwhisper.whisper.languages import language_code
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
+from specwhisper.model.checkpoint import load_checkpoint, resolve
+from specwhisper.model.languages import language_code
+from specwhisper.model.model import WhisperModel
 
 WINDOW_BYTES = 30 * 16_000 * 2
 SHORTEST_BYTES = 16_000 * 2

@@ -9,15 +9,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from specwhisper import DecodingOptions
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Finished, Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.verifier import Verifier
 
 
 def main() -> None:

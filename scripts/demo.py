@@ -20,7 +20,11 @@ from typing import Any
 DEMO = Path(str(files("specwhisper"))) / "demo"
 START_TIMEOUT_S = 120
 # The command line of another installation may take the client's part.
-CLIENT = [os.environ["SPECWHISPER"]] if "SPECWHISPER" in os.environ else [sys.executable, "-m", "client.cli"]
+CLIENT = (
+    [os.environ["SPECWHISPER"]]
+    if "SPECWHISPER" in os.environ
+    else [sys.executable, "-m", "specwhisper_client.cli.main"]
+)
 LANGUAGE = "en"  # the bundled pair was never taught to tell languages apart
 
 
@@ -74,8 +78,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server and a draft server ...", flush=True)
-        target = stack.enter_context(server("target_server", logs / "target.log"))
-        draft = stack.enter_context(server("draft_server", logs / "draft.log", "--target", target))
+        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
+        draft = stack.enter_context(
+            server("specwhisper_draft_server", logs / "draft.log", "--target", target)
+        )
         print(f"target server {target}, draft server {draft}\n", flush=True)
         print(f"$ specwhisper transcribe {recording.name} --language {LANGUAGE}", flush=True)
         split = transcribe(recording, draft, logs / "split")

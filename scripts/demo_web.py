@@ -29,10 +29,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         logs = Path(folder)
         print("Starting a target server, a draft server and the gateway ...", flush=True)
-        target = stack.enter_context(server("target_server", logs / "target.log"))
-        draft = stack.enter_context(server("draft_server", logs / "draft.log", "--target", target))
+        target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
+        draft = stack.enter_context(
+            server("specwhisper_draft_server", logs / "draft.log", "--target", target)
+        )
         options = ("--server", draft, "--port", port)
-        address = stack.enter_context(server("client.gateway", logs / "gateway.log", *options))
+        address = stack.enter_context(server("specwhisper_gateway", logs / "gateway.log", *options))
         url = f"http://{address.replace('127.0.0.1', 'localhost')}/"
         print(f"\n    {url}\n\nCtrl-C ends it.", flush=True)
         if has_display():

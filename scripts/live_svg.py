@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from client import sources
-from client.listening import complete_line, open_line
-from client.live_transcription import LiveTranscription
-from client.streaming import StreamingClient
-from client.utterances import Utterances
 from specwhisper.types import VoiceEvent
+from specwhisper_client import sources
+from specwhisper_client.cli.listening import complete_line, open_line
+from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.utterances import Utterances
 
 SAMPLE = Path(__file__).parents[1] / "specwhisper" / "demo" / "samples" / "01_phone_call.flac"
 EVERY_S = 0.4

@@ -1,7 +1,7 @@
 """Write deploy/kubernetes/ray/serve-config.yaml: Serve's configuration, as part of KubeRay's manifest.
 
-The configuration is deploy/serve.yaml, with the changes of deploy/kubernetes/ray/serve-changes.yaml. Run this
-after editing one of them; a test compares.
+The configuration is deploy/specwhisper_deploy/serve.yaml, with the changes of
+deploy/kubernetes/ray/serve-changes.yaml. Run this after editing one of them; a test compares.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 DEPLOY = Path(__file__).parents[1] / "deploy"
 RAY = DEPLOY / "kubernetes" / "ray"
 WRITTEN = RAY / "serve-config.yaml"
-HEAD = "# Written by scripts/rayservice.py, from deploy/serve.yaml and serve-changes.yaml: edit those.\n"
+HEAD = "# Written by scripts/rayservice.py: edit specwhisper_deploy/serve.yaml and serve-changes.yaml.\n"
 
 
 def changed(configuration: Any, changes: Any) -> Any:

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from specwhisper.api.results import Stats, Transcription
+    from specwhisper.api.speculative import SpeculativeWhisper
+    from specwhisper.api.speculative_config import SpeculativeConfig
     from specwhisper.errors import RecordingsFailed, SpecWhisperError
     from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions, Task
     from specwhisper.text.speculative import Completion, SpeculativeLM
     from specwhisper.transcription.formats import to_srt, to_tsv, to_txt, to_verbose_json, to_vtt
     from specwhisper.transcription.subtitles import Layout
     from specwhisper.types import Segment, Word
-    from specwhisper.whisper.results import Stats, Transcription
-    from specwhisper.whisper.speculative import SpeculativeWhisper
-    from specwhisper.whisper.speculative_config import SpeculativeConfig
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,9 +47,9 @@ _HOMES = {
     "specwhisper.transcription.formats": ("to_srt", "to_tsv", "to_txt", "to_verbose_json", "to_vtt"),
     "specwhisper.transcription.subtitles": ("Layout",),
     "specwhisper.types": ("Segment", "Word"),
-    "specwhisper.whisper.results": ("Stats", "Transcription"),
-    "specwhisper.whisper.speculative": ("SpeculativeWhisper",),
-    "specwhisper.whisper.speculative_config": ("SpeculativeConfig",),
+    "specwhisper.api.results": ("Stats", "Transcription"),
+    "specwhisper.api.speculative": ("SpeculativeWhisper",),
+    "specwhisper.api.speculative_config": ("SpeculativeConfig",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

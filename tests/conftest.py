@@ -4,6 +4,7 @@ import os
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.nightly import NIGHTLY
 
@@ -21,7 +22,19 @@ def emptiest_first(monkeypatch) -> None:
     """Have draft servers open sessions at the target with the most room."""
     from experiments.common.emptiest import choose_emptiest  # once the environment is set
 
-    monkeypatch.setattr("draft_server.targets.choose", choose_emptiest)
+    monkeypatch.setattr("specwhisper_draft_server.link.targets.choose", choose_emptiest)
+
+
+class Scheduling(LoadFileScheduling):
+    """Runs a file's tests on one core, and all Ray clusters on one: two at once take each other's ports."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "cluster" if nodeid.startswith("tests/cluster/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling | None:
+    """Replace ``--dist loadfile``, which scripts/test asks for."""
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 
 from experiments.common.scripted import END, ScriptedModel
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.drafter_session import Drafted
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -25,10 +29,6 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.drafter_session import Drafted
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import Verifier
 
 
 @dataclass(eq=False)

@@ -137,11 +137,13 @@ def arms_of(models: Models, *, two_threads: bool) -> Iterator[tuple[Transcribe, 
             plain[TRANSFORMERS_2_THREADS] = worker(Transformers, TRANSFORMERS_2_THREADS)
         described, special = one_process.call("describe"), one_process.call("special")
         target = stack.enter_context(
-            running_server("target_server", "--model", models.target, cores=cores["target server"])
+            running_server(
+                "specwhisper_target_server", "--model", models.target, cores=cores["target server"]
+            )
         )
         draft_arguments = ("--target", target, "--draft-model", models.draft)
         draft = stack.enter_context(
-            running_server("draft_server", *draft_arguments, cores=cores["draft server"])
+            running_server("specwhisper_draft_server", *draft_arguments, cores=cores["draft server"])
         )
         stack.enter_context(on_cores(cores["client"]))
         service = Service(draft, gamma=models.gamma, special=special)

@@ -14,12 +14,12 @@ from transformers.utils import logging
 
 from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.samples import Sample
+from specwhisper.api.pairing import draft_ids
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_FRAMES, Mode
-from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint, resolve
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.pairing import draft_ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from experiments.common.replay.record import recorded
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from experiments.common.samples import Sample
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
 
 DRAFT_SHAPE = "tiny"
 SERVERS = "experiments.common.replay"

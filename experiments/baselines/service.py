@@ -9,16 +9,16 @@ from contextlib import aclosing
 
 import grpc.aio
 
-from client.exchange import exchange
-from client.messages import config_to_proto, statistics_from_proto
 from experiments.baselines.measurement import Measurement, keep_text
 from experiments.common.samples import Sample
 from specwhisper.audio.source import PIECE_BYTES
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
 from specwhisper.types import Mode
-from specwhisper.wire.channels import open_channel
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.exchange import exchange
+from specwhisper_client.messages import config_to_proto, statistics_from_proto
 
 
 class Service:

@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from draft_server.drafting import Drafting
-from draft_server.link import TargetLink
-from draft_server.session import Session, SessionRequest
 from experiments.capacity.load import Clients, Load, Outcome, tally
 from experiments.capacity.log import PIECE_SAMPLES, SessionLog, expected_windows
 from experiments.capacity.models import Measured
@@ -24,10 +21,13 @@ from experiments.common.proc import resident_mb
 from experiments.common.replay.trace import Trace
 from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
-from specwhisper.whisper.local import LocalTranscriber, TargetEngine
+from specwhisper_draft_server.drafting import Drafting
+from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 BYTES_PER_S = SAMPLE_RATE * BYTES_PER_SAMPLE
 PIECE_BYTES = PIECE_SAMPLES * BYTES_PER_SAMPLE

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from draft_server.drafting import Drafting, place_draft
 from experiments.capacity.usage import Meter, MeteredModel
 from experiments.common.published import PUBLISHED
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcriber import TargetDescription
-from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.whisper.model import Model, WhisperModel
+from specwhisper_draft_server.drafting import Drafting, place_draft
 
 DEMO = "demo"  # the shape that is no replay
 DRAFT_SHAPE = "tiny"

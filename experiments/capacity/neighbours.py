@@ -17,11 +17,11 @@ from transformers.modeling_outputs import BaseModelOutput
 from experiments.common.report import Bar
 from experiments.common.samples import Sample
 from experiments.common.stats import ratio_of_medians, spread
+from specwhisper.engine.local import TargetEngine
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
-from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.local import TargetEngine
-from specwhisper.whisper.model import WhisperModel
 
 NUM_NEIGHBOURS = 4
 MOST_SLOWED = 1.2  # the bar

@@ -9,8 +9,8 @@ from experiments.capacity.models import Measured
 from experiments.capacity.usage import Meter, MeteredModel
 from experiments.common.samples import Sample
 from specwhisper.audio.recording import Recording
+from specwhisper.model.choosing import Row
 from specwhisper.types import AudioChunk
-from specwhisper.whisper.choosing import Row
 
 REPEATS = 40
 

@@ -13,15 +13,15 @@ import typer
 from experiments.capacity.models import Measured
 from experiments.capacity.usage import Meter
 from experiments.common.replay.options import Dtype, MaxSessions
+from specwhisper.cli import flags
+from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
+from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.types import Limits
-from specwhisper.whisper.process import prepare_process
-from specwhisper.wire import flags
-from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import TargetConfig
-from target_server.server import SERVICE_NAME, running_service
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.server import SERVICE_NAME, running_service
 
 TRACE_FILE = typer.Option(exists=True, dir_okay=False, help="What the target writes: a recorded trace.")
 

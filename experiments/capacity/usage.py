@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from experiments.common.proc import cpu_s
 from experiments.common.replay.model import HearsOnce
 from specwhisper.audio.recording import Recording
-from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.choosing import Row, Scores
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.choosing import Row, Scores
 
 PROCESS, PASSES, ROWS, FED, FORWARD, ENCODINGS, ENCODE = range(7)  # places of the counters
 

@@ -10,9 +10,6 @@ from functools import cache
 from pathlib import Path
 from time import monotonic
 
-from client.api import TranscriptionClient
-from client.streaming import StreamingClient
-from client.transcript import Update
 from experiments.chaos import demo
 from experiments.chaos.asked import DEMO, OPTIONS, Asked, Recorded, Spoken
 from experiments.common.clients import LOG_MEL_MAX, recording_file, say, undisturbed, write_wav
@@ -23,6 +20,9 @@ from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Segment
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.transcript import Update
 
 STEP_MS = 300
 

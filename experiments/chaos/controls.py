@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from client.streaming import StreamingClient
 from experiments.chaos.asked import Recorded, Spoken
 from experiments.chaos.clients import violations
 from experiments.chaos.runs import Outcome, broken_servers, run
@@ -19,6 +18,7 @@ from experiments.chaos.world import SPARE, World
 from experiments.common.oracle import Violation, Wrong
 from experiments.common.speaking import talk
 from specwhisper.types import Mode
+from specwhisper_client.streaming import StreamingClient
 
 RECORDED = Recorded("translated", Mode.FULL, None, length_s=200.0, audio_seed=0, begins_s=0.0)
 SPOKEN = Spoken(Mode.FULL, 2_000, has_utterances=True, continue_unverified=False, begins_s=0.0)

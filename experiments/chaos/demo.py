@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from functools import cache, partial
 from random import Random
 
-from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
-from draft_server.server import running_service as running_draft
-from draft_server.server import services_of
 from experiments.common.emptiest import always_choose_emptiest
 from experiments.common.forked import Probes
 from experiments.common.samples import load_samples
 from experiments.common.serve_scripted import DraftSettings, TargetSettings
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.engine.process import prepare_process
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
+from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.types import Limits, Segment
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.process import prepare_process
-from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
-from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import DEFAULT_IDLE_S, TargetConfig
-from target_server.server import SERVICE_NAME as VERIFICATION
-from target_server.server import running_service as running_target
+from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.server import running_service as running_draft
+from specwhisper_draft_server.server import services_of
+from specwhisper_target_server.config import DEFAULT_IDLE_S, TargetConfig
+from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
+from specwhisper_target_server.server import running_service as running_target
 
 TARGET, DRAFT = "demo-target", "demo-draft-tiny"
 SHORTEST, NUM_JOINED = 5, 3

@@ -16,8 +16,8 @@ from experiments.chaos.world import FREE_WITHIN_S, World
 from experiments.common.bad_network import EditBlock
 from experiments.common.forked import Forked
 from experiments.common.proxy import Proxy
+from specwhisper.rpc.channels import open_channel
 from specwhisper.types import Candidates
-from specwhisper.wire.channels import open_channel
 
 Fault = Callable[[World], Awaitable[None]]
 

@@ -11,7 +11,7 @@ from experiments.chaos.scenarios import LOSES_DRAFT, Kind, Scenario
 from experiments.chaos.world import FREE_WITHIN_S, World
 from experiments.common.oracle import Log, Violation, Wrong, pause_s
 from experiments.common.serve_scripted import TargetSettings
-from target_server.config import DEFAULT_IDLE_S
+from specwhisper_target_server.config import DEFAULT_IDLE_S
 
 # Pings that nobody answers take as long, on either side.
 UNNOTICED_S = {Kind.HALF_OPEN: DEFAULT_IDLE_S, Kind.HALF_OPEN_DRAFT: DEFAULT_IDLE_S}

@@ -10,11 +10,11 @@ from typing import Any
 
 import grpc.aio
 
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Candidates
 from specwhisper.wire import codec
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 

@@ -17,7 +17,7 @@ from transformers.models.whisper.feature_extraction_whisper import WhisperFeatur
 from transformers.models.whisper.tokenization_whisper import LANGUAGES
 
 from experiments.common.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, whispers_own
-from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
 
 SENTENCES = (
     "the quick brown fox jumps over the lazy dog",

@@ -12,12 +12,12 @@ from time import monotonic
 import numpy as np
 import soundfile
 
-from client.streaming import StreamingClient
 from experiments.common.scripted import recording
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment
-from specwhisper.whisper.one_process import OneProcess
+from specwhisper_client.streaming import StreamingClient
 
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 LOG_MEL_MAX = {HearingModel.num_mel_bins: 1.0}  # a scripted model does not look; so nobody computes it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from draft_server import targets
-from draft_server.choosing import choose
+from specwhisper_draft_server.link import targets
+from specwhisper_draft_server.link.choosing import choose
 
 
 def likeliest(weights: Sequence[int]) -> int:

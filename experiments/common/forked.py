@@ -18,7 +18,7 @@ from typing import Any
 
 from experiments.common.heap import heap_bytes, settle
 from specwhisper.errors import TargetUnavailable
-from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 
 START_TIMEOUT_S = 60.0
 CONTEXT = get_context("forkserver")

@@ -16,7 +16,7 @@ import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from transformers.utils import logging
 
-from client.server_process import STOP_TIMEOUT_S, following, start_server
+from specwhisper_client.cli.server_process import STOP_TIMEOUT_S, following, start_server
 
 START_TIMEOUT_S = 120.0
 CAN_PIN = hasattr(os, "sched_setaffinity")

@@ -13,10 +13,10 @@ from functools import cache
 import numpy as np
 
 from specwhisper.audio.recording import Recording
+from specwhisper.model.choosing import Heard, Row, Scores
+from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import SAMPLE_RATE, Window, WordAlignment
-from specwhisper.whisper.choosing import Heard, Row, Scores
-from specwhisper.whisper.sampling import Sampling
 
 NUM_TEXT = 24
 END = NUM_TEXT

@@ -13,27 +13,27 @@ import torch
 import typer
 from transformers import WhisperConfig
 
-from draft_server import voice
-from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
-from draft_server.server import running_service as running_draft
-from draft_server.server import services_of
 from experiments.common.emptiest import always_choose_emptiest
 from experiments.common.forked import Probes
 from experiments.common.scripted import VOCABULARY, ScriptedModel
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, Ear, HearingModel
+from specwhisper.engine.process import prepare_process
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model
+from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
+from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
-from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.model import Model
-from specwhisper.whisper.process import prepare_process
-from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
-from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import DEFAULT_IDLE_S, TargetConfig
-from target_server.server import SERVICE_NAME as VERIFICATION
-from target_server.server import running_service as running_target
+from specwhisper_draft_server import voice_activity as voice
+from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.server import running_service as running_draft
+from specwhisper_draft_server.server import services_of
+from specwhisper_target_server.config import DEFAULT_IDLE_S, TargetConfig
+from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
+from specwhisper_target_server.server import running_service as running_target
 
 ERROR_RATE = 0.2  # of the draft
 

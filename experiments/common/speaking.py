@@ -14,10 +14,10 @@ from experiments.common.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCAB
 from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.live import EndpointingOptions
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent, Window
-from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.sampling import Sampling
 
 NUM_WORDS = 18  # tokens that begin a word, A to R; those behind them go on with one, s to x
 SPOKEN = replace(

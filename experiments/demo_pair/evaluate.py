@@ -16,12 +16,12 @@ import soundfile
 import torch
 from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizer
 
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.choosing import Row
+from specwhisper.model.model import WhisperModel
 from specwhisper.types import AudioChunk
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.choosing import Row
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.pairing import draft_ids
 
 from .corpus import Corpus
 from .decode import greedy

@@ -7,8 +7,8 @@ from transformers import WhisperForConditionalGeneration
 from experiments.common.samples import load_samples
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.remembering import heard_once
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve
 from specwhisper.options import DecodingOptions
-from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint, resolve
 
 TARGET, TINY, DISTIL = "demo-target", "demo-draft-tiny", "demo-draft-distil"
 

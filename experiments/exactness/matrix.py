@@ -8,9 +8,9 @@ from typing import Any
 
 from experiments.exactness.oracle import OracleText, TooManyWindows, differences
 from experiments.exactness.prepared import Prepared
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import OneProcess
 
 # How the pair works in each row: every mode and its gamma, each with another draft.
 SPLITS = ((Mode.FULL, 4), (Mode.ONE_PROCESS, 7), (Mode.PIPELINED, 3), (Mode.SYNC, 5))

@@ -21,12 +21,12 @@ from transformers.generation.logits_process import WhisperNoSpeechDetection
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
+from specwhisper.model.sampling import gumbel
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.speculation.noise import position_key, window_key
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
-from specwhisper.whisper.sampling import gumbel
 
 TIE_MARGIN = 1e-4  # below it two float32 programs may rightly choose differently
 TIME_STEP_S = 0.02

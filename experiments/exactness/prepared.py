@@ -17,13 +17,13 @@ from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.remembering import heard_once
 from experiments.exactness.steering import Steered
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.sharing import share_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
-from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.sharing import share_encoder
 
 DRAFTS = ("itself", "noisy", "older", "shorter", "stranger", "distil")
 

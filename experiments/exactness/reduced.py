@@ -13,13 +13,13 @@ from experiments.exactness.matrix import SPLITS
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.remembering import heard_once
 from experiments.exactness.wrapping import Wrapping
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import checkpoint_from_model, rounded
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.transcription.transcript import Transcript
-from specwhisper.whisper.checkpoint import checkpoint_from_model, rounded
-from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.model import Model, WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.pairing import draft_ids
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from specwhisper.whisper.checkpoint import Checkpoint
+from specwhisper.model.checkpoint import Checkpoint
 
 
 class Remembering(nn.Module):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from experiments.exactness.oracle import OracleText
 from experiments.exactness.wrapping import Wrapping
-from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.model import Model
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model
 
 Place = tuple[int, int, tuple[int, ...]]  # samples of the recording, first frame of the window, prefix
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.audio.recording import Recording
-from specwhisper.whisper.model import Model
+from specwhisper.model.model import Model
 
 
 class Wrapping:

@@ -9,16 +9,16 @@ from functools import cache
 from pathlib import Path
 from time import monotonic
 
-from client.api import TranscriptionClient
 from experiments.common.clients import LOG_MEL_MAX, recording_file
 from experiments.common.oracle import Final, final_of
 from experiments.common.scripted import recording
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel
 from experiments.fleet.servers import SEEDS, Weights
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import OneProcess
+from specwhisper_client.api import TranscriptionClient
 
 NUM_RECORDINGS = 3  # different ones of each length
 OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)

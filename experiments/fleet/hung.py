@@ -16,8 +16,8 @@ from experiments.common.forked import Forked
 from experiments.common.report import Bar
 from experiments.fleet.crowd import Client, Outcome, not_whole, run_together
 from experiments.fleet.servers import Fleet
+from specwhisper.rpc.channels import open_channel
 from specwhisper.types import Mode
-from specwhisper.wire.channels import open_channel
 
 DRAFT_TIMEOUT_S = 2.0  # of the draft server, to place its model, to open a session, or for one step
 MAX_OPENING_S = DRAFT_TIMEOUT_S + 2.0  # the target's first text comes soon after that

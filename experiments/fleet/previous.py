@@ -9,10 +9,10 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from client.server_process import following, start_server
 from experiments.common.report import ROOT
 from experiments.fleet.servers import DRAFT_PASS_MS, PASS_MS
 from specwhisper.errors import InvalidRequest
+from specwhisper_client.cli.server_process import following, start_server
 
 SERVER = "experiments.common.serve_scripted"
 START_TIMEOUT_S = 120.0
@@ -53,7 +53,7 @@ class PreviousRelease:
         """Run the command line on a recording; return its text, and its error where it failed."""
         asked = ("transcribe", str(recording), "--server", server, "--language", "en", "--quiet")
         process = await asyncio.create_subprocess_exec(
-            *self._command("client.cli", *asked),
+            *self._command("specwhisper_client.cli.main", *asked),
             env=os.environ | self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -25,9 +25,9 @@ from experiments.gpu.summary import JUDGED, Figures, find_bars, print_figures
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import SHAPES, Place, Weights
 from experiments.steps.floor import Machine
+from specwhisper.engine.process import check_device
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.types import CROSS_CACHES
-from specwhisper.whisper.process import check_device
 
 IDENTICAL = ("tiny", "distil-large-v3")  # shapes that a CPU goes through soon
 TOKENS_OF_A_WINDOW = 100

@@ -20,7 +20,7 @@ OURS = (
     "specwhisper.audio.canonical",
     "specwhisper.audio.decode",
     "specwhisper.wire.flac",
-    "specwhisper.wire.serving",
+    "specwhisper.rpc.serving",
 )
 
 

@@ -12,14 +12,14 @@ from itertools import cycle
 import numpy as np
 from numpy.typing import NDArray
 
-from draft_server.drafting import Drafting
-from draft_server.link import TargetLink
-from draft_server.session import Session, SessionRequest
 from experiments.common.replay.model import ReplayDraft
 from experiments.gpu.texts import OPTIONS, Texts
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Mode
+from specwhisper_draft_server.drafting import Drafting
+from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 CONNECT_TIMEOUT_S = 60.0
 GAMMA, DEPTH = 5, 4

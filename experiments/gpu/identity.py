@@ -10,12 +10,12 @@ import torch
 
 from experiments.gpu.passes import HELD, filled, tokens_of
 from experiments.gpu.weights import Weights
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model import decoder as decoders
+from specwhisper.model.kernels.graphs import uncaptured
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper import decoder as decoders
-from specwhisper.whisper.graphs import uncaptured
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
 
 CLOSE = 1e-3  # of logits of order 1, which float32 sums in other orders on other devices
 NUM_SLOTS = 4

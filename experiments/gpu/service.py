@@ -16,14 +16,14 @@ from experiments.common.replay.model import ReplayTarget
 from experiments.gpu.clients import Heard, Load, be_ready, play, sessions, until
 from experiments.gpu.texts import Texts
 from experiments.gpu.weights import Weights
+from specwhisper.engine.local import TargetEngine
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import WhisperModel
+from specwhisper.rpc.calls import Calls
+from specwhisper.rpc.serving import ServingOptions
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
-from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.local import TargetEngine
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.wire.calls import Calls
-from specwhisper.wire.serving import ServingOptions
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
-from target_server.service import VerificationService
+from specwhisper_target_server.service import VerificationService
 
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.FULL)
 LEAD_S, QUICK_LEAD_S = 4.0, 0.4  # until all sessions are under way

@@ -12,8 +12,8 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 from experiments.common.checkpoints import Shape, build_model, with_noise
 from experiments.common.published import LARGE_V3, PUBLISHED
-from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model
-from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
+from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 
 SHAPES = {
     "large-v3": LARGE_V3,

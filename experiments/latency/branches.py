@@ -23,9 +23,9 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.terms import OPTIONS
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Candidates, Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
 
 MODES = (Mode.SYNC, Mode.FULL)
 

@@ -22,8 +22,8 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.terms import OPTIONS
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
 
 STEPS = "0,0.25,0.5,1.25,2.5,5,10"
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # draft lengths that are tried

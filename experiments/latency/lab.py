@@ -14,11 +14,11 @@ from experiments.latency.cells import Cell
 from experiments.latency.marking import Marker, MarkingClient, Marks
 from experiments.latency.networks.backends import Network
 from experiments.latency.pair import Pair
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.one_process import OneProcess
 
 
 class OneProcessWorker:

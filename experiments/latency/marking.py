@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from client.exchange import exchange
-from client.messages import config_to_proto, statistics_from_proto
 from experiments.common.samples import Sample
 from experiments.latency.cells import CHOSEN
 from specwhisper.audio.source import PIECE_BYTES
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
-from specwhisper.wire.channels import open_channel
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.exchange import exchange
+from specwhisper_client.messages import config_to_proto, statistics_from_proto
 
 WARM_UP_CALLS = 4  # each crosses the network and back: TCP learns how far it is
 

@@ -12,17 +12,17 @@ from typing import Annotated
 
 import typer
 
-from draft_server.link import TargetLink
 from experiments.common.proxy import Proxy
 from experiments.common.report import open_console
 from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.types import Mode
-from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import TargetConfig
-from target_server.server import running_service as running_target
+from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.server import running_service as running_target
 
 
 def opening(

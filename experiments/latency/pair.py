@@ -9,11 +9,11 @@ from experiments.common.published import PUBLISHED
 from experiments.common.replay.model import HearsOnce, ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
+from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.types import DTYPES
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import Model, WhisperModel
-from specwhisper.whisper.pairing import draft_ids
 
 DEMO, REPLAY = "demo", "replay-"
 DRAFT_SHAPE = "tiny"

@@ -25,9 +25,9 @@ from experiments.latency.simulation.world import Costs
 from experiments.latency.terms import OPTIONS
 from experiments.latency.together import HANDLING_US
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
 
 MESSAGE_S = 0.0003  # of a message, one way: coding, gRPC, threads to wake
 SEARCHES = 7  # halvings of the interval in which the most clients lie

@@ -11,11 +11,11 @@ from experiments.latency.cells import CHOSEN, Cell
 from experiments.latency.fit import fit_costs, runs_beside, survival_of, theory_costs
 from experiments.latency.simulation.world import Costs, simulate_session
 from experiments.latency.store import Sweep
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation import theory
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
 
 
 @dataclass(frozen=True)

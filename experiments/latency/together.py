@@ -20,9 +20,9 @@ from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_together
 from experiments.latency.terms import OPTIONS
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
 
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 NUM_WINDOWS = 4  # of each session

@@ -19,17 +19,17 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from client.api import TranscriptionClient
 from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.proc import resident_mb
 from experiments.common.processes import available_cores, running_server
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.common.samples import Sample, load_samples
+from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.whisper.speculative import SpeculativeWhisper
+from specwhisper_client.api import TranscriptionClient
 
 QUICK_HOURS = 1 / 15
 SETTLED_S = 60.0  # of audio, after which every buffer has been used
@@ -83,9 +83,13 @@ def memory(
             length_s = 3600 * (QUICK_HOURS if quick else hours)
             path = folder / "long.flac"
             length_s = write_long(path, load_samples(audio), length_s, seed)
-            server = stack.enter_context(running_server("target_server", "--model", target, cores=cores[:1]))
+            server = stack.enter_context(
+                running_server("specwhisper_target_server", "--model", target, cores=cores[:1])
+            )
             arguments = ("--target", server, "--draft-model", draft)
-            address = stack.enter_context(running_server("draft_server", *arguments, cores=cores[-1:]))
+            address = stack.enter_context(
+                running_server("specwhisper_draft_server", *arguments, cores=cores[-1:])
+            )
             processes = [*children(), os.getpid()]
             progress = stack.enter_context(
                 Progress(

@@ -29,9 +29,9 @@ from experiments.peers.summary import bars, print_table, summarise
 from experiments.peers.texts import differences, word_error_rates
 from experiments.peers.workers import Work, Workers
 from specwhisper.errors import InvalidRequest, SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.whisper.checkpoint import load_checkpoint
 
 PACKAGES = ("ctranslate2", "faster-whisper", "openai-whisper", "tokenizers")
 QUICK_ROUNDS, QUICK_SHAPE = 2, "base"

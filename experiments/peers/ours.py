@@ -13,14 +13,14 @@ from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.trace import Trace
 from experiments.common.samples import Sample
 from experiments.peers.arms import Run, System
+from specwhisper.api.pairing import draft_ids
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.model import Model, WhisperModel
+from specwhisper.model.sharing import share_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import Checkpoint, load_checkpoint
-from specwhisper.whisper.model import Model, WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.sharing import share_encoder
 
 NUM_BATCHED = 8
 

@@ -15,8 +15,8 @@ from experiments.common.samples import Sample
 from experiments.peers.arms import NEEDS, Arm, Part, Piece, System
 from experiments.peers.openai_weights import save_openai
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.model.checkpoint import resolve
 from specwhisper.types import HOP_SAMPLES, WINDOW_SAMPLES
-from specwhisper.whisper.checkpoint import resolve
 
 DRAFT_SHAPE = "tiny"
 

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import typer
 
-from draft_server.config import DraftConfig
 from experiments.common.args import Check, JsonFile, Quick, Seed
 from experiments.common.report import Bar, open_console, print_bars, write_json
 from experiments.promises import (
@@ -33,8 +32,9 @@ from experiments.promises import (
     stops,
 )
 from experiments.promises.messages import QUICK_SIZES, SIZES
-from specwhisper.wire.collector import freeze_loaded
-from specwhisper.wire.serving import ServingOptions
+from specwhisper.rpc.collector import freeze_loaded
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper_draft_server.config import DraftConfig
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}
 IDLE_S, MAX_AUDIO_S = ServingOptions().idle_timeout_s, DraftConfig().max_audio_s  # what servers do by default

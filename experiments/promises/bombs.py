@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from client.api import TranscriptionClient
 from experiments.common import silence
 from experiments.common.report import Bar
 from experiments.common.serve_scripted import TargetSettings
@@ -14,6 +13,7 @@ from experiments.promises.memory import Peak
 from experiments.promises.servers import Behaviour, running_pair
 from experiments.promises.sessions import OPTIONS
 from specwhisper.errors import InvalidAudio, SpecWhisperError
+from specwhisper_client.api import TranscriptionClient
 
 MAX_GROWTH_BYTES = 64 * 1024 * 1024
 KINDS: dict[str, Callable[[float], bytes]] = {

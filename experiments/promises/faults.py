@@ -13,7 +13,7 @@ from experiments.common.report import Bar
 from experiments.common.serve_scripted import DraftSettings, serve_draft
 from experiments.promises.servers import SPARE, TARGET, Behaviour, Pair, running_pair
 from experiments.promises.sessions import recorded, said_wrong
-from specwhisper.whisper.faults import FAULT_STATUS
+from specwhisper.model.faults import FAULT_STATUS
 
 MAX_EXIT_S = 1.0
 MAX_PAUSE_S = 3.0

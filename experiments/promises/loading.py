@@ -16,7 +16,7 @@ from experiments.common.report import Bar
 
 MAX_END_S = 1.0
 START_TIMEOUT_S = 120.0
-SERVERS = {"target_server": "--model", "draft_server": "--draft-model"}
+SERVERS = {"specwhisper_target_server": "--model", "specwhisper_draft_server": "--draft-model"}
 AS_INIT = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
 STATUSES = (-signal.SIGTERM, 128 + signal.SIGTERM)  # of a process, and as a parent passes it on
 

@@ -22,8 +22,8 @@ from experiments.common.serve_scripted import (
     serve_target,
 )
 from specwhisper.audio.recording import Recording
+from specwhisper.model.choosing import Row, Scores
 from specwhisper.types import AudioChunk
-from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import grpc.aio
 
-from client.messages import config_to_proto
 from experiments.chaos.asked import PLAIN, Recorded, Spoken
 from experiments.chaos.clients import Client
 from experiments.common.clients import LOG_MEL_MAX
 from experiments.common.scripted import recording
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Mode
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.messages import config_to_proto
 
 OPTIONS = DecodingOptions(language="en", log_mel_max=LOG_MEL_MAX)
 PIECE_BYTES = 32_000

@@ -11,12 +11,12 @@ from typing import Any
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
-from client.gateway.config import GatewayConfig
 from experiments.common.forked import Forked, Probes
 from experiments.soak.servers import serve_gateway
-from specwhisper.wire.serving import ServingOptions, serve
+from specwhisper.rpc.serving import ServingOptions, serve
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from specwhisper_gateway.config import GatewayConfig
 
 SERVICE = "specwhisper.wire.v1.Transcription"
 WINDOW_S, SEGMENT_S, WORD_S = 30.0, 4.0, 0.4

@@ -13,12 +13,12 @@ from torch import nn
 from experiments.common.checkpoints import build_model
 from experiments.common.proc import resident_mb
 from experiments.common.published import PUBLISHED
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
+from specwhisper.model.checkpoint import checkpoint_from_model
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.sharing import share_encoder
 from specwhisper.types import AudioChunk
-from specwhisper.whisper.checkpoint import checkpoint_from_model
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.sharing import share_encoder
 
 WAYS = ("target alone", "pair, two encoders", "pair, one encoder")
 WINDOWS = 3

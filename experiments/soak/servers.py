@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from client.gateway.config import GatewayConfig
-from client.gateway.server import GatewayServer, serve_until_signal
 from experiments.common.forked import Forked, Probes
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.server import GatewayServer, serve_until_signal
 
 NUM_SLOTS = 16
 GATEWAY = "gateway"

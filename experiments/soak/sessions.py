@@ -18,20 +18,20 @@ import numpy as np
 import openai
 import soundfile
 
-from client.api import TranscriptionClient
-from client.messages import config_to_proto
-from client.streaming import StreamingClient
 from experiments.common.clients import LOG_MEL_MAX, MODES
 from experiments.common.forked import Forked, Probes
 from experiments.common.scripted import END, recording
 from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel, spoken_utterances, talk
 from experiments.soak.servers import GATEWAY, Servers
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.wire.channels import open_channel
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.messages import config_to_proto
+from specwhisper_client.streaming import StreamingClient
 
 AT_ONCE = 8
 LENGTHS_S = (1.0, 3.0, 6.0)

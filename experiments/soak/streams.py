@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
 
-from client.streaming import StreamingClient
 from experiments.common.clients import say
 from experiments.common.oracle import Log, Told, live_violations
 from experiments.common.speaking import spoken_utterances, talk
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_client.streaming import StreamingClient
 
 STAGGER_S = 0.3
 UTTERANCE_S, PAUSE_S = 6.4, 1.6

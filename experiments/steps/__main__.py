@@ -25,8 +25,8 @@ from experiments.common.stats import ratio_of_medians, spread
 from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
-from specwhisper.whisper.checkpoint import rounded
-from specwhisper.whisper.linear import SUMS_BYTES
+from specwhisper.model.checkpoint import rounded
+from specwhisper.model.kernels.linear import SUMS_BYTES
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Mode, WindowOpened
-from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import Verifier
 
 GARBAGE = 5  # any text token: what is proposed is wrong, so that every pass is as wide as the first
 

@@ -9,7 +9,7 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 
 PROMPT = 4  # tokens that no step is timed on
 

@@ -6,10 +6,13 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 
-from draft_server.voice import Voice
 from experiments.streaming.listening import DECODING, Heard, pieces
 from experiments.streaming.takes import Take
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.utterances import Utterances
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -24,10 +27,7 @@ from specwhisper.types import (
     Mode,
     WindowOpened,
 )
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import Verifier
+from specwhisper_draft_server.voice_activity import Voice
 
 SESSION = "again"
 

@@ -66,15 +66,17 @@ def stage(target: str, draft: str, dtype: str = "float32") -> Iterator[Stage]:
         plain = Worker(partial(PlainTransformers, target), cores=[first])
         stack.callback(plain.stop)
         server = stack.enter_context(
-            running_process("target_server", "--model", target, "--dtype", dtype, *sessions, cores=[first])
+            running_process(
+                "specwhisper_target_server", "--model", target, "--dtype", dtype, *sessions, cores=[first]
+            )
         )
         draft_model, of_target = ("--draft-model", draft), ("--target", server.address)
         split = stack.enter_context(
-            running_process("draft_server", *of_target, *draft_model, *sessions, cores=[second])
+            running_process("specwhisper_draft_server", *of_target, *draft_model, *sessions, cores=[second])
         )
         both = sorted({first, second})
         one_process = stack.enter_context(
-            running_process("draft_server", "--target-model", target, *draft_model, cores=both)
+            running_process("specwhisper_draft_server", "--target-model", target, *draft_model, cores=both)
         )
         stack.enter_context(on_cores([second]))
         yield Stage(server, split, one_process, plain)

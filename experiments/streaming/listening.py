@@ -7,13 +7,13 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from client.streaming import LIVE_DECODING, StreamingClient
-from client.transcript import Update
 from experiments.streaming.takes import Take
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.live import LiveOptions
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, VoiceEvent
+from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_client.transcript import Update
 
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE

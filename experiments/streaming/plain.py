@@ -14,11 +14,11 @@ from transformers import WhisperForConditionalGeneration
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
-from draft_server.voice import Voice
 from experiments.streaming.listening import DECODING, Heard, Shown, pieces
 from experiments.streaming.takes import Take
 from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.model.checkpoint import load_checkpoint, resolve
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
@@ -31,7 +31,7 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-from specwhisper.whisper.checkpoint import load_checkpoint, resolve
+from specwhisper_draft_server.voice_activity import Voice
 
 
 class PlainTransformers:

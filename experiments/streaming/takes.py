@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES, Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
 
 SNR_DB = 15.0
 PAUSE_S = (1.5, 4.0)

@@ -15,12 +15,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from transformers.utils import logging
 
+from specwhisper.api.speculative import SpeculativeWhisper
+from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.evaluation.references import Reference, from_dataset, from_folder
 from specwhisper.evaluation.side_by_side import Arm, Comparison, compare
 from specwhisper.types import DTYPES
-from specwhisper.whisper.speculative import SpeculativeWhisper
-from specwhisper.whisper.speculative_config import SpeculativeConfig
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from specwhisper.api.results import Transcription
+from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.audio.given import recordings_in
 from specwhisper.errors import InvalidAudio
 from specwhisper.evaluation.references import Reference
 from specwhisper.evaluation.scoring import ErrorRates, error_rates
+from specwhisper.model.languages import language_code
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.whisper.languages import language_code
-from specwhisper.whisper.results import Transcription
-from specwhisper.whisper.speculative import SpeculativeWhisper
 
 
 @dataclass(slots=True)

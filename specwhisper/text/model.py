@@ -1,4 +1,4 @@
-"""A causal language model in slots: what :class:`specwhisper.whisper.model.Model` asks for, without audio."""
+"""A causal language model in slots: what :class:`specwhisper.model.model.Model` asks for, without audio."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from transformers.cache_utils import DynamicLayer
 
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
+from specwhisper.model.choosing import Row, Scores, choose
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
-from specwhisper.whisper.choosing import Row, Scores, choose
 
 Cache = list[tuple[Tensor, Tensor]]  # keys and values by layer, each 1 x heads x tokens x size
 

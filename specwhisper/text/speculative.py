@@ -10,16 +10,16 @@ from typing import Any, overload
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from specwhisper.api.results import Stats
+from specwhisper.api.speculative_config import SpeculativeConfig
+from specwhisper.api.transcribe_call import check_batch_size
+from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.text.model import TextModel
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
 from specwhisper.types import Mode, Outcome, Window
-from specwhisper.whisper.results import Stats
-from specwhisper.whisper.shared_pair import Prepared, SharedPair
-from specwhisper.whisper.speculative_config import SpeculativeConfig
-from specwhisper.whisper.transcribe_call import check_batch_size
 
 OPTION_NAMES = frozenset(
     "temperature temperatures top_k top_p seed acceptance acceptance_threshold beam_size num_beams".split()

@@ -1,7 +1,7 @@
 """The interface between drafting and transcribing: audio and candidates in, windows and commits out.
 
-It has two implementations: :class:`specwhisper.whisper.local.LocalTranscriber`, in this process, and
-``draft_server.link.TargetLink``, over gRPC.
+It has two implementations: :class:`specwhisper.engine.local.LocalTranscriber`, in this process, and
+``specwhisper_draft_server.link.link.TargetLink``, over gRPC.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 
 import grpc
 
-from specwhisper.errors import OutOfMemory
-from specwhisper.wire.eviction import evicted_for
+from specwhisper.errors import OutOfMemory, SpecWhisperError
 from specwhisper.wire.status import status_of
 
 COMPLETE, CANCELLED, REFUSED, FAILED = OUTCOMES = ("complete", "cancelled", "refused", "failed")
@@ -17,6 +17,14 @@ FAILURES = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
+
+# Of the call that is being answered: the error for which the server evicted it, or none.
+evictions: ContextVar[list[SpecWhisperError]] = ContextVar("evictions")
+
+
+def evicted_for() -> SpecWhisperError | None:
+    """Return why the call that is being answered was evicted, if it was: its handler sees a cancellation."""
+    return next(iter(evictions.get([])), None)
 
 
 def outcome_of(error: BaseException) -> str:

@@ -14,9 +14,9 @@ from experiments.common.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
-from specwhisper.whisper import linear
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.sharing import share_encoder
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.kernels import linear
+from specwhisper.model.sharing import share_encoder
 
 SHAPE = Shape(seed=11, scale=0.1)
 MAX_TOKENS = 12

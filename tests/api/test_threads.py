@@ -11,9 +11,9 @@ import pytest
 
 from experiments.common.samples import load_samples
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
+from specwhisper.engine.pair_engine import Feed
 from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.types import SAMPLE_RATE, AudioChunk
-from specwhisper.whisper.pair_engine import Feed
 
 NUM_THREADS = 8
 WAIT_S = 60

@@ -11,19 +11,19 @@ from pathlib import Path
 import grpc.aio
 import numpy as np
 
-from client.messages import config_to_proto, segments_from_proto
-from client.streaming import StreamingClient
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.live import LiveOptions
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2 as internal
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_client.messages import config_to_proto, segments_from_proto
+from specwhisper_client.streaming import StreamingClient
 from tests.cluster.conftest import MAX_SESSIONS
 from tests.rpc.services import Draft, audio_requests, draft_server, eventually, target_server
 from tests.rpc.speaking import Listener

@@ -20,8 +20,8 @@ import ray
 from ray import serve
 from ray.serve.schema import ServeDeploySchema
 
-from deploy.command import deploy
 from experiments.common.checkpoints import Shape, save_checkpoint
+from specwhisper_deploy.command import deploy
 
 MAX_SESSIONS = 8
 NUM_CPUS = 8  # that Ray counts with; there may be fewer
@@ -71,7 +71,7 @@ class Cluster:
             "look_back_period_s": 0.5,
             # Always the same: Ray takes another policy for another version.
             "policy": {
-                "policy_function": "deploy.scaling:BySessions",
+                "policy_function": "specwhisper_deploy.scaling:BySessions",
                 "policy_kwargs": {"sessions_per_replica": SESSIONS_PER_REPLICA},
             },
         }
@@ -81,7 +81,7 @@ class Cluster:
             "applications": [
                 {
                     "name": APPLICATION,
-                    "import_path": "deploy.serve_app:targets",
+                    "import_path": "specwhisper_deploy.serve_app:targets",
                     "route_prefix": None,
                     "args": {"target": self.flags, "front": {"port": self._port}},
                     "deployments": [

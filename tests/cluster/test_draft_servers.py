@@ -11,11 +11,11 @@ import soundfile
 from ray import serve
 from ray.serve.schema import ServeDeploySchema
 
-from client.api import TranscriptionClient
-from client.resolving import ask_front
-from deploy.command import deploy
+from specwhisper.rpc.channels import OPEN
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire.channels import OPEN
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.resolving import ask_front
+from specwhisper_deploy.command import deploy
 from tests.cluster.clients import OPTIONS, WAIT_S, pcm, target_alone, written
 from tests.cluster.conftest import process_at
 from tests.rpc.services import eventually
@@ -78,7 +78,7 @@ class Drafts:
 def _application(name: str, args: dict[str, object], deployment: str, number: int) -> dict[str, object]:
     options = {"name": deployment, "num_replicas": number, "ray_actor_options": {"num_cpus": 0.1}}
     options["health_check_period_s"] = 0.5
-    path = f"deploy.serve_app:{name}"
+    path = f"specwhisper_deploy.serve_app:{name}"
     return {"name": name, "import_path": path, "route_prefix": None, "args": args, "deployments": [options]}
 
 

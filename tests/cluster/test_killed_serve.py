@@ -11,9 +11,9 @@ import psutil
 import pytest
 import yaml
 
-from deploy.command import DEMO
-from deploy.leftovers import left_over, processes
-from specwhisper.wire.addresses import bind_error
+from specwhisper.rpc.addresses import bind_error
+from specwhisper_deploy.command import DEMO
+from specwhisper_deploy.leftovers import left_over, processes
 from tests.cluster.test_serve_command import serving
 from tests.e2e.processes import run
 from tests.rpc.services import eventually
@@ -38,7 +38,7 @@ async def test_the_next_start_says_what_is_left_and_how_to_end_it(tmp_path, unus
     path = tmp_path / "serve.yaml"
     path.write_text(yaml.safe_dump(config))
     before = number_left()
-    with serving([sys.executable, "-m", "client.cli", "serve", str(path)]) as process:
+    with serving([sys.executable, "-m", "specwhisper_client.cli.main", "serve", str(path)]) as process:
         for line in process.stdout:
             if line.startswith("Ready"):
                 break
@@ -49,7 +49,7 @@ async def test_the_next_start_says_what_is_left_and_how_to_end_it(tmp_path, unus
     assert not raylet.is_running()
     assert number_left() > before
     with socket.create_server(("127.0.0.1", unused_tcp_port)):  # ends the next start before Ray's
-        status, said, errors = run("client.cli", "serve", str(path))
+        status, said, errors = run("specwhisper_client.cli.main", "serve", str(path))
     assert status == 1
     assert "the port is taken" in errors
     (line,) = (line for line in said.splitlines() if line.startswith("An earlier Ray on this machine"))

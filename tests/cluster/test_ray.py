@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
 
 
 async def test_sessions_spread_evenly_and_outlive_a_target_that_is_killed(cluster, checkpoints):

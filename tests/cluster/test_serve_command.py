@@ -11,17 +11,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import grpc.aio
 import pytest
 import yaml
 from openai import OpenAI
 
-from deploy.command import DEMO
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
-from specwhisper.wire.channels import open_channel
+from specwhisper.model.checkpoint import DEMO_FOLDER
+from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.v1 import discovery_pb2, verification_pb2_grpc
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
+from specwhisper_deploy.command import DEMO
 from tests.e2e.processes import run
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import parsed, scrape, value
@@ -40,13 +41,25 @@ def transcribed_by(gateway: str) -> str:
 
 
 @contextmanager
-def serving(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run ``specwhisper serve``; a test that fails ends it as well."""
+def serving(config: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run ``specwhisper serve`` until it is ready; give the process and the lines that it has printed.
+
+    A failed test stops it and shows what it has printed since.
+    """
+    command = [sys.executable, "-m", "specwhisper_client.cli.main", "serve", str(config)]
+    lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
         try:
-            yield process
-        finally:
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith("Ready"):
+                    break
+            yield process, lines
+        except BaseException as error:
             process.terminate()
+            error.add_note("`specwhisper serve` printed:\n" + "".join([*lines, *process.stdout]))
+            raise
 
 
 async def be_refused(front: str) -> None:
@@ -90,27 +103,23 @@ def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
     }
     gateways["deployments"][0]["num_replicas"] = 2
     (tmp_path / "serve.yaml").write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "client.cli", "serve", str(tmp_path / "serve.yaml")]
-    with serving(command) as process:
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if line.startswith("Ready"):
-                break
+    with serving(tmp_path / "serve.yaml") as (process, lines):
         found_at = f"front:///127.0.0.1:{draft_front}"
-        assert f"drafts at {found_at}\n" in said
+        assert f"drafts at {found_at}\n" in lines
         gateway_addresses = [f"127.0.0.1:{port}" for port in gateway_ports]
-        assert f"gateway at {', '.join(gateway_addresses)}\n" in said
+        assert f"gateway at {', '.join(gateway_addresses)}\n" in lines
         draft_addresses = {f"127.0.0.1:{port}" for port in draft_ports}
         assert asyncio.run(list_servers(f"127.0.0.1:{draft_front}")) == draft_addresses
-        status, text, errors = run("client.cli", "transcribe", str(SAMPLE), "--server", found_at, "--quiet")
+        status, text, errors = run(
+            "specwhisper_client.cli.main", "transcribe", str(SAMPLE), "--server", found_at, "--quiet"
+        )
         assert (status, errors) == (0, "")
         assert text
         for _ in range(2):  # the first gateway's sessions go to one draft server after the other
             assert transcribed_by(gateway_addresses[0]).split() == text.split()
         metrics = ["--front", f"127.0.0.1:{targets_at},127.0.0.1:{drafts_at}"]
         metrics += ["--metrics", ",".join(gateway_addresses)]
-        status, told, errors = run("client.cli", "top", *metrics, "--json")
+        status, told, errors = run("specwhisper_client.cli.main", "top", *metrics, "--json")
         assert (status, errors) == (0, "")
         rows = json.loads(told)["servers"]
         assert Counter(row["kind"] for row in rows) == {"target": 1, "draft": 2, "gateway": 2}
@@ -123,5 +132,5 @@ def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
         assert value(samples, "specwhisper_front_errors_total", kind="InvalidRequest") == 1
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
-        assert process.wait() == 0, "".join(said) + rest
+        assert process.wait() == 0, "".join(lines) + rest
         assert '"message": "draining"' in rest

@@ -12,11 +12,11 @@ from ray import serve
 from ray.cluster_utils import Cluster
 from ray.serve.schema import ServeDeploySchema
 
-from client.resolving import ask_front
-from deploy.command import Signals, addresses, deploy, wait_until_running
 from specwhisper.errors import TargetUnavailable
-from specwhisper.wire.addresses import split_address
-from specwhisper.wire.channels import OPEN
+from specwhisper.rpc.addresses import split_address
+from specwhisper.rpc.channels import OPEN
+from specwhisper_client.resolving import ask_front
+from specwhisper_deploy.command import Signals, addresses, deploy, wait_until_running
 from tests.cluster.clients import WAIT_S
 
 SECOND = "127.0.0.2"  # Linux answers there as well
@@ -46,7 +46,7 @@ def drafts(model: str, **flags: object) -> ServeDeploySchema:
     on_each = {"num_replicas": 2, "max_replicas_per_node": 1, "ray_actor_options": {"num_cpus": 0.1}}
     application = {
         "name": "drafts",
-        "import_path": "deploy.serve_app:drafts",
+        "import_path": "specwhisper_deploy.serve_app:drafts",
         "route_prefix": None,
         "args": {"draft": {"draft-model": model, "port": 0} | flags, "front": {"port": 0}},
         "deployments": [{"name": "Draft"} | on_each],

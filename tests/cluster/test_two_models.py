@@ -13,13 +13,13 @@ import trustme
 from ray import serve
 from ray.serve.schema import ServeDeploySchema
 
-from deploy.command import deploy
 from experiments.common.checkpoints import Shape, save_checkpoint
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.wire.channels import Credentials, open_channel
-from specwhisper.wire.tls import ClientTls
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.tls import ClientTls
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_deploy.command import deploy
 from tests.cluster.clients import WAIT_S, Client, expected
 from tests.cluster.conftest import start_ray
 from tests.rpc.services import draft_server, eventually
@@ -36,7 +36,7 @@ def application(name: str, model: Path, port: int, trust: dict[str, object]) -> 
     flags = {"model": str(model), "threads": 1, "max-sessions": 4, "metrics-port": 0, **trust}
     return {
         "name": name,
-        "import_path": "deploy.serve_app:targets",
+        "import_path": "specwhisper_deploy.serve_app:targets",
         "route_prefix": None,
         "args": {"target": flags, "front": {"port": port}},
         "deployments": [{"name": "Target", "num_replicas": 1, "ray_actor_options": {"num_cpus": 0.1}}],

@@ -8,9 +8,13 @@ import asyncio
 import json
 import sys
 
-from client.streaming import StreamingClient
 from experiments.common.scripted import END
 from experiments.common.speaking import talk
+
+try:
+    from specwhisper_client.streaming import StreamingClient
+except ModuleNotFoundError:  # the previous release's name
+    from client.streaming import StreamingClient
 
 
 async def main(server: str) -> None:

@@ -20,6 +20,23 @@ class Version(StrEnum):
     NEW = "working tree"
 
 
+# What the programs are called as modules.
+MODULES = {
+    Version.OLD: {
+        "client": "client.cli",
+        "draft server": "draft_server",
+        "target server": "target_server",
+        "gateway": "client.gateway",
+    },
+    Version.NEW: {
+        "client": "specwhisper_client.cli.main",
+        "draft server": "specwhisper_draft_server",
+        "target server": "specwhisper_target_server",
+        "gateway": "specwhisper_gateway",
+    },
+}
+
+
 def unpack(folder: Path, part: str = ".") -> Path:
     """Unpack the previous release, or a part of it.
 

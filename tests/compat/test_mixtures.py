@@ -17,11 +17,11 @@ import openai
 import pytest
 
 from experiments.common.speaking import SPOKEN, spoken_utterances, talk
+from specwhisper.model.checkpoint import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
 from tests.compat.conftest import Run, Start, Trees
-from tests.compat.release import ROOT, Version
-from tests.e2e.processes import START_S
+from tests.compat.release import MODULES, ROOT, Version
+from tests.e2e.processes import START_S, python_path
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -53,7 +53,7 @@ class Speaker:
             [sys.executable, LISTEN, server],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"},
+            env={"PYTHONPATH": python_path(tree), "OMP_NUM_THREADS": "1"},
             cwd=tree,
             text=True,
         )
@@ -102,10 +102,11 @@ def text_of(tokens: list[int]) -> str:
 
 @pytest.mark.parametrize("version", Version)
 def test_each_version_runs_its_own_code(version, trees):
-    script = "import client, draft_server, specwhisper, target_server; print(specwhisper.__file__)"
+    modules = ", ".join(MODULES[version].values())
+    script = f"import specwhisper, {modules}; print(specwhisper.__file__)"
     ran = subprocess.run(
         [sys.executable, "-c", script],
-        env={"PYTHONPATH": str(trees[version])},
+        env={"PYTHONPATH": python_path(trees[version])},
         cwd=trees[version],
         capture_output=True,
         text=True,
@@ -119,14 +120,17 @@ def test_each_version_runs_its_own_code(version, trees):
 )
 def test_recordings_have_their_text(draft: Version, target: Version, start: Start, run: Run):
     """Over the command line and OpenAI's API, of both versions where the servers are not both new."""
-    to_target = start(target, "target_server", "--port", "0", "--threads", "1")
-    to_draft = start(draft, "draft_server", "--port", "0", "--threads", "1", "--target", to_target.address)
+    to_target = start(target, MODULES[target]["target server"], "--port", "0", "--threads", "1")
+    to_draft = start(
+        draft, MODULES[draft]["draft server"], "--port", "0", "--threads", "1", "--target", to_target.address
+    )
     gateways = [
-        start(gateway, "client.gateway", "--port", "0", "--server", to_draft.address) for gateway in Version
+        start(gateway, MODULES[gateway]["gateway"], "--port", "0", "--server", to_draft.address)
+        for gateway in Version
     ]
     asked = ("transcribe", str(RECORDING), "--server", to_draft.address, "--language", "en", "--quiet")
     for client in Version:
-        status, out, err = run(client, "client.cli", *asked).wait(START_S)
+        status, out, err = run(client, MODULES[client]["client"], *asked).wait(START_S)
         assert (status, err) == (0, ""), client
         assert out.split() == SAID["text"].split(), client
     for gateway in gateways:
@@ -155,7 +159,7 @@ def test_live_audio_has_its_text_through_a_gateway(
     """Over OpenAI's realtime API."""
     to_target = start(target, SCRIPTED, "target")
     to_draft = start(draft, SCRIPTED, "draft", "--target", to_target.address)
-    to_gateway = start(gateway, "client.gateway", "--port", "0", "--server", to_draft.address)
+    to_gateway = start(gateway, MODULES[gateway]["gateway"], "--port", "0", "--server", to_draft.address)
     said = [text_of(tokens) for tokens in spoken_utterances(talk()).values()]
     assert realtime_texts(to_gateway.address, len(said)) == said
     for server in (to_draft, to_target):

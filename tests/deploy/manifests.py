@@ -25,9 +25,9 @@ COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 SECRETS = "/run/secrets/specwhisper/"
 INIT = ["tini", "--"]  # process 1 of every container
 MODULES = {
-    "specwhisper-target-server": "target_server.command",
-    "specwhisper-draft-server": "draft_server.command",
-    "specwhisper-gateway": "client.gateway.command",
+    "specwhisper-target-server": "specwhisper_target_server.command",
+    "specwhisper-draft-server": "specwhisper_draft_server.command",
+    "specwhisper-gateway": "specwhisper_gateway.command",
 }
 PROGRAMS = {
     "target": "specwhisper-target-server",

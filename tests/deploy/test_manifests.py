@@ -14,18 +14,18 @@ import pytest
 import typer
 import yaml
 
-import client.cli
-from client.gateway.config import DEFAULT_PORT as GATEWAY_PORT
-from client.gateway.observing import LIVE_ROUTE
-from draft_server.config import DEFAULT_PORT as DRAFT_PORT
+import specwhisper_client.cli.main
 from scripts.rayservice import WRITTEN, changed
 from scripts.rayservice import manifest as written
 from specwhisper import __version__
+from specwhisper.cli.command_lines import config_from
 from specwhisper.errors import UnsafeBind
-from specwhisper.wire.addresses import split_address
-from specwhisper.wire.command_lines import config_from
-from target_server.command import read_config as read_target
-from target_server.config import DEFAULT_PORT as TARGET_PORT
+from specwhisper.rpc.addresses import split_address
+from specwhisper_draft_server.config import DEFAULT_PORT as DRAFT_PORT
+from specwhisper_gateway.access_log import LIVE_ROUTE
+from specwhisper_gateway.config import DEFAULT_PORT as GATEWAY_PORT
+from specwhisper_target_server.command import read_config as read_target
+from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
 from tests.deploy.manifests import (
     COMPOSE,
     DEPLOY,
@@ -104,7 +104,7 @@ def health_commands():
 
 
 def test_health_is_asked_with_flags_that_exist_and_at_the_right_port():
-    group = typer.main.get_command(client.cli.app)
+    group = typer.main.get_command(specwhisper_client.cli.main.app)
     known = {name for option in group.params for name in option.opts}
     commands = list(health_commands())
     assert len(commands) > 2 * len(PROGRAMS)
@@ -317,7 +317,10 @@ def served() -> dict[str, Any]:
 def test_what_is_applied_has_rays_applications():
     assert WRITTEN.read_text() == written(), "run scripts/rayservice.py"
     [application] = served()["applications"]
-    assert (application["name"], application["import_path"]) == ("targets", "deploy.serve_app:targets")
+    assert (application["name"], application["import_path"]) == (
+        "targets",
+        "specwhisper_deploy.serve_app:targets",
+    )
 
 
 def test_draft_servers_have_an_address_each_to_spread_sessions_over():
@@ -338,7 +341,7 @@ def test_every_image_is_built_by_ci():
     assert "TORCH_CPU=https://download.pytorch.org/whl/cpu/torch/" in build
 
 
-@pytest.mark.skipif(not SERVE.exists(), reason="deploy/serve.yaml is not there")
+@pytest.mark.skipif(not SERVE.exists(), reason="deploy/specwhisper_deploy/serve.yaml is not there")
 def test_targets_in_a_cluster_may_be_reached_as_they_are_told(secrets):
     [application] = served()["applications"]
     flags = application["args"]["target"] | {"device": "cpu", "dtype": "float32"}
@@ -351,7 +354,7 @@ def test_targets_in_a_cluster_may_be_reached_as_they_are_told(secrets):
         config_from(read_target, here | {"tokens-file": None})
 
 
-@pytest.mark.skipif(not SERVE.exists(), reason="deploy/serve.yaml is not there")
+@pytest.mark.skipif(not SERVE.exists(), reason="deploy/specwhisper_deploy/serve.yaml is not there")
 def test_ray_gets_the_configuration_of_one_machine_with_a_clusters_changes():
     schema = pytest.importorskip("ray.serve.schema")
     config = served()

@@ -8,14 +8,14 @@ import re
 
 import typer
 
-import client.cli
 import specwhisper.errors
+import specwhisper_client.cli.main
 from specwhisper.errors import SpecWhisperError
 from specwhisper.wire.status import status_of
 from tests.deploy.manifests import PROGRAMS, ROOT, command_of
 
 RUNBOOK = (ROOT / "docs" / "runbook.md").read_text()
-SERVERS = ("specwhisper", "draft_server", "target_server", "client/gateway", "deploy")
+SERVERS = ("specwhisper", "draft_server", "target_server", "gateway", "deploy")
 OTHERS = ("kubectl", "docker")  # whose flags are not ours
 LEVELS = {"log", "info", "warning", "error", "exception", "critical"}
 
@@ -62,7 +62,7 @@ def test_every_flag_exists():
     code = re.findall(r"`([^`\n]+)`|^ {4}(.*)$", RUNBOOK, re.MULTILINE)
     ours = [text for text in map("".join, code) if not any(other in text for other in OTHERS)]
     named = {flag for text in ours for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)}
-    known = set(flags_of(typer.main.get_command(client.cli.app)))
+    known = set(flags_of(typer.main.get_command(specwhisper_client.cli.main.app)))
     for program in PROGRAMS.values():
         known |= set(flags_of(command_of(program)))
     assert {"--drain-timeout", "--use-ssl", "--server"} <= named

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from specwhisper.wire.metrics.exposition import serving_metrics
-from specwhisper.wire.tls import ServerTls
-from specwhisper.wire.tokens import read_tokens
+from specwhisper.rpc.metrics_server import serving_metrics
+from specwhisper.rpc.tls import ServerTls
+from specwhisper.rpc.tokens import read_tokens
 from tests.deploy.manifests import COMPOSE, DEPLOY, PROGRAMS, in_compose, read_compose
 from tests.rpc.scrapes import scrape
 

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import sys
 
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.logs import LogFormat, configure_logging
+from specwhisper.observe.logs import LogFormat, configure_logging
+from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.services import audio_requests, finals, recording, streaming_config
 

@@ -70,9 +70,11 @@ def _starter() -> Iterator[StartServer]:
 @pytest.fixture(scope="session")
 def pair(checkpoints, start_server_for_all, free_port) -> Pair:
     """Both start at once: a draft server needs its target only when a client comes."""
-    target = start_server_for_all("target_server", "--model", checkpoints.target, "--port", free_port)
+    target = start_server_for_all(
+        "specwhisper_target_server", "--model", checkpoints.target, "--port", free_port
+    )
     draft = start_server_for_all(
-        "draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{free_port}"
+        "specwhisper_draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{free_port}"
     )
     assert target.address
     assert draft.address

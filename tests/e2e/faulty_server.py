@@ -8,7 +8,7 @@ import logging
 import sys
 
 from experiments.common.scripted import ScriptedModel
-from specwhisper.wire.logs import LogFormat, configure_logging
+from specwhisper.observe.logs import LogFormat, configure_logging
 from tests.rpc.services import MAX_SESSIONS, draft_server, target_server
 
 

@@ -14,6 +14,11 @@ from typing import Any
 START_S = 240.0  # torch alone takes seconds to import, on a busy machine many
 
 
+def python_path(tree: Path) -> str:
+    """Return where Python finds the packages of a tree, of this release or of the previous one."""
+    return os.pathsep.join(map(str, [tree, *{found.parent for found in tree.glob("*/specwhisper_*")}]))
+
+
 class Process:
     """A running command whose standard error is followed line by line.
 
@@ -24,7 +29,7 @@ class Process:
     """
 
     def __init__(self, *command: str, prefix: Sequence[str] = (), tree: Path | None = None) -> None:
-        environment = os.environ | {"COLUMNS": "80"} | ({"PYTHONPATH": str(tree)} if tree else {})
+        environment = os.environ | {"COLUMNS": "80"} | ({"PYTHONPATH": python_path(tree)} if tree else {})
         self._process = subprocess.Popen(
             [*prefix, sys.executable, "-m", *command],
             cwd=tree,

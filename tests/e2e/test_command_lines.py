@@ -7,7 +7,7 @@ import pytest
 from specwhisper import __version__
 from tests.e2e.processes import run
 
-MODULES = ("target_server", "draft_server")
+MODULES = ("specwhisper_target_server", "specwhisper_draft_server")
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -21,7 +21,7 @@ def test_help_fits_a_terminal(module):
 
 
 def test_a_client_can_read_every_option():
-    status, out, err = run("client.cli", "transcribe", "--help")
+    status, out, err = run("specwhisper_client.cli.main", "transcribe", "--help")
     assert (status, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     assert "…" not in out
@@ -29,7 +29,7 @@ def test_a_client_can_read_every_option():
         assert flag in out
 
 
-@pytest.mark.parametrize("module", [*MODULES, "client.cli"])
+@pytest.mark.parametrize("module", [*MODULES, "specwhisper_client.cli.main"])
 def test_every_program_tells_its_version(module):
     assert run(module, "--version") == (0, f"specwhisper {__version__}\n", "")
 
@@ -37,12 +37,15 @@ def test_every_program_tells_its_version(module):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("target_server --host 0.0.0.0", "Listening on '0.0.0.0' would open a server without encryption"),
-        ("draft_server --host ::", "Listening on '::' would open a server without encryption"),
-        ("draft_server --mode one-process", "--mode is one-process: a draft server offers"),
-        ("draft_server --target nowhere", "Address 'nowhere' is not HOST:PORT"),
-        ("target_server --device-map {folder}/bad.json", "bad.json is not JSON"),
-        ("target_server --device-map {folder}/list.json", "list.json must hold an object"),
+        (
+            "specwhisper_target_server --host 0.0.0.0",
+            "Listening on '0.0.0.0' would open a server without encryption",
+        ),
+        ("specwhisper_draft_server --host ::", "Listening on '::' would open a server without encryption"),
+        ("specwhisper_draft_server --mode one-process", "--mode is one-process: a draft server offers"),
+        ("specwhisper_draft_server --target nowhere", "Address 'nowhere' is not HOST:PORT"),
+        ("specwhisper_target_server --device-map {folder}/bad.json", "bad.json is not JSON"),
+        ("specwhisper_target_server --device-map {folder}/list.json", "list.json must hold an object"),
     ],
 )
 def test_what_cannot_work_is_one_sentence_at_once(arguments, sentence, tmp_path):

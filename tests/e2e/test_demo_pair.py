@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from experiments.demo_pair.phonemes import words
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from specwhisper.model.checkpoint import DEMO_FOLDER
 from tests.e2e.processes import run
 from tests.nightly import NIGHTLY
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def draft_address(start_server_for_all) -> str:
-    target = start_server_for_all("target_server")
-    return start_server_for_all("draft_server", "--target", target.address).address
+    target = start_server_for_all("specwhisper_target_server")
+    return start_server_for_all("specwhisper_draft_server", "--target", target.address).address
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,9 @@ def transcripts(draft_address, tmp_path_factory) -> dict[str, dict[str, dict]]:
             str(folder),
             "--quiet",
         ]
-        status, _, err = run("client.cli", "transcribe", *recordings, "--server", draft_address, *options)
+        status, _, err = run(
+            "specwhisper_client.cli.main", "transcribe", *recordings, "--server", draft_address, *options
+        )
         assert (status, err) == (0, "")
         found[mode] = {
             Path(r).name: json.loads((folder / f"{Path(r).stem}.json").read_text()) for r in recordings
@@ -86,8 +88,8 @@ def test_silence_is_an_empty_transcript_in_every_format(draft_address, tmp_path)
     silence = tmp_path / "silence.wav"
     soundfile.write(silence, np.zeros(5 * 16_000, np.int16), 16_000)
     arguments = ("transcribe", silence, "--server", draft_address, "--language", "en", "--quiet")
-    assert run("client.cli", *map(str, arguments)) == (0, "", "")
-    assert run("client.cli", *map(str, arguments), "-f", "all", "-o", str(tmp_path))[0] == 0
+    assert run("specwhisper_client.cli.main", *map(str, arguments)) == (0, "", "")
+    assert run("specwhisper_client.cli.main", *map(str, arguments), "-f", "all", "-o", str(tmp_path))[0] == 0
     written = {path.suffix: path.read_text() for path in tmp_path.glob("silence.*") if path != silence}
     document = json.loads(written.pop(".json"))
     assert (document["text"], document["duration_s"], document["language"]) == ("", 5.0, "en")

@@ -10,7 +10,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from specwhisper.model.checkpoint import DEMO_FOLDER
 from tests.deploy.manifests import DEPLOY, MODULES, PROGRAMS, SECRETS, in_compose
 from tests.e2e.processes import Server, run
 
@@ -55,7 +55,7 @@ def ports(secrets, unused_tcp_port_factory):
 def client(secrets: Path, *arguments: str) -> tuple[int, str, str]:
     roots, token = secrets / "client" / "roots.pem", secrets / "client" / "draft-token"
     trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
-    return run("client.cli", *trust, *arguments)
+    return run("specwhisper_client.cli.main", *trust, *arguments)
 
 
 def test_the_command_line_and_openais_client_transcribe_through_them(ports, secrets):
@@ -88,8 +88,8 @@ def test_the_probes_of_all_three_answer(ports, secrets):
     for role, scheme in (("target", ""), ("draft", ""), ("gateway", "https://")):
         server = f"{scheme}127.0.0.1:{ports[role]}"
         trust = ("--use-ssl", "--ssl-root-cert", str(secrets / role / "roots.pem"))
-        assert run("client.cli", *trust, "health", server) == (0, "serving\n", "")
-        status, _, err = run("client.cli", "health", server)
+        assert run("specwhisper_client.cli.main", *trust, "health", server) == (0, "serving\n", "")
+        status, _, err = run("specwhisper_client.cli.main", "health", server)
         assert status == 1, f"{role} answered somebody who does not know its authority"
         assert server in err
 
@@ -98,6 +98,8 @@ def test_a_token_of_another_role_opens_nothing(ports, secrets):
     """What the gateway shows to the draft server does not open the target."""
     roots, token = secrets / "client" / "roots.pem", secrets / "gateway" / "draft-token"
     trust = ("--use-ssl", "--ssl-root-cert", str(roots), "--token-file", str(token))
-    status, _, err = run("client.cli", *trust, "models", "--server", f"localhost:{ports['target']}")
+    status, _, err = run(
+        "specwhisper_client.cli.main", *trust, "models", "--server", f"localhost:{ports['target']}"
+    )
     assert status == 1
     assert "does not know the token" in err

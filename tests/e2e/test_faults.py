@@ -4,11 +4,11 @@ import asyncio
 import signal
 from contextlib import asynccontextmanager
 
-from client.api import TranscriptionClient
 from experiments.common.clients import recording_file
+from specwhisper.model.faults import FAULT_STATUS
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Limits, Mode
-from specwhisper.whisper.faults import FAULT_STATUS
+from specwhisper_client.api import TranscriptionClient
 from tests.e2e.processes import Server
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -51,7 +51,9 @@ async def test_a_device_that_fails_ends_its_process_and_no_text(emptiest_first):
 
 async def test_a_drafts_device_that_fails_ends_its_process_and_no_text(tmp_path, monkeypatch):
     """The client goes on at another draft server, from its last word."""
-    monkeypatch.setattr("client.servers.random", lambda: 0.0)  # the one that is named first takes it
+    monkeypatch.setattr(
+        "specwhisper_client.servers.random", lambda: 0.0
+    )  # the one that is named first takes it
     path = recording_file(65.0, 0, tmp_path)
     async with (
         running_pair() as (target, spare),

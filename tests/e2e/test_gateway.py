@@ -18,7 +18,7 @@ import pytest
 import soundfile
 import soxr
 
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from specwhisper.model.checkpoint import DEMO_FOLDER
 from tests.e2e.processes import Server, run
 
 SAMPLES = DEMO_FOLDER / "samples"
@@ -35,13 +35,13 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def draft_address(start_server_for_all) -> str:
-    target = start_server_for_all("target_server")
-    return start_server_for_all("draft_server", "--target", target.address).address
+    target = start_server_for_all("specwhisper_target_server")
+    return start_server_for_all("specwhisper_draft_server", "--target", target.address).address
 
 
 @pytest.fixture(scope="module")
 def gateway(draft_address) -> Iterator[Server]:
-    server = Server("client.gateway", "--port", "0", "--server", draft_address)
+    server = Server("specwhisper_gateway", "--port", "0", "--server", draft_address)
     yield server
     server.end()
 
@@ -60,7 +60,15 @@ def api(gateway) -> Iterator[openai.OpenAI]:
 def target_alone(draft_address, tmp_path_factory) -> dict[str, Any]:
     """What the command line writes without a draft."""
     folder = tmp_path_factory.mktemp("target-only")
-    command = ("client.cli", "transcribe", str(RECORDING), "--server", draft_address, "--quiet", *AS_OPENAI)
+    command = (
+        "specwhisper_client.cli.main",
+        "transcribe",
+        str(RECORDING),
+        "--server",
+        draft_address,
+        "--quiet",
+        *AS_OPENAI,
+    )
     options = ("--mode", "target-only", "--language", "en", "--word-timestamps", "--output-dir", str(folder))
     status, _, err = run(*command, *options, "--output-format", "verbose_json")
     assert (status, err) == (0, "")
@@ -142,7 +150,7 @@ def test_a_language_that_is_none(api):
 
 
 def test_sigterm_lets_who_is_being_answered_finish(draft_address):
-    gateway = Server("client.gateway", "--port", "0", "--server", draft_address)
+    gateway = Server("specwhisper_gateway", "--port", "0", "--server", draft_address)
     try:
         with openai.OpenAI(**settings(gateway)) as api:
             stream = api.audio.transcriptions.create(
@@ -166,7 +174,7 @@ def test_sigterm_lets_who_is_being_answered_finish(draft_address):
     ],
 )
 def test_what_cannot_be_started_is_one_sentence(options, sentence):
-    status, out, err = run("client.gateway", *options)
+    status, out, err = run("specwhisper_gateway", *options)
     assert (status, out) == (1, "")
     assert err.startswith("specwhisper-gateway: ")
     assert sentence in err
@@ -174,7 +182,7 @@ def test_what_cannot_be_started_is_one_sentence(options, sentence):
 
 
 def test_a_taken_port_is_an_error(gateway):
-    status, _, err = run("client.gateway", "--port", gateway.port)
+    status, _, err = run("specwhisper_gateway", "--port", gateway.port)
     assert status == 1
     assert "the port is taken" in err
 

@@ -15,7 +15,7 @@ import trustme
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from client.gateway.config import API_KEY
+from specwhisper_gateway.config import API_KEY
 from tests.e2e.processes import Server, run
 
 TOKEN = "0123456789abcdef-of-anna"
@@ -45,7 +45,15 @@ def ask(url: str, context: ssl.SSLContext | None = None, key: str | None = None)
 
 def test_a_trusted_gateway(folder, unused_tcp_port):
     server = Server(
-        *("client.gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}", "--metrics-port", "0"),
+        *(
+            "specwhisper_gateway",
+            "--port",
+            "0",
+            "--server",
+            f"127.0.0.1:{unused_tcp_port}",
+            "--metrics-port",
+            "0",
+        ),
         *("--host", "0.0.0.0", "--http-use-ssl", "--http-server-cert", f"{folder}/server.pem"),
         *("--http-server-key", f"{folder}/server.key", "--tokens-file", f"{folder}/tokens"),
     )
@@ -70,7 +78,7 @@ def test_a_trusted_gateway(folder, unused_tcp_port):
 def test_no_key_is_logged_for_those_who_debug(monkeypatch, unused_tcp_port):
     monkeypatch.setenv(API_KEY, TOKEN)
     server = Server(
-        *("client.gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}"),
+        *("specwhisper_gateway", "--port", "0", "--server", f"127.0.0.1:{unused_tcp_port}"),
         *("--log-level", "debug"),
     )
     try:
@@ -96,7 +104,7 @@ def test_no_key_is_logged_for_those_who_debug(monkeypatch, unused_tcp_port):
 
 def test_no_flag_takes_a_key():
     """Whoever has an account on the machine reads command lines."""
-    status, _, err = run("client.gateway", "--api-key", TOKEN)
+    status, _, err = run("specwhisper_gateway", "--api-key", TOKEN)
     assert status == 2
     assert "No such option: --api-key" in err
 
@@ -114,7 +122,7 @@ def test_no_flag_takes_a_key():
     ],
 )
 def test_half_of_it_is_one_sentence(options: tuple[str, ...], sentence: str, folder: Any):
-    status, out, err = run("client.gateway", *(option.format(folder=folder) for option in options))
+    status, out, err = run("specwhisper_gateway", *(option.format(folder=folder) for option in options))
     assert (status, out) == (1, "")
     assert err.startswith("specwhisper-gateway: ")
     assert sentence in err

@@ -16,9 +16,9 @@ import openai
 import pytest
 import soundfile
 
-from client.gateway.config import API_KEY
-from client.gateway.page_files import replay_page
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
+from specwhisper.model.checkpoint import DEMO_FOLDER
+from specwhisper_gateway.config import API_KEY
+from specwhisper_gateway.page_files import replay_page
 from tests.e2e.pages import browser, opened, playwright
 from tests.e2e.processes import Server
 
@@ -33,9 +33,9 @@ expect = playwright.expect
 
 @pytest.fixture(scope="module")
 def gateway(start_server_for_all) -> Iterator[Server]:
-    target = start_server_for_all("target_server")
-    draft = start_server_for_all("draft_server", "--target", target.address)
-    server = Server("client.gateway", "--port", "0", "--server", draft.address)
+    target = start_server_for_all("specwhisper_target_server")
+    draft = start_server_for_all("specwhisper_draft_server", "--target", target.address)
+    server = Server("specwhisper_gateway", "--port", "0", "--server", draft.address)
     yield server
     server.end()
 
@@ -170,9 +170,11 @@ async def test_browsers_give_no_microphone_to_strange_places(gateway):
 
 
 async def test_a_full_server_is_waited_for(start_server_for_all):
-    target = start_server_for_all("target_server")
-    draft = start_server_for_all("draft_server", "--target", target.address, "--max-sessions", "1")
-    server = Server("client.gateway", "--port", "0", "--server", draft.address)
+    target = start_server_for_all("specwhisper_target_server")
+    draft = start_server_for_all(
+        "specwhisper_draft_server", "--target", target.address, "--max-sessions", "1"
+    )
+    server = Server("specwhisper_gateway", "--port", "0", "--server", draft.address)
     try:
         url = f"http://localhost:{server.port}/"
         async with browser() as chromium, opened(chromium, url) as first, opened(chromium, url) as second:
@@ -254,7 +256,7 @@ async def test_it_is_there_for_everybody(url, width, scheme):
 
 
 async def test_a_gateway_that_is_gone_is_told_whatever_is_asked_of_it(gateway):
-    server = Server("client.gateway", "--port", "0", "--server", gateway_target(gateway))
+    server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
             await try_sample(page, at_once=True)
@@ -292,7 +294,7 @@ async def test_a_file_that_is_no_recording(url, tmp_path):
 
 async def test_a_gateway_that_is_gone_and_comes_back(gateway, tmp_path):
     """The words before and after are one text."""
-    server = Server("client.gateway", "--port", "0", "--server", gateway_target(gateway))
+    server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     port = server.port
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{port}/") as page:
@@ -301,7 +303,7 @@ async def test_a_gateway_that_is_gone_and_comes_back(gateway, tmp_path):
             server.end()
             await page.status_is("Trying again")
             before = words(await final_text(page))
-            server = Server("client.gateway", "--port", port, "--server", gateway_target(gateway))
+            server = Server("specwhisper_gateway", "--port", port, "--server", gateway_target(gateway))
             assert server.address
             await page.status_is(COMPLETE)
             text = await final_text(page)
@@ -320,7 +322,7 @@ def gateway_target(gateway: Server) -> str:
 
 async def test_a_key_is_asked_for(gateway, monkeypatch):
     monkeypatch.setenv(API_KEY, "the-right-one-of-anna")
-    server = Server("client.gateway", "--port", "0", "--server", gateway_target(gateway))
+    server = Server("specwhisper_gateway", "--port", "0", "--server", gateway_target(gateway))
     try:
         async with browser() as chromium, opened(chromium, f"http://localhost:{server.port}/") as page:
             sockets = []

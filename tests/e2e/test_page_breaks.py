@@ -31,7 +31,7 @@ async def final_text(page: Opened) -> str:
 
 
 async def test_no_word_is_lost_or_repeated_where_a_gateway_is_another_one(recording, monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     async with speaking_pair() as (_, draft), browser() as chromium, AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(running_gateway(draft.address, drain_timeout_s=0))
         port, before = int(gateway.url.rpartition(":")[2]), ""

@@ -37,7 +37,12 @@ def test_rivas_client_transcribes_a_file_live_and_whole(pair, noise, client):
 
 def test_it_can_be_left_out(pair, client, start_server, checkpoints):
     server = start_server(
-        "draft_server", "--draft-model", checkpoints.draft, "--target", pair.target.address, "--no-riva"
+        "specwhisper_draft_server",
+        "--draft-model",
+        checkpoints.draft,
+        "--target",
+        pair.target.address,
+        "--no-riva",
     )
     with pytest.raises(grpc.RpcError) as refused:
         client(server).stub.GetRivaSpeechRecognitionConfig(riva_asr_pb2.RivaSpeechRecognitionConfigRequest())

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from client.server_process import following, start_server
 from specwhisper.errors import TargetUnavailable
+from specwhisper_client.cli.server_process import following, start_server
 
 NOISY = """
 import json, socket, sys, time

@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from client.servers import CONNECTIONS
 from experiments.soak.__main__ import look
 from experiments.soak.census import COUNTED
 from experiments.soak.servers import running_servers
 from experiments.soak.sessions import Kind, Tally, run_session
+from specwhisper_client.servers import CONNECTIONS
 
 pytestmark = pytest.mark.timeout(600)
 

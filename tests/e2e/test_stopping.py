@@ -11,9 +11,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specwhisper.errors import ServerDraining, TargetUnavailable
-from specwhisper.wire.channels import open_channel
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
 from tests.e2e.processes import Server
@@ -53,9 +53,15 @@ async def error_of_new_session(channel: grpc.aio.Channel) -> Exception:
 @pytest.fixture
 def servers(checkpoints, start_server, unused_tcp_port) -> tuple[Server, Server]:
     return (
-        start_server("target_server", "--model", checkpoints.target, "--port", unused_tcp_port),
+        start_server("specwhisper_target_server", "--model", checkpoints.target, "--port", unused_tcp_port),
         start_server(
-            *("draft_server", "--draft-model", checkpoints.draft, "--target", f"127.0.0.1:{unused_tcp_port}"),
+            *(
+                "specwhisper_draft_server",
+                "--draft-model",
+                checkpoints.draft,
+                "--target",
+                f"127.0.0.1:{unused_tcp_port}",
+            ),
             *("--resume-timeout", "0"),  # else a new session waits for a target that takes this one's place
         ),
     )
@@ -92,7 +98,9 @@ async def test_an_open_session_is_finished_and_a_new_one_refused(servers):
 
 
 async def test_the_drain_timeout_cuts_off(checkpoints, start_server):
-    target = start_server("target_server", "--model", checkpoints.target, "--drain-timeout", "0.2")
+    target = start_server(
+        "specwhisper_target_server", "--model", checkpoints.target, "--drain-timeout", "0.2"
+    )
     async with open_channel(target.address) as channel:
         stub = verification_pb2_grpc.VerificationStub(channel)
         described = await stub.Describe(verification_pb2.DescribeRequest())

@@ -16,7 +16,7 @@ from tests.e2e.processes import START_S, Process
 
 pytestmark = pytest.mark.timeout(300)
 
-SERVERS = ("target_server", "draft_server", "client.gateway")
+SERVERS = ("specwhisper_target_server", "specwhisper_draft_server", "specwhisper_gateway")
 AS_INIT = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
@@ -74,7 +74,8 @@ async def test_a_server_that_reads_its_flags_ends(module, number, started, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("module", "flag"), [("target_server", "--model"), ("draft_server", "--draft-model")]
+    ("module", "flag"),
+    [("specwhisper_target_server", "--model"), ("specwhisper_draft_server", "--draft-model")],
 )
 async def test_a_server_that_loads_its_model_ends(module, flag, started, tmp_path, monkeypatch):
     """It loads from a hub that answers nothing, so it has come that far when the hub is called."""

@@ -14,7 +14,14 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def transcribe(pair, *arguments) -> tuple[int, str, str]:
-    return run("client.cli", "transcribe", *map(str, arguments), "--server", pair.draft.address, "--quiet")
+    return run(
+        "specwhisper_client.cli.main",
+        "transcribe",
+        *map(str, arguments),
+        "--server",
+        pair.draft.address,
+        "--quiet",
+    )
 
 
 def test_a_file_is_transcribed_as_the_target_alone_would(pair, noise):
@@ -55,7 +62,9 @@ def test_a_corrupt_file_and_a_missing_one_are_a_sentence_each(pair, tmp_path):
 
 def test_a_client_that_is_killed_frees_its_session_everywhere(pair, noise):
     before = len(pair.target.session_ids())
-    client = Process("client.cli", "transcribe", str(noise(1200)), "--server", pair.draft.address)
+    client = Process(
+        "specwhisper_client.cli.main", "transcribe", str(noise(1200)), "--server", pair.draft.address
+    )
     try:
         session = new_session(pair, before)
         client.send_signal(signal.SIGKILL)
@@ -80,14 +89,21 @@ def test_a_session_whose_target_is_killed_goes_on_at_its_successor(
     pair, noise, checkpoints, start_server_for_all, free_port
 ):
     before = len(pair.target.session_ids())
-    client = Process("client.cli", "transcribe", str(noise(1200)), "--server", pair.draft.address, "--quiet")
+    client = Process(
+        "specwhisper_client.cli.main",
+        "transcribe",
+        str(noise(1200)),
+        "--server",
+        pair.draft.address,
+        "--quiet",
+    )
     try:
         session = new_session(pair, before)
         pair.draft.wait_event("session opened", session=session)
         pair.target.send_signal(signal.SIGKILL)
         pair.draft.wait_event("target lost", within_s=10, session=session)
         pair.target = start_server_for_all(
-            "target_server", "--model", checkpoints.target, "--port", free_port
+            "specwhisper_target_server", "--model", checkpoints.target, "--port", free_port
         )
         assert pair.target.address.endswith(f":{free_port}")
         pair.target.wait_event("session opened", within_s=10, draft_session=session)

@@ -17,10 +17,12 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.mark.nightly
 def test_the_advice_is_what_was_measured(start_server, tmp_path):
-    target = start_server("target_server", "--model", "demo-target", "--port", "0", "--threads", "1")
+    target = start_server(
+        "specwhisper_target_server", "--model", "demo-target", "--port", "0", "--threads", "1"
+    )
     figures = tmp_path / "figures.json"
     arguments = ("--target", target.address, "--threads", "1", "--seconds", "0", "--json", str(figures))
-    status, out, err = run("client.cli", "tune", *arguments)
+    status, out, err = run("specwhisper_client.cli.main", "tune", *arguments)
     assert status == 0, err
     told = json.loads(figures.read_text())
 
@@ -54,18 +56,18 @@ def test_a_target_may_ask_for_encryption_a_certificate_and_a_token(start_server,
     protected = ("--grpc-use-ssl", "--grpc-server-cert", served / "server.pem")
     protected += ("--grpc-server-key", served / "server.key", "--tokens-file", served / "tokens")
     protected += ("--grpc-use-ssl-mutual", "--grpc-root-cert", served / "roots.pem")
-    target = start_server("target_server", "--model", "demo-target", *protected)
+    target = start_server("specwhisper_target_server", "--model", "demo-target", *protected)
     trust = ("--use-ssl", "--ssl-root-cert", own / "roots.pem", "--ssl-server-name", "target")
     shown = ("--ssl-client-cert", own / "server.pem", "--ssl-client-key", own / "server.key")
     shown += ("--token-file", own / "target-token")
     tune = ("tune", "--target", target.address, "--threads", "1", "--seconds", "0")
-    status, out, err = run("client.cli", *map(str, (*trust, *shown)), *tune)
+    status, out, err = run("specwhisper_client.cli.main", *map(str, (*trust, *shown)), *tune)
     assert status == 0, err
     assert "Run --mode " in out
 
 
 def test_a_target_that_is_not_there_is_one_sentence():
-    status, out, err = run("client.cli", "tune", "--target", "127.0.0.1:9", "--seconds", "0")
+    status, out, err = run("specwhisper_client.cli.main", "tune", "--target", "127.0.0.1:9", "--seconds", "0")
     assert (status, out) == (1, "")
     assert "No target server answered at 127.0.0.1:9" in err
     assert "Traceback" not in err
@@ -73,7 +75,7 @@ def test_a_target_that_is_not_there_is_one_sentence():
 
 def test_a_draft_that_is_not_there_is_named():
     arguments = ("--target", "127.0.0.1:9", "--draft-model", "/no/such/folder")
-    status, _, err = run("client.cli", "tune", *arguments)
+    status, _, err = run("specwhisper_client.cli.main", "tune", *arguments)
     assert status == 1
     assert "The draft server did not start: " in err
     assert "/no/such/folder" in err

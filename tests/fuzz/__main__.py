@@ -10,7 +10,12 @@ from pathlib import Path
 
 import atheris
 
-INSTRUMENTED = ["specwhisper.audio", "specwhisper.wire", "draft_server.riva", "client.gateway"]
+INSTRUMENTED = [
+    "specwhisper.audio",
+    "specwhisper.wire",
+    "specwhisper_draft_server.riva",
+    "specwhisper_gateway",
+]
 with atheris.instrument_imports(include=INSTRUMENTED):
     from tests.fuzz.parsers import PARSERS, parse
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from specwhisper.whisper import verifier
+from specwhisper.engine import verifier
 from tests.fuzz.running import Running
 
 

@@ -14,13 +14,6 @@ import soundfile
 from google.protobuf.message import DecodeError
 from riva.client.proto import riva_asr_pb2
 
-from client.gateway.fields import TranslationFields
-from client.gateway.live.messages import Start, read_message
-from client.gateway.realtime.commands import Append, Update, command_of, event_id_of, read_event
-from client.gateway.realtime.settings import RealtimeSettings, nested
-from client.gateway.transcription_fields import TranscriptionFields
-from draft_server.riva.audio import StreamedAudio
-from draft_server.riva.requests import endpointing, recognition_config, whole_audio, whole_config
 from experiments.common.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
@@ -32,6 +25,13 @@ from specwhisper.types import Candidates, Limits, Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.status import shorten
 from specwhisper.wire.v1 import checkpoint_pb2, transcription_pb2, verification_pb2
+from specwhisper_draft_server.riva.audio import StreamedAudio
+from specwhisper_draft_server.riva.requests import endpointing, recognition_config, whole_audio, whole_config
+from specwhisper_gateway.audio.fields import TranslationFields
+from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.live.messages import Start, read_message
+from specwhisper_gateway.realtime.commands import Append, Update, command_of, event_id_of, read_event
+from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
 
 WEIGHTS = "digest of the weights"
 MAX_S, MAX_SAMPLES, MAX_PCM_BYTES, SIZE = 2.0, 32_000, 400_000, len(VOCABULARY)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
-from specwhisper.wire.channels import open_channel
+from specwhisper.rpc.channels import open_channel
 from tests.rpc.services import (
     Draft,
     Target,

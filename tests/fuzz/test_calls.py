@@ -11,9 +11,9 @@ from riva.client.proto import riva_asr_pb2
 
 from experiments.common.scripted import END
 from experiments.common.serve_scripted import scripted_checkpoint
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from tests.fuzz.messages import messages, requests

@@ -24,10 +24,10 @@ from hypothesis.stateful import (
 )
 
 from experiments.common.scripted import ScriptedModel
+from specwhisper.engine import verifier
+from specwhisper.model.choosing import Row, Scores
 from specwhisper.transcription.resumption import Resumption
 from specwhisper.types import Candidates, Commit, Limits
-from specwhisper.whisper import verifier
-from specwhisper.whisper.choosing import Row, Scores
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.fuzz.running import CALL_S, Running, examples

@@ -12,14 +12,14 @@ from experiments.exactness import oracle
 from experiments.exactness.prepared import is_long
 from experiments.exactness.remembering import heard_once
 from experiments.exactness.steering import Steered
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.pairing import draft_ids
 
 SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".jsonl")
 MODES_AND_DRAFTS = [

@@ -7,13 +7,13 @@ from functools import cache
 import pytest
 
 from experiments.exactness import oracle
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions, StabilityPolicy
+from specwhisper.model.checkpoint import DEMO_FOLDER
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, Mode
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.pairing import draft_ids
 from tests.identity.test_demo_pair import checkpoint, transformers_target
 from tests.live import BEGIN, ENDED, PAUSE, mark
 from tests.live_engines import LivePair, LiveSession

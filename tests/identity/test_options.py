@@ -9,9 +9,9 @@ import pytest
 from experiments.exactness import oracle
 from experiments.exactness.cases import DISTIL, EN40, OPTIONS, Case
 from experiments.exactness.prepared import Prepared, prepared
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import OneProcess
 from tests.interference import Interference
 
 CASES = {case.name: case for case in OPTIONS}

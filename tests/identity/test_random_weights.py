@@ -14,11 +14,11 @@ from experiments.exactness.oracle import OracleText, OracleWindow
 from experiments.exactness.prepared import DRAFTS, Prepared, is_long, prepared, recording
 from experiments.exactness.steering import Steered
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import checkpoint_from_model
+from specwhisper.model.choosing import Row
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
-from specwhisper.whisper.checkpoint import checkpoint_from_model
-from specwhisper.whisper.choosing import Row
-from specwhisper.whisper.one_process import OneProcess
 from tests.identity.pairwise import all_pairs, covering_rows, pairs_of
 from tests.interference import KINDS, Interference
 

@@ -8,7 +8,7 @@ from experiments.common.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
-from specwhisper.whisper.linear import HAS_BFLOAT16, SUMS_BYTES
+from specwhisper.model.kernels.linear import HAS_BFLOAT16, SUMS_BYTES
 
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 

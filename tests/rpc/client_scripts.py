@@ -7,7 +7,7 @@ from functools import partial
 
 from google.protobuf.duration_pb2 import Duration
 
-from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from specwhisper.wire import health
+from specwhisper.rpc import health
 
 
 @pytest.fixture
 def first_named(monkeypatch) -> None:
     """Have clients take the server that is named first, of those that are equally good."""
-    monkeypatch.setattr("client.servers.random", lambda: 0.0)
+    monkeypatch.setattr("specwhisper_client.servers.random", lambda: 0.0)
 
 
 @pytest.fixture

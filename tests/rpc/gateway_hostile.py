@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from hypothesis import strategies as st
 
-from client.gateway.realtime.commands import KNOWN
-from client.gateway.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.realtime.commands import KNOWN
 from tests.rpc.gateways import MODEL, wav
 
 RECORDING = wav(0.3)

@@ -15,9 +15,9 @@ import openai
 import pytest
 import soundfile
 
-from client.gateway.config import GatewayConfig
-from client.gateway.server import GatewayServer
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.server import GatewayServer
 from tests.rpc.services import eventually
 
 T = TypeVar("T")

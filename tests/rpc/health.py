@@ -6,7 +6,7 @@ import asyncio
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specwhisper.wire.channels import open_channel
+from specwhisper.rpc.channels import open_channel
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 PATIENCE_S = 20.0

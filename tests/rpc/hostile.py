@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import grpc.aio
 
 from experiments.common.scripted import VOCABULARY
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire import PROTOCOL_VERSION
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.services import RATE, Target

@@ -11,9 +11,9 @@ from math import inf
 import grpc.aio
 
 from experiments.common.bad_network import BadNetwork
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
-from specwhisper.wire.streams import with_true_status
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 
 

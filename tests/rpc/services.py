@@ -12,31 +12,31 @@ import grpc
 import grpc.aio
 import pytest
 
-from draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
-from draft_server.drafting import PlaceDraft
-from draft_server.server import running_service as running_draft
-from draft_server.server import services_of
-from draft_server.service import TranscriptionService
 from experiments.common.scripted import ScriptedModel, recording
 from experiments.common.serve_scripted import scripted_checkpoint
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Limits
-from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.model import Model
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.leases import Leases
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
-from target_server.config import TargetConfig
-from target_server.server import SERVICE_NAME as VERIFICATION
-from target_server.server import running_service as running_target
-from target_server.service import VerificationService
+from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.drafting import PlaceDraft
+from specwhisper_draft_server.server import running_service as running_draft
+from specwhisper_draft_server.server import services_of
+from specwhisper_draft_server.service import TranscriptionService
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
+from specwhisper_target_server.server import running_service as running_target
+from specwhisper_target_server.service import VerificationService
 
 RATE = 16_000
 MAX_SESSIONS = 8

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from client.streaming import StreamingClient
-from client.transcript import Update
-from draft_server.config import MAX_MESSAGE_BYTES
 from experiments.common.scripted import END
 from experiments.common.speaking import SPOKEN, SpeakingModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE, Limits
-from specwhisper.wire.serving import ServingOptions
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.transcript import Update
+from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,

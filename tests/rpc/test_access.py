@@ -15,16 +15,16 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
-from draft_server.link import TargetLink
 from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
-from specwhisper.wire.access import caller
-from specwhisper.wire.channels import Credentials, open_channel
-from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.rpc.access import caller
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.tls import ClientTls, ServerTls
-from specwhisper.wire.tokens import Tokens, read_tokens
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.link.link import TargetLink
 from tests.rpc.methods import FILES, OF_ALL, methods_of, noted_methods
 from tests.rpc.services import draft_server, target_server
 

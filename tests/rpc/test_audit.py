@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from draft_server import audit
-from draft_server.audit import first_difference
 from experiments.common.scripted import ScriptedModel
 from experiments.common.speaking import Ear, talk
 from specwhisper.types import Limits
+from specwhisper_draft_server import parity_check as audit
+from specwhisper_draft_server.parity_check import first_difference
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
@@ -73,7 +73,7 @@ async def test_one_in_n_is_decoded_again_and_is_the_same(caplog):
     opened = {
         r.session
         for r in caplog.records
-        if r.message == "session opened" and r.name == "draft_server.session"
+        if r.message == "session opened" and r.name == "specwhisper_draft_server.sessions.session"
     }
     audited = {record.session for record in caplog.records if record.message == "audited"}
     assert len(audited) == 2
@@ -81,7 +81,7 @@ async def test_one_in_n_is_decoded_again_and_is_the_same(caplog):
 
 
 async def test_an_audit_survives_a_lost_target(monkeypatch):
-    monkeypatch.setattr("specwhisper.wire.backoff.MOST_S", 0.02)
+    monkeypatch.setattr("specwhisper.rpc.backoff.MOST_S", 0.02)
     async with (
         target_server() as target,
         cut_network(target.address, [1, 7, 3, 0, 5]) as (network, cutting),
@@ -144,7 +144,7 @@ async def test_a_client_that_leaves_leaves_nothing_to_audit():
 
 
 async def test_live_audio_is_not_audited(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     async with speaking_target() as target, speaking_draft(target.address, audit_every=1) as draft:
         await listen(draft, talk())
         assert draft.service._auditor._auditing is None

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.common.bad_network import bad_network
 from experiments.common.scripted import VOCABULARY
-from specwhisper.whisper import verifier
+from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
 from tests.rpc.services import (
     all_free,

@@ -13,7 +13,7 @@ import pytest
 from experiments.common import silence
 from experiments.common.scripted import ScriptedModel
 from specwhisper.audio.decode import decode_bytes
-from specwhisper.wire.streams import with_true_status
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.gated import Gated
@@ -129,7 +129,7 @@ class Scanned:
 async def test_a_client_that_leaves_while_its_hour_is_scanned_takes_no_thread_from_others(monkeypatch):
     """The threads that decode are few, and all sessions share them; here there is one."""
     scanned = Scanned()
-    monkeypatch.setattr("draft_server.service.decode_bytes", scanned)
+    monkeypatch.setattr("specwhisper_draft_server.service.decode_bytes", scanned)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     async with target_server() as target, draft_server(target.address) as draft:
         call = draft.stub.Recognize(pb.RecognizeRequest(audio=silence.flac(3600)))

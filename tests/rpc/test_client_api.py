@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from client.api import TranscriptionClient
 from specwhisper import __version__
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import log_mel_max
@@ -24,6 +23,7 @@ from specwhisper.types import Mode, Segment
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION, OLDEST_CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.codec import decoding_options_to_proto
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.api import TranscriptionClient
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, final, serving
 
 SEGMENTS = (

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from client.streaming import StreamingClient
 from specwhisper.errors import TargetUnavailable
 from specwhisper.live import LiveOptions, LivePosition
+from specwhisper.rpc import backoff
 from specwhisper.types import Mode
-from specwhisper.wire import backoff
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import MODEL, ScriptedTranscription, duration, serving
 
 

@@ -11,13 +11,13 @@ import pytest
 import soundfile
 from rich.console import Console
 
-from client.jobs import Job, show_server, transcribe_files
-from client.output import OutputFormat
 from specwhisper import __version__
 from specwhisper.errors import ServerFull
 from specwhisper.options import Acceptance, CompressionRatio, DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.codec.decoding import decoding_options_from_proto
+from specwhisper_client.cli.jobs import Job, show_server, transcribe_files
+from specwhisper_client.cli.output import OutputFormat
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 
 TEXT = "Hello there.\nBye.\n"
@@ -179,7 +179,7 @@ async def test_models(streams):
 
 async def run_cli(*arguments) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "client.cli", *map(str, arguments)),
+        *(sys.executable, "-m", "specwhisper_client.cli.main", *map(str, arguments)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -14,19 +14,20 @@ import soundfile
 from rich.console import Console
 from typer.testing import CliRunner
 
-from client import blocking, listening, sources
-from client.blocking import listen
-from client.cli import app
-from client.jobs import Job, transcribe_files
-from client.listening import Listening
-from client.live_transcription import LiveTranscription
-from client.output import OutputFormat
-from client.streaming import LIVE_DECODING, StreamingClient
 from experiments.common.speaking import SPOKEN, Ear, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.rpc import backoff
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire import backoff
+from specwhisper_client import blocking, sources
+from specwhisper_client.blocking import listen
+from specwhisper_client.cli import listening
+from specwhisper_client.cli.jobs import Job, transcribe_files
+from specwhisper_client.cli.listening import Listening
+from specwhisper_client.cli.main import app
+from specwhisper_client.cli.output import OutputFormat
+from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
 from tests.rpc.services import all_free, eventually
 from tests.rpc.speaking import speaking_pair, texts_of
 
@@ -35,7 +36,7 @@ PIECE_BYTES = 3_200
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
@@ -376,7 +377,7 @@ async def test_ctrl_c_ends_the_audio_and_prints_the_last_words(tmp_path):
     soundfile.write(path, samples_of(pcm), SAMPLE_RATE, subtype="PCM_16")
     async with speaking_pair() as (target, draft):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "client.cli", "listen", "--server", draft.address),
+            *(sys.executable, "-m", "specwhisper_client.cli.main", "listen", "--server", draft.address),
             *("--simulate", str(path), "--quiet"),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

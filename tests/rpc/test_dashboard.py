@@ -14,8 +14,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from client.gateway.metrics import GatewayMetrics
 from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper_gateway.metrics import GatewayMetrics
 from tests.rpc.scrapes import exported
 from tests.rpc.services import recording, running_pair, stream
 

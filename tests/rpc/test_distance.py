@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from draft_server.distance import DistantSession
-from draft_server.service import MAX_ADDED_LATENCY_MS
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
+from specwhisper.rpc import backoff
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
-from specwhisper.wire import backoff
-from specwhisper.wire.streams import with_true_status
+from specwhisper_draft_server.link.latency_injection import DistantSession
+from specwhisper_draft_server.service import MAX_ADDED_LATENCY_MS
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 
@@ -23,7 +23,7 @@ SHORT = talk(((0.2, 1.6),), 2.5)
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -18,9 +18,15 @@ from hypothesis import strategies as st
 from ray.exceptions import ActorDiedError
 from ray.serve.exceptions import DeploymentUnavailableError
 
-from client import resolving
-from client.api import TranscriptionClient
-from deploy.draft_front import (
+from specwhisper.errors import TargetUnavailable
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import discovery_pb2 as pb
+from specwhisper.wire.v1 import transcription_pb2_grpc
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
+from specwhisper_client import resolving
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_deploy.draft_locator import (
     ANSWER_S,
     FRESH_S,
     PLACE,
@@ -32,12 +38,6 @@ from deploy.draft_front import (
     asking,
     by_room,
 )
-from specwhisper.errors import TargetUnavailable
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
-from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.v1 import discovery_pb2 as pb
-from specwhisper.wire.v1 import transcription_pb2_grpc
-from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryServicer_to_server
 from tests.rpc.client_scripts import SERVICE
 from tests.rpc.services import eventually
 from tests.rpc.test_draft_servers import Draft
@@ -257,8 +257,8 @@ async def test_a_full_draft_server_is_left_for_another():
 
 async def test_draft_servers_that_come_are_found_and_those_that_go_are_left(monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
-    monkeypatch.setattr("deploy.draft_front.FRESH_S", 0.0)
-    monkeypatch.setattr("deploy.draft_front.USED_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.draft_locator.FRESH_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.draft_locator.USED_S", 0.0)
     async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
         first, second = fleet.drafts
         answers = fleet.handle.answers

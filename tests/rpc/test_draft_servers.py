@@ -12,16 +12,16 @@ from functools import partial
 import pytest
 import trustme
 
-from client import resolving
-from client.api import TranscriptionClient
-from client.resolving import Name, read_names
-from client.servers import CONNECTIONS, Servers
-from client.streaming import StreamingClient
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, UnsafeBind
-from specwhisper.wire.channels import OPEN, Credentials
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
-from specwhisper.wire.tls import ClientTls, ServerTls
+from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from specwhisper_client import resolving
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.resolving import Name, read_names
+from specwhisper_client.servers import CONNECTIONS, Servers
+from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription
 
 NAME = "drafts.example"

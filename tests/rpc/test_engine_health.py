@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from specwhisper.engine import local
 from specwhisper.errors import TargetUnavailable
-from specwhisper.whisper import local
-from specwhisper.wire.channels import open_channel
+from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated

@@ -6,11 +6,11 @@ import signal
 
 import pytest
 
-from draft_server.config import MAX_MESSAGE_BYTES
 from specwhisper.errors import SpecWhisperError
-from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
-from specwhisper.wire.serving import ServingOptions
-from specwhisper.wire.streams import with_true_status
+from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.streams import with_true_status
+from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.services import (
     all_free,
     audio_requests,

@@ -10,18 +10,18 @@ from functools import partial
 import grpc.aio
 import pytest
 
-from draft_server import link, target_session
 from experiments.common.bad_network import bad_network
 from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import TargetUnavailable
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire import codec
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
+from specwhisper_draft_server.link import link, target_session
 from tests.rpc.gated import Gated
 from tests.rpc.services import (
     MAX_SESSIONS,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from draft_server import connecting
 from experiments.common.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.link import connecting
 from tests.rpc.services import (
     all_free,
     draft_server,

@@ -15,24 +15,24 @@ import pytest
 import trustme
 from ray.exceptions import ActorDiedError, RayTaskError
 
-from deploy.answers import TargetAnswers
-from deploy.discovery import finder
-from deploy.front import ANSWER_S, SERVICE_NAME, TRIES, FrontService
-from deploy.routing import UNANSWERED_S
-from draft_server.config import DraftConfig
 from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
+from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.rpc.channels import OPEN, Credentials, open_channel
+from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
-from specwhisper.wire.channels import OPEN, Credentials, open_channel
-from specwhisper.wire.leases import Leases
-from specwhisper.wire.metrics.server import ServerMetrics
-from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUSHBACK_MS, error_from_rpc
-from specwhisper.wire.tls import ClientTls, ServerTls
-from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_deploy.discovery import finder
+from specwhisper_deploy.handle_answers import TargetAnswers
+from specwhisper_deploy.routing import UNANSWERED_S
+from specwhisper_deploy.target_locator import ANSWER_S, SERVICE_NAME, TRIES, FrontService
+from specwhisper_draft_server.config import DraftConfig
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import Target, eventually, target_server

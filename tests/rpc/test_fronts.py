@@ -11,14 +11,14 @@ from functools import partial
 import grpc.aio
 import pytest
 
-from draft_server.link import TargetLink
 from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
-from specwhisper.wire import backoff
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.streams import with_true_status
+from specwhisper.rpc import backoff
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.link.link import TargetLink
 from tests.rpc.services import (
     Draft,
     Target,

@@ -7,14 +7,14 @@ import asyncio
 import grpc
 import pytest
 
-from client.api import TranscriptionClient
-from client.transcription import Transcription
 from experiments.common.proxy import Proxy
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import TargetUnavailable
-from specwhisper.wire.channels import open_channel
+from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc, has_broken
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.transcription import Transcription
 from tests.rpc.gated import Gated
 from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
@@ -93,7 +93,7 @@ async def _read(transcription: Transcription) -> None:
 
 
 async def test_live_audio_goes_on_behind_a_garbled_connection_to_its_draft_server(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     pcm = talk(((0.2, 1.6), (2.2, 3.4)), 4.0)
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
         proxy.leads_to = draft.address

@@ -11,10 +11,10 @@ import openai
 import pytest
 import websockets
 
-from client.gateway.access import OPEN_TO_ALL
-from client.gateway.config import GatewayConfig
 from specwhisper.errors import Unauthenticated, UnsafeBind
-from specwhisper.wire.tokens import Tokens, read_tokens
+from specwhisper.rpc.tokens import Tokens, read_tokens
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.transport.access import OPEN_TO_ALL
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
 
@@ -144,7 +144,7 @@ async def test_no_websocket_opens_without_a_key(path, tokens):
 
 
 async def test_whoever_has_a_key_is_named_in_the_log(caplog):
-    caplog.set_level(logging.INFO, "client.gateway.observing")
+    caplog.set_level(logging.INFO, "specwhisper_gateway.access_log")
     async with (
         serving(ScriptedTranscription()) as address,
         running_gateway(address, tokens=TOKENS) as gateway,
@@ -160,7 +160,7 @@ async def test_whoever_has_a_key_is_named_in_the_log(caplog):
     lines = [
         (record.getMessage(), getattr(record, "caller", None))
         for record in caplog.records
-        if record.name == "client.gateway.observing" and record.route != "/metrics"
+        if record.name == "specwhisper_gateway.access_log" and record.route != "/metrics"
     ]
     assert sorted(lines, key=str) == [
         ("answered", "anna"),

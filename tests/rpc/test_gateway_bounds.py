@@ -12,8 +12,9 @@ import openai
 import pytest
 import websockets
 
-from client.gateway import connections, uploads
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_gateway.audio import uploads
+from specwhisper_gateway.transport import connections
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES

@@ -11,11 +11,11 @@ import grpc.aio
 import pytest
 import websockets
 
-from client.api import TranscriptionClient
-from client.gateway import sockets
-from client.gateway.realtime import session
-from client.servers import CONNECTIONS
-from client.streaming import StreamingClient
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.servers import CONNECTIONS
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_gateway.realtime import session
+from specwhisper_gateway.transport import sockets
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import EVERYTHING
@@ -81,7 +81,7 @@ async def test_another_draft_server_answers_where_one_is_lost(unused_tcp_port, f
 
 async def test_turns_that_nobody_takes_leave_nothing_behind(monkeypatch):
     monkeypatch.setattr(session, "MAX_TURNS", 1)
-    monkeypatch.setattr("client.servers.CONNECTIONS", 1)
+    monkeypatch.setattr("specwhisper_client.servers.CONNECTIONS", 1)
     server = ScriptedTranscription(EVERYTHING, hangs=True)
     async with serving(server) as address, running_gateway(address) as gateway:
         await gateway.http.get("/health")

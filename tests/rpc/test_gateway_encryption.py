@@ -14,14 +14,14 @@ import pytest
 import trustme
 import websockets
 
-from client.gateway.config import GatewayConfig
+from specwhisper.cli import flags
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.wire import flags
-from specwhisper.wire.channels import Credentials
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.tls import ClientTls, ServerTls
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.channels import Credentials
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
+from specwhisper_gateway.config import GatewayConfig
 from tests.rpc.client_scripts import SERVICE, ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, RunningGateway, running_gateway
 from tests.rpc.scrapes import scrape

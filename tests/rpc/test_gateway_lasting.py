@@ -14,10 +14,11 @@ import openai
 import pytest
 import websockets
 
-from client.gateway import events, lasting
-from client.gateway.events import EventStream
-from client.gateway.observing import ERROR
 from specwhisper.errors import SessionExpired
+from specwhisper_gateway.access_log import ERROR
+from specwhisper_gateway.audio import events
+from specwhisper_gateway.audio.events import EventStream
+from specwhisper_gateway.transport import deadline as lasting
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, running_gateway
 from tests.rpc.live_scripts import TWO_UTTERANCES

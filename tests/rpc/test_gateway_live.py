@@ -10,9 +10,9 @@ import pytest
 import soundfile
 import websockets
 
-from client.gateway.page_files import replay_page
-from client.gateway.record import recorded, sound_url
 from specwhisper.errors import ServerFull
+from specwhisper_gateway.page_files import replay_page
+from specwhisper_gateway.record import recorded, sound_url
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES

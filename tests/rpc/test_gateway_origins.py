@@ -7,9 +7,9 @@ import json
 import pytest
 import websockets
 
-from client.gateway.config import GatewayConfig
 from specwhisper.errors import InvalidRequest
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_gateway.config import GatewayConfig
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, running_gateway
 

@@ -9,8 +9,8 @@ import openai
 import pytest
 import websockets
 
-from client.gateway.messages import MAX_MESSAGE_BYTES
 from specwhisper.errors import PairMismatch, ServerFull, UnsupportedOption
+from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import api_settings, running_gateway
 from tests.rpc.live_scripts import EVERYTHING, TWO_UTTERANCES

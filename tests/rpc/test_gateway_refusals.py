@@ -8,7 +8,6 @@ from pathlib import Path
 import openai
 import pytest
 
-from client.gateway import uploads
 from specwhisper.errors import (
     InvalidAudio,
     PairMismatch,
@@ -18,6 +17,7 @@ from specwhisper.errors import (
     TargetUnavailable,
     UnsupportedOption,
 )
+from specwhisper_gateway.audio import uploads
 from tests.rpc.client_scripts import RESPONSES, ScriptedTranscription, serving
 from tests.rpc.gateways import DEPRECATED, MODEL, RECORDING, WAV, running_gateway, wav
 

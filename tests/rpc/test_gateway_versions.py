@@ -6,14 +6,14 @@ import json
 import pytest
 import websockets
 
-import draft_server.service
-from client import api, messages
-from client.api import TranscriptionClient
-from client.streaming import StreamingClient
+import specwhisper_draft_server.service
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch
 from specwhisper.wire import CLIENT_PROTOCOL_VERSION
 from specwhisper.wire.versions import Protocols
+from specwhisper_client import api, messages
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.streaming import StreamingClient
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import MODEL, RECORDING, WAV, running_gateway
 from tests.rpc.services import all_free, running_pair
@@ -87,7 +87,7 @@ async def test_a_client_of_the_next_release_that_still_speaks_this_protocol_is_s
 async def test_a_draft_server_of_the_next_release_that_still_speaks_this_protocol_is_used(
     recording, monkeypatch
 ):
-    monkeypatch.setattr(draft_server.service, "CLIENT", NEXT)
+    monkeypatch.setattr(specwhisper_draft_server.service, "CLIENT", NEXT)
     async with running_pair() as (target, draft), TranscriptionClient(draft.address) as client:
         await client.get_model()
         assert (await client.transcribe_file(recording)).segments

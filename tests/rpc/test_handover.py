@@ -10,15 +10,16 @@ import grpc.aio
 import pytest
 import torch
 
-from draft_server import live_session
 from experiments.common.speaking import Ear, SpeakingModel, spoken_utterances, talk
+from specwhisper.observe.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.rpc import backoff
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
-from specwhisper.wire import backoff, status
-from specwhisper.wire.failpoints import Failpoint, Failpoints, Fault
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.streams import with_true_status
+from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_draft_server.sessions import live_session
 from tests.rpc.services import (
     MAX_SESSIONS,
     VERIFICATION,
@@ -45,7 +46,7 @@ NEVER = 10**9  # hits of a failpoint
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     monkeypatch.setattr(status, "PUSHBACK_MS", 20)
 

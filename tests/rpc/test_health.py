@@ -9,11 +9,11 @@ from pathlib import Path
 import trustme
 from rich.console import Console
 
-from client.health import show_health
-from specwhisper.wire.channels import OPEN, Credentials
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.tls import ClientTls, ServerTls
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_client.cli.health import show_health
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 

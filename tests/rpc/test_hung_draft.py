@@ -9,16 +9,16 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from draft_server.server import SERVICE_NAME as TRANSCRIPTION
-from draft_server.server import _place
 from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from experiments.common.speaking import Ear, spoken_utterances, talk
+from specwhisper.engine import local
+from specwhisper.observe.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
-from specwhisper.whisper import local
-from specwhisper.wire.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.server import SERVICE_NAME as TRANSCRIPTION
+from specwhisper_draft_server.server import _place
 from tests.rpc.gated import Gated
 from tests.rpc.health import NOT_SERVING, SERVING, until
 from tests.rpc.scrapes import collected, value
@@ -81,7 +81,7 @@ async def test_a_session_whose_draft_hangs_goes_on_without_it(mode, hit, gate, c
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_live_audio_whose_draft_hangs_goes_on_without_it(mode, gate, monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     pcm = talk()
     async with (
         speaking_target() as target,
@@ -232,7 +232,7 @@ async def test_a_draft_model_that_cannot_be_placed_costs_no_session(mode, caplog
 
 
 async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkeypatch):
-    monkeypatch.setattr("draft_server.drafting.PLACE_AGAIN_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.drafting.PLACE_AGAIN_S", 0.0)
     place = Placing(None, RuntimeError("no memory"), RuntimeError("still none"))
     async with target_server() as target, draft_server(target.address, place=place) as draft:
         assert any(map(runs_target_only, await stream(draft, recording(1.0), mode="MODE_SYNC")))
@@ -249,7 +249,7 @@ def test_weights_are_kept_until_the_draft_model_is_ready(monkeypatch):
         def warm_up(self, max_width: int) -> None:
             raise RuntimeError("no memory")
 
-    monkeypatch.setattr("draft_server.server.place_draft", lambda *_: Cold(1))
+    monkeypatch.setattr("specwhisper_draft_server.server.place_draft", lambda *_: Cold(1))
     checkpoint = scripted_checkpoint(state={"weight": torch.zeros(1)})
     with pytest.raises(RuntimeError, match="no memory"):
         _place(checkpoint, 1, None)

@@ -14,8 +14,8 @@ from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
 from experiments.common.speaking import SPANS, Ear, spoken_utterances, talk
 from specwhisper.errors import IdleClient, SlowReader
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.riva_clients import live_config
 from tests.rpc.services import (
@@ -37,7 +37,7 @@ TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
 
 
 def open_utterance() -> bytes:

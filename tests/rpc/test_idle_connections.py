@@ -10,9 +10,9 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specwhisper.wire import calls, serving
-from specwhisper.wire.channels import Credentials, open_channel
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc import calls, serving
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import recording, target_alone, target_server

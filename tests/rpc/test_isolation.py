@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from specwhisper.errors import InvalidAudio, LeaseRefused
-from specwhisper.wire.channels import Credentials, open_channel
-from specwhisper.wire.leases import Leases
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
-from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import transcription_pb2 as client_pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 from experiments.common.proxy import Proxy
-from specwhisper.wire.keepalive import keepalive
+from specwhisper.rpc.keepalive import keepalive
 
 SOON = keepalive(1.0, 1.0)
 WAIT_S = 30.0  # half of what gRPC waits by itself

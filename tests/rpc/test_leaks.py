@@ -6,10 +6,10 @@ import asyncio
 import gc
 import threading
 
-from draft_server.drafting import DraftSession
-from draft_server.session import Session
-from draft_server.target_session import Outbox
-from specwhisper.whisper.verifier_session import VerifierSession
+from specwhisper.engine.verifier_session import VerifierSession
+from specwhisper_draft_server.drafting import DraftSession
+from specwhisper_draft_server.link.target_session import Outbox
+from specwhisper_draft_server.sessions.session import Session
 from tests.rpc.services import (
     Draft,
     all_free,

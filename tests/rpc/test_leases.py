@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.errors import LeaseRefused
-from specwhisper.wire.leases import Leases
+from specwhisper.rpc.leases import Leases
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.hostile import hello
 from tests.rpc.services import (

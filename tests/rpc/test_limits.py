@@ -13,12 +13,13 @@ import pytest
 
 from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import ServerFull, SessionExpired, SlowReader
+from specwhisper.rpc import serving
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import AudioChunk, Limits
-from specwhisper.wire import codec, serving
-from specwhisper.wire.channels import Credentials, open_channel
+from specwhisper.wire import codec
 from specwhisper.wire.status import PUSHBACK_KEY, error_from_rpc
-from specwhisper.wire.streams import with_true_status
-from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.rpc.gated import Gated

@@ -8,7 +8,6 @@ import copy
 import pytest
 import torch
 
-from draft_server import changes
 from experiments.common.scripted import END
 from experiments.common.speaking import (
     LENGTH_S,
@@ -22,10 +21,11 @@ from experiments.common.speaking import (
     words_of,
 )
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.rpc import backoff
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
-from specwhisper.wire import backoff
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server import debounce as changes
 from tests.rpc.services import all_free, audio_requests, draft_server, error_of, eventually, is_one_sentence
 from tests.rpc.speaking import (
     Listener,
@@ -44,7 +44,7 @@ MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from client.live_transcription import LiveTranscription
-from client.streaming import StreamingClient
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.live import LiveOptions
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.fallback import text_compression_ratio
 from specwhisper.transcription.live_windows import MAX_TOKENS, MAX_TOKENS_PER_S
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
+from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.streaming import StreamingClient
 from tests.noises import NOISES, noises
 from tests.rpc.services import MAX_SESSIONS, RATE, draft_server, eventually, target_server
 from tests.rpc.speaking import Listener

@@ -13,23 +13,23 @@ import grpc
 import pytest
 import trustme
 
-from client.top.readings import read_all
 from experiments.common.scripted import ScriptedModel
 from experiments.common.speaking import LENGTH_S as LIVE_LENGTH_S
 from experiments.common.speaking import SPANS, Ear, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
+from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.rpc import backoff
+from specwhisper.rpc import metrics_server as exposition
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits
-from specwhisper.wire import backoff
-from specwhisper.wire.channels import Credentials, open_channel
-from specwhisper.wire.metrics import exposition
-from specwhisper.wire.metrics.server import ServerMetrics
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.streams import with_true_status
-from specwhisper.wire.tls import ClientTls, ServerTls
-from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_client.top.readings import read_all
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, parsed, scrape, value
 from tests.rpc.services import (
@@ -167,7 +167,7 @@ async def test_resumes_are_counted_by_what_the_target_was_lost_by(monkeypatch):
 
 
 async def test_live_audio_tells_how_late_its_text_is(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         speaking_target() as target,

@@ -17,23 +17,23 @@ import pytest
 import soundfile
 from transformers import WhisperConfig
 
-from client.api import TranscriptionClient
-from draft_server.needs import ANY
 from experiments.common.bad_network import BadNetwork
 from experiments.common.checkpoints import Shape, build_checkpoint
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.rpc import backoff
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
-from specwhisper.wire import backoff
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.serving import ServingOptions, start_server
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import decoding_pb2, verification_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_draft_server.link.needs import ANY
 from tests.rpc.network import cut_clients, cut_network
 from tests.rpc.services import (
     Draft,
@@ -60,7 +60,7 @@ SEEDS = {"old": 0, "new": 1}  # of what targets with these weights write
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
@@ -173,8 +173,8 @@ async def test_a_recording_waits_for_its_weights_and_says_so_at_last(unused_tcp_
 
 async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(tmp_path, monkeypatch):
     """And asks for them from the first, at the next draft server."""
-    monkeypatch.setattr("draft_server.changes.TELL_EVERY_S", 0.0)
-    monkeypatch.setattr("draft_server.checkpoints.TOLD_TOKENS", 1)
+    monkeypatch.setattr("specwhisper_draft_server.debounce.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.resume_points.TOLD_TOKENS", 1)
     path = tmp_path / "audio.wav"
     soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
     async with weighted("old", 2) as old, weighted("new", 64) as new:

@@ -11,13 +11,13 @@ import pytest
 from experiments.common.bad_network import BadNetwork
 from experiments.common.scripted import ScriptedModel
 from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Limits
-from specwhisper.wire.leases import Leases
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.service import VerificationService
+from specwhisper_target_server.service import VerificationService
 from tests.rpc.hostile import hello, session
 from tests.rpc.services import (
     MAX_SESSIONS,

@@ -6,13 +6,13 @@ from functools import partial
 
 import pytest
 
-from client.messages import config_to_proto, segments_from_proto
 from experiments.chaos.asked import OPTIONS, PLAIN
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.messages import config_to_proto, segments_from_proto
 from tests.rpc.services import (
     MAX_SESSIONS,
     audio_requests,

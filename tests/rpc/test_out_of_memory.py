@@ -4,7 +4,6 @@ import grpc
 import pytest
 import torch
 
-from client.api import TranscriptionClient
 from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.audio.canonical import CanonicalStream
@@ -12,8 +11,9 @@ from specwhisper.errors import OutOfMemory
 from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc
-from target_server.config import TargetConfig
-from target_server.server import running_service
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.server import running_service
 from tests.rpc.hostile import hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -122,7 +122,7 @@ async def test_a_target_says_that_its_host_has_no_memory(monkeypatch):
 async def test_a_draft_server_without_memory_for_what_comes_is_left(monkeypatch, tmp_path):
     short = ShortOfMemory(CanonicalStream.push, fails_at=9)
     received = type("Received", (CanonicalStream,), {"push": lambda *args: short(*args)})
-    monkeypatch.setattr("draft_server.service.CanonicalStream", received)
+    monkeypatch.setattr("specwhisper_draft_server.service.CanonicalStream", received)
     path = wav(tmp_path / "audio.wav", recording(33.0))
     async with (
         target_server() as target,
@@ -144,7 +144,7 @@ async def test_too_many_slots_are_told_of_in_a_sentence(monkeypatch, error):
     def fails(*_, **__):
         raise error
 
-    monkeypatch.setattr("target_server.server.WhisperModel", fails)
+    monkeypatch.setattr("specwhisper_target_server.server.WhisperModel", fails)
     config = TargetConfig(limits=Limits(max_sessions=2_000))
     with pytest.raises(OutOfMemory, match=r"no memory for 'scripted' .* 2000 slots: .* --max-sessions"):
         async with running_service(config, scripted_checkpoint()):

@@ -10,11 +10,6 @@ from dataclasses import replace
 import grpc.aio
 import pytest
 
-from client.streaming import StreamingClient
-from draft_server import live_session
-from draft_server.bridged import BridgedTranscript
-from draft_server.foretold import Foretold
-from draft_server.session import Session, SessionRequest
 from experiments.common.scripted import END
 from experiments.common.speaking import (
     SPOKEN,
@@ -31,6 +26,8 @@ from specwhisper.audio import kept
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc import backoff
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import LiveWindows
@@ -48,10 +45,13 @@ from specwhisper.types import (
     WindowOpened,
     Word,
 )
-from specwhisper.wire import backoff
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_draft_server.sessions import live_session
+from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
+from specwhisper_draft_server.sessions.unverified_text import Foretold
 from tests.live import BEGIN, ENDED, mark
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -75,7 +75,7 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 import trustme
 
-from deploy.own_server import once_ports_are_free
 from specwhisper.errors import InvalidRequest, PortTaken
-from specwhisper.wire.serving import ServingOptions, start_server
-from specwhisper.wire.tls import ServerTls
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.tls import ServerTls
+from specwhisper_deploy.grpc_replica import once_ports_are_free
 from tests.rpc.services import eventually
 
 WAITS = "waits for its port"
@@ -34,7 +34,7 @@ async def test_it_starts_once_its_predecessor_has_left_the_port(caplog):
 
 
 async def test_it_waits_for_no_longer_than_the_drain(monkeypatch):
-    monkeypatch.setattr("deploy.own_server.PORT_WAIT_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.grpc_replica.PORT_WAIT_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         start = partial(start_server, {}, ServingOptions(port=other.getsockname()[1]))
         with pytest.raises(PortTaken, match="the port is taken"):

@@ -11,9 +11,10 @@ import pytest
 
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import ServerFull
-from specwhisper.wire import backoff, status
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.rpc import backoff
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.wire import status
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from tests.rpc.network import CutClients
 from tests.rpc.speaking import Listener, live_client, speaking_pair
@@ -21,7 +22,7 @@ from tests.rpc.speaking import Listener, live_client, speaking_pair
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

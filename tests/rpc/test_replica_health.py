@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from deploy.health import NotServing, check_grpc, check_http
-from specwhisper.wire.addresses import join_address
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
-from specwhisper.wire.tls import ServerTls
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.addresses import join_address
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.tls import ServerTls
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_deploy.health import NotServing, check_grpc, check_http
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import exported
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from deploy.health import NotServing
-from deploy.own_server import OwnServer
-from deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
 from experiments.common.checkpoints import Shape, save_checkpoint
+from specwhisper_deploy.grpc_replica import OwnServer
+from specwhisper_deploy.health import NotServing
+from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
 
 NOBODY = "127.0.0.1:1"
 

@@ -9,10 +9,11 @@ import logging
 import pytest
 import websockets
 
-from client.gateway.routers import page
 from experiments.common.speaking import Ear, talk
-from specwhisper.wire import backoff, request_id
-from specwhisper.wire.logs import LogFormat, configure_logging
+from specwhisper.observe import request_id
+from specwhisper.observe.logs import LogFormat, configure_logging
+from specwhisper.rpc import backoff
+from specwhisper_gateway.routers import page
 from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
@@ -48,7 +49,10 @@ async def test_a_callers_name_is_in_the_logs_of_both_servers(log):
         async for _ in draft.stub.StreamingRecognize(requests, metadata=metadata):
             pass
     of_draft, of_target = sorted(log("session opened"), key=lambda line: line["logger"])
-    assert (of_draft["logger"], of_target["logger"]) == ("draft_server.session", "target_server.service")
+    assert (of_draft["logger"], of_target["logger"]) == (
+        "specwhisper_draft_server.sessions.session",
+        "specwhisper_target_server.service",
+    )
     assert of_draft["request"] == of_target["request"] == "from-the-gateway"
     assert of_target["draft_session"] == of_draft["session"] != of_target["session"]
 
@@ -166,7 +170,7 @@ async def test_a_refusal_is_named_too(log):
 
 
 async def test_a_live_stream_keeps_its_name_over_lost_connections(log, monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         speaking_target() as target,

@@ -5,16 +5,16 @@ from __future__ import annotations
 import grpc.aio
 import pytest
 
-from client.messages import config_to_proto, segments_from_proto
 from experiments.common.scripted import MULTILINGUAL
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire import codec
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.messages import config_to_proto, segments_from_proto
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
     MAX_SESSIONS,

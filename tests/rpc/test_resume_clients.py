@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 import soundfile
 
-from client.api import TranscriptionClient
-from client.messages import config_to_proto
-from draft_server.session import Session, SessionRequest
 from experiments.common.scripted import END, MULTILINGUAL
+from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper.observe.metrics.engine import EngineMetrics
+from specwhisper.observe.metrics.registry import Registry
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Limits, Mode
-from specwhisper.whisper.local import LocalTranscriber, TargetEngine
-from specwhisper.wire.metrics.engine import EngineMetrics
-from specwhisper.wire.metrics.registry import Registry
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import checkpoint_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.messages import config_to_proto
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from tests.rpc.network import cut_clients
 from tests.rpc.scrapes import collected, value
 from tests.rpc.services import (
@@ -81,8 +81,8 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 @pytest.fixture
 def tells_all(monkeypatch):
     """A draft server that tells of every commit, with a checkpoint."""
-    monkeypatch.setattr("draft_server.changes.TELL_EVERY_S", 0.0)
-    monkeypatch.setattr("draft_server.checkpoints.TOLD_TOKENS", 1)
+    monkeypatch.setattr("specwhisper_draft_server.debounce.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("specwhisper_draft_server.resume_points.TOLD_TOKENS", 1)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -14,16 +14,16 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto import riva_audio_pb2
 
-from client.streaming import LIVE_DECODING
-from draft_server.riva import SERVICE_NAME
-from draft_server.riva.audio import StreamedAudio
-from draft_server.riva.service import _decoded
-from draft_server.service import MAX_PIECE_BYTES
 from experiments.demo_pair.phonemes import words
 from specwhisper.audio.decode import decode_file
-from specwhisper.whisper.checkpoint import DEMO_FOLDER, load_checkpoint
+from specwhisper.model.checkpoint import DEMO_FOLDER, load_checkpoint
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client.streaming import LIVE_DECODING
+from specwhisper_draft_server.riva import SERVICE_NAME
+from specwhisper_draft_server.riva.audio import StreamedAudio
+from specwhisper_draft_server.riva.service import _decoded
+from specwhisper_draft_server.service import MAX_PIECE_BYTES
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import (
     RATE,

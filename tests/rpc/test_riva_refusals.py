@@ -8,8 +8,8 @@ import riva.client
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto import riva_audio_pb2
 
-from draft_server.riva import riva_services
 from specwhisper.errors import UnsupportedOption
+from specwhisper_draft_server.riva import riva_services
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, refusal, riva_client
 from tests.rpc.services import (
     all_free,

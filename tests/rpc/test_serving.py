@@ -23,10 +23,10 @@ from specwhisper.errors import (
     TargetUnavailable,
     UnsafeBind,
 )
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.metrics import exposition
-from specwhisper.wire.metrics.server import ServerMetrics
-from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.rpc import metrics_server as exposition
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -16,8 +16,8 @@ SERVER = """
 import asyncio
 import gc
 from functools import partial
-from specwhisper.wire.logs import LogFormat, configure_logging
-from specwhisper.wire.serving import ServingOptions, serve
+from specwhisper.observe.logs import LogFormat, configure_logging
+from specwhisper.rpc.serving import ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2 as pb, verification_pb2_grpc as pb_grpc
 
 class Echo(pb_grpc.VerificationServicer):
@@ -34,9 +34,9 @@ print(gc.get_freeze_count())
 GATEWAY = """
 import asyncio
 import gc
-from client.gateway.config import GatewayConfig
-from client.gateway.server import run
-from specwhisper.wire.logs import LogFormat, configure_logging
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.server import run
+from specwhisper.observe.logs import LogFormat, configure_logging
 
 configure_logging(LogFormat.JSON)
 asyncio.run(run(GatewayConfig(server="127.0.0.1:9", port=0)))

@@ -7,17 +7,17 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
-from client import exchange
-from client.api import TranscriptionClient
-from draft_server import heartbeats
 from experiments.common.proxy import Proxy
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc import backoff
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.wire import backoff
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_client import exchange
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_draft_server import heartbeats
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.network import CutClients
 from tests.rpc.riva_clients import live_config
@@ -46,7 +46,7 @@ HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr("draft_server.voice._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(heartbeats, "HEARTBEAT_S", HEARTBEAT_S)

@@ -11,10 +11,10 @@ import grpc.aio
 import pytest
 
 from specwhisper.errors import ServerFull
-from specwhisper.wire.channels import open_channel
-from specwhisper.wire.serving import ServingOptions, start_server
+from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 

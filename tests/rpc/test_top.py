@@ -8,13 +8,13 @@ import json
 from prometheus_client import make_wsgi_app
 from typer.testing import CliRunner
 
-from client.cli import app
-from draft_server.config import MAX_MESSAGE_BYTES
 from specwhisper.errors import TargetUnavailable
-from specwhisper.wire.metrics.discovery import targets_page
-from specwhisper.wire.metrics.exposition import serving_page
-from specwhisper.wire.metrics.server import ServerMetrics
-from specwhisper.wire.serving import ServingOptions
+from specwhisper.observe.metrics.discovery import targets_page
+from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.rpc.metrics_server import serving_page
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper_client.cli.main import app
+from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import collected, parsed, scrape, value

@@ -20,12 +20,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from client.api import TranscriptionClient
 from specwhisper.errors import TargetUnavailable
+from specwhisper.observe.tracing import configure_tracing, start_tracing
 from specwhisper.options import DecodingOptions
+from specwhisper.rpc import backoff
 from specwhisper.types import Mode
-from specwhisper.wire import backoff
-from specwhisper.wire.tracing import configure_tracing, start_tracing
+from specwhisper_client.api import TranscriptionClient
 from tests.rpc.gateways import RECORDING, running_gateway
 from tests.rpc.network import cut_network
 from tests.rpc.services import (
@@ -213,8 +213,9 @@ async def test_only_what_is_not_the_clients_fault_is_marked_as_failed(exporter):
 
 def test_nothing_is_imported_unless_a_collector_is_named():
     script = (
-        "import sys, client.cli, client.gateway.observing, draft_server.link, specwhisper.wire.serving\n"
-        "from specwhisper.wire.tracing import configure_tracing\n"
+        "import sys, specwhisper_client.cli.main, specwhisper_gateway.access_log\n"
+        "import specwhisper_draft_server.link.link, specwhisper.rpc.serving\n"
+        "from specwhisper.observe.tracing import configure_tracing\n"
         "configure_tracing('test')\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
@@ -255,7 +256,7 @@ def test_a_collector_is_sent_what_a_process_did():
     server.start()
     try:
         run = subprocess.run(
-            [sys.executable, "-m", "client.cli", "models", "--server", "127.0.0.1:1"],
+            [sys.executable, "-m", "specwhisper_client.cli.main", "models", "--server", "127.0.0.1:1"],
             env={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}", "PYTHONPATH": ":".join(sys.path)},
             capture_output=True,
             text=True,

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import soundfile
 
-from draft_server import changes
 from experiments.common.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
 from experiments.common.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.sharing import share_encoder
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.sharing import share_encoder
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server import debounce as changes
 from tests.rpc.services import (
     RATE,
     all_free,
@@ -120,7 +120,7 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
         target.encoder.encoder.register_forward_hook(lambda *_: calls.append(1))
         return draft, target
 
-    monkeypatch.setattr("draft_server.server.share_encoder", noted)
+    monkeypatch.setattr("specwhisper_draft_server.server.share_encoder", noted)
     async with draft_server("127.0.0.1:1", checkpoint=same, target_model=str(folder)) as draft:
         for mode in ("MODE_FULL", "MODE_SYNC"):
             calls.clear()

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from draft_server.config import DraftConfig
 from experiments.common.checkpoints import Shape, build_checkpoint
 from experiments.common.scripted import VOCABULARY
+from specwhisper.cli.flags import parse_cores
+from specwhisper.engine.process import prepare_process
 from specwhisper.errors import (
     InvalidAudio,
     InvalidRequest,
@@ -20,15 +21,14 @@ from specwhisper.errors import (
     UnsafeBind,
     UnsupportedOption,
 )
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Mode
-from specwhisper.whisper.process import prepare_process
-from specwhisper.wire.flags import parse_cores
-from specwhisper.wire.serving import ServingOptions
-from specwhisper.wire.streams import with_true_status
-from specwhisper.wire.tokens import Tokens
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from target_server.config import TargetConfig
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_target_server.config import TargetConfig
 from tests.rpc.services import (
     all_free,
     audio_requests,

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from specwhisper.wire.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
 from tests.rpc.services import PROMPTLY_S, eventually
 
 SERVICE, METHOD = "a.Service", "/a.Service/Get"

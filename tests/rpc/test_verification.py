@@ -11,12 +11,12 @@ import pytest
 
 from experiments.common.checkpoints import Shape, build_checkpoint
 from experiments.common.scripted import VOCABULARY, ScriptedModel
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits
-from specwhisper.whisper.one_process import OneProcess
 from specwhisper.wire import flac
 from specwhisper.wire.v1 import verification_pb2 as pb
-from target_server import service
+from specwhisper_target_server import service
 from tests.rpc.hostile import audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,

@@ -24,7 +24,7 @@ from specwhisper.types import Limits
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.answers import MAX_UNREAD
+from specwhisper_target_server.event_queue import MAX_UNREAD
 from tests.rpc.hostile import Session, audio, candidates, hello, session, whole
 from tests.rpc.services import (
     MAX_SESSIONS,

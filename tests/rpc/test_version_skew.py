@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-import draft_server.link
-import target_server.service
+import specwhisper_draft_server.link.link
+import specwhisper_target_server.service
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch
+from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.status import error_from_rpc
-from specwhisper.wire.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import LINK, Protocols
 from tests.rpc.hostile import hello, session, whole
@@ -61,7 +61,7 @@ async def refusals(draft: Draft) -> list[Exception]:
 @pytest.mark.parametrize("version", OTHERS)
 @pytest.mark.parametrize("other", ["target", "draft server"])
 async def test_a_draft_server_refuses_targets_of_another_protocol(other, version, monkeypatch):
-    changed = target_server.service if other == "target" else draft_server.link
+    changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
     monkeypatch.setattr(changed, "LINK", version)
     of_target, of_draft = (version, LINK) if other == "target" else (LINK, version)
     async with running_pair() as (target, draft):
@@ -78,7 +78,7 @@ async def test_a_draft_server_refuses_targets_of_another_protocol(other, version
 
 @pytest.mark.parametrize("other", ["target", "draft server"])
 async def test_a_release_and_the_next_one_that_still_speaks_its_protocol_work_together(other, monkeypatch):
-    changed = target_server.service if other == "target" else draft_server.link
+    changed = specwhisper_target_server.service if other == "target" else specwhisper_draft_server.link.link
     monkeypatch.setattr(changed, "LINK", NEXT)
     async with running_pair() as (target, draft):
         assert finals(await stream(draft, SECOND)) == expected_finals(target_alone(1.0))

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from draft_server import voice
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import UnsupportedOption
-from specwhisper.wire.streams import with_true_status
+from specwhisper.rpc.streams import with_true_status
+from specwhisper_draft_server import voice_activity as voice
 from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import config, final_results, listen, speaking_pair, texts_of
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from experiments.common.scripted import ScriptedModel
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.admission import AnswerTime
 from specwhisper.types import Mode
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import Verifier
 
 
 def test_without_a_budget_there_is_always_room():

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from experiments.common.scripted import ScriptedModel, recording
 from experiments.common.speaking import SpeakingModel
+from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.pair_engine import Feed, PairEngine
+from specwhisper.engine.pair_session import PairSession
+from specwhisper.engine.shared_pair import Prepared, SharedPair
+from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, WindowOpened
-from specwhisper.whisper.local import TargetEngine
-from specwhisper.whisper.one_process import InlineExecutor, OneProcess
-from specwhisper.whisper.pair_engine import Feed, PairEngine
-from specwhisper.whisper.pair_session import PairSession
-from specwhisper.whisper.shared_pair import Prepared, SharedPair
-from specwhisper.whisper.verifier import Verifier
 from tests.live_engines import LivePair
 from tests.unit.test_live_engines import TALK, told, transcribe
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
+from specwhisper.model.words import _fit, _medians
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
-from specwhisper.whisper.words import _fit, _medians
 
 
 def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:

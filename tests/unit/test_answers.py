@@ -7,7 +7,7 @@ import pytest
 from specwhisper.errors import SlowReader
 from specwhisper.types import Commit, Failed, Finished
 from specwhisper.wire import codec
-from target_server.answers import MAX_UNREAD, Answers
+from specwhisper_target_server.event_queue import MAX_UNREAD, Answers
 
 COMMIT = Commit(window_id=1, base=0, tokens=(1, 2, 3), log_probs=(-1.0,) * 3, margins=(1.0,) * 3)
 NUM_BYTES = len(codec.commit_to_proto(COMMIT).SerializeToString()) + 2  # in a response

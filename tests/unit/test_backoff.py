@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.errors import ServerFull, TargetUnavailable
-from specwhisper.wire import backoff
-from specwhisper.wire.backoff import FIRST_S, MOST_S, Backoff
+from specwhisper.rpc import backoff
+from specwhisper.rpc.backoff import FIRST_S, MOST_S, Backoff
 
 GONE = TargetUnavailable("It is gone.")
 

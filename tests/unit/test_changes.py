@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from draft_server import changes
-from draft_server.changes import Changes
+from specwhisper_draft_server import debounce as changes
+from specwhisper_draft_server.debounce import Changes
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from transformers import WhisperForConditionalGeneration
 
 from experiments.common.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError
+from specwhisper.model.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint, resolve
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.windows import SequentialWindows
-from specwhisper.whisper.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint, resolve
-from target_server.server import named_by_precision
+from specwhisper_target_server.server import named_by_precision
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)
 WEIGHTS = "model.safetensors"

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from experiments.common.checkpoints import Shape, build_checkpoint
+from specwhisper.model import transfer
+from specwhisper.model.choosing import Row, choose
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.sampling import Sampling
 from specwhisper.options import Acceptance
-from specwhisper.whisper import transfer
-from specwhisper.whisper.choosing import Row, choose
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.sampling import Sampling
 
 _, CHECKPOINT = build_checkpoint(Shape(d_model=32, max_target_positions=32))
 ROWS = [Row(0, [5, 6, 7], 2, (), timestamps=True), Row(1, [8], 0, (9,), timestamps=False)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from draft_server.choosing import Place, choose
+from specwhisper_draft_server.link.choosing import Place, choose
 
 ADDRESSES = st.sampled_from("abcdef")
 

@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from client.display import LiveDisplay, NoDisplay, WithProgress, clock
-from client.transcript import Update
 from specwhisper.types import Segment
+from specwhisper_client.cli.display import LiveDisplay, NoDisplay, WithProgress, clock
+from specwhisper_client.transcript import Update
 
 
 @pytest.mark.parametrize(

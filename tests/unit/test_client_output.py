@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from client.output import OutputFormat, prepare_outputs, render, write
-from client.transcript import ModelInfo, Transcript
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
+from specwhisper_client.cli.output import OutputFormat, prepare_outputs, render, write
+from specwhisper_client.transcript import ModelInfo, Transcript
 
 UNKNOWN = {
     "confidence": 0.5,

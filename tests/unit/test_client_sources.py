@@ -4,7 +4,7 @@ import asyncio
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-from client import sources
+from specwhisper_client import sources
 
 
 async def test_who_is_behind_loses_one_stretch_and_is_warned_once(monkeypatch, caplog):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.live_transcription import whole_utterances
-from client.transcript import Update
-from client.utterances import Utterances, in_order, joined
 from specwhisper.types import Segment, Word
+from specwhisper_client.live_transcription import whole_utterances
+from specwhisper_client.transcript import Update
+from specwhisper_client.utterances import Utterances, in_order, joined
 
 
 def piece(text: str, utterance: int = 1, at_s: float = 0.0, *, is_last: bool = False, **more) -> Segment:

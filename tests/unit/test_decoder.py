@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from experiments.common.checkpoints import Shape, build_checkpoint
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.choosing import Row
+from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.kernels import linear
+from specwhisper.model.model import WhisperModel
 from specwhisper.types import AudioChunk
-from specwhisper.whisper import linear
-from specwhisper.whisper.choosing import Row
-from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.pairing import draft_ids
 
 SHAPE = Shape(decoder_layers=3, heads=4, max_target_positions=24, seed=5)
 TRANSFORMERS, CHECKPOINT = build_checkpoint(SHAPE)

@@ -17,8 +17,10 @@ from ray.serve.deployment import deployment_to_schema
 from ray.serve.schema import ServeDeploySchema
 from rich.console import Console
 
-from deploy import command, serve_app
-from deploy.command import (
+from specwhisper.cli.command_lines import config_from
+from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable, UnsafeBind
+from specwhisper_deploy import command, serve_app
+from specwhisper_deploy.command import (
     DEMO,
     Signals,
     check,
@@ -29,10 +31,8 @@ from deploy.command import (
     last_line,
     read_schema,
 )
-from deploy.leftovers import Process
-from specwhisper.errors import InvalidRequest, PortTaken, TargetUnavailable, UnsafeBind
-from specwhisper.wire.command_lines import config_from
-from target_server.command import read_config
+from specwhisper_deploy.leftovers import Process
+from specwhisper_target_server.command import read_config
 
 MACHINES = ("192.0.2.1", "192.0.2.2")
 
@@ -42,7 +42,7 @@ def test_the_bundled_file_is_one_that_ray_and_our_servers_understand():
     assert schema == ServeDeploySchema.model_validate(yaml.safe_load(DEMO.read_text()))
     for application in schema.applications:
         module, _, builder = application.import_path.partition(":")
-        assert module == "deploy.serve_app"
+        assert module == "specwhisper_deploy.serve_app"
         getattr(serve_app, builder)(application.args)
         assert {each.name for each in application.deployments} <= {"Target", "Front", "Draft", "Gateway"}
 
@@ -170,7 +170,11 @@ def test_nobody_is_killed_who_still_drains(build, args, drains):
 
 
 def application(**changes):
-    told = {"name": "targets", "import_path": "deploy.serve_app:targets", "route_prefix": None} | changes
+    told = {
+        "name": "targets",
+        "import_path": "specwhisper_deploy.serve_app:targets",
+        "route_prefix": None,
+    } | changes
     return ServeDeploySchema.model_validate({"applications": [told]})
 
 
@@ -179,7 +183,10 @@ def application(**changes):
     [
         ({"args": {"target": {"modle": "large-v3"}}}, "Application 'targets': No such option: --modle"),
         ({"args": {"targets": {}}}, "Arguments of 'targets': targets: "),
-        ({"import_path": "deploy.serve_app:tragets"}, "there is no deploy.serve_app:tragets"),
+        (
+            {"import_path": "specwhisper_deploy.serve_app:tragets"},
+            "there is no specwhisper_deploy.serve_app:tragets",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_a_line_before_ray_starts(changes, words):
@@ -457,7 +464,11 @@ def test_what_a_killed_ray_has_left_here_is_reported_before_ports_are_taken(
 def test_a_file_is_checked_before_a_cluster_is_asked(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "cluster", lambda _: pytest.fail("it was asked"))
     path = tmp_path / "wrong.yaml"
-    wrong = {"name": "a", "import_path": "deploy.serve_app:targets", "args": {"target": {"modle": "x"}}}
+    wrong = {
+        "name": "a",
+        "import_path": "specwhisper_deploy.serve_app:targets",
+        "args": {"target": {"modle": "x"}},
+    }
     path.write_text(yaml.safe_dump({"applications": [wrong]}))
     with pytest.raises(InvalidRequest, match="No such option: --modle"):
         command.run(path, "auto")

@@ -8,14 +8,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from draft_server.descriptions import Descriptions
-from draft_server.needs import ANY, Needs
 from experiments.common.speaking import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
+from specwhisper.rpc import backoff
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
-from specwhisper.wire import backoff
 from specwhisper.wire.status import error_from_rpc
+from specwhisper_draft_server.link.descriptions import Descriptions
+from specwhisper_draft_server.link.needs import ANY, Needs
 
 OLD, NEW = (TargetDescription("model", weights, SPOKEN, 80, Limits()) for weights in ("old", "new"))
 ABSENT = TargetUnavailable("No target server answered.")

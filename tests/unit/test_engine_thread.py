@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.errors import ServerDraining
 from specwhisper.types import Failed
-from specwhisper.whisper.engine_thread import EngineThread
 
 
 class Echo:

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.verifier import Verifier
+from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Candidates, Mode
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.one_process import InlineExecutor, OneProcess
-from specwhisper.whisper.verifier import Verifier
-from specwhisper.whisper.window_draft import WindowDraft
 from tests.interference import KINDS, Interference
 from tests.nightly import NIGHTLY
 

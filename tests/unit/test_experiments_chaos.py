@@ -34,8 +34,8 @@ from experiments.common.oracle import (
     pause_s,
     recording_violations,
 )
+from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS
 from specwhisper.types import Candidates, Segment
-from specwhisper.wire.failpoints import DRAFT_POINTS, TARGET_POINTS
 
 SAID = (  # start, end, tokens, utterance, whether it ends there
     (0.0, 1.0, (1, 2, 30), 1, False),

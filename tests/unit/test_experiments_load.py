@@ -16,8 +16,8 @@ from experiments.streaming.summary import Taken
 from experiments.streaming.takes import SpokenWord, Take
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import LiveOptions
+from specwhisper.model.checkpoint import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE, DecodedStep
-from specwhisper.whisper.checkpoint import DEMO_FOLDER
 from tests.live import BEGIN, ENDED, PAUSE, Speaker, letters, mark
 from tests.live import Heard as Windows
 

@@ -42,7 +42,7 @@ from experiments.promises.resets import Survived
 from experiments.promises.slow_reader import Beside, Fourth
 from experiments.promises.stops import Stopped
 from experiments.promises.talkative import talkative_gateway
-from specwhisper.whisper.faults import FAULT_STATUS
+from specwhisper.model.faults import FAULT_STATUS
 
 MIB = 2**20
 FREED = Freed("verify", (0.1, 0.2))
@@ -58,7 +58,7 @@ BOMB = Bomb("FLAC", 3_600.0, 1_000, 3 * MIB, is_refused=True)
 STOPPED = Stopped("target", 0.1, 0, 0, 3, ())
 FAULTED, SHORT = Faulted(0.1, FAULT_STATUS, ()), Short(3, 2, 0.5, ())
 ALONE, SENT = Sent("nothing", 0, (2.0,), 0), Sent("unknown keys", 14_000_000, (30.0, 90.0, 40.0), 3 * MIB)
-ENDED = Ended("target_server", False, 0.1, -15)
+ENDED = Ended("specwhisper_target_server", False, 0.1, -15)
 SILENT = Silent(400, 10.1, (0.02, 0.1), 0)
 FAR = Far(2, 28.0, ())
 GOOD = {
@@ -70,7 +70,7 @@ GOOD = {
     "stops": stops.bars([STOPPED]),
     "messages": messages.bars([ALONE, SENT]),
     "faults": faults.bars([FAULTED], [SHORT], [SHORT]),
-    "loading": loading.bars([ENDED, Ended("draft_server", True, 0.2, 143)]),
+    "loading": loading.bars([ENDED, Ended("specwhisper_draft_server", True, 0.2, 143)]),
     "handshakes": handshakes.bars(SILENT),
     "far targets": far_targets.bars(FAR),
 }

@@ -8,7 +8,7 @@ from experiments.common.checkpoints import Shape, build_checkpoint
 from experiments.common.published import PUBLISHED
 from experiments.sizing.__main__ import SHAPES
 from experiments.sizing.memory import num_sessions, num_weights, slot_bytes
-from specwhisper.whisper.model import WhisperModel
+from specwhisper.model.model import WhisperModel
 
 GIB = 2**30
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from draft_server.voice import Voice
 from experiments.streaming.again import TargetAlone
 from experiments.streaming.arms import FULL, NO_RECALL
 from experiments.streaming.listening import DECODING, TAIL_S, Heard, Shown, pieces
@@ -34,9 +33,10 @@ from experiments.streaming.summary import (
 from experiments.streaming.takes import SpokenWord, Take
 from specwhisper.audio.decode import decode_file
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.model.checkpoint import DEMO_FOLDER, load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.types import SAMPLE_RATE
-from specwhisper.whisper.checkpoint import DEMO_FOLDER, load_checkpoint
-from specwhisper.whisper.model import WhisperModel
+from specwhisper_draft_server.voice_activity import Voice
 from tests.live_engines import LivePair
 
 

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from specwhisper.engine import engine_thread
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.engine_thread import EngineThread
+from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
+from specwhisper.model.faults import is_device_fault, is_out_of_memory
+from specwhisper.model.micro_batcher import Gathering
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, Window, WindowOpened
-from specwhisper.whisper import engine_thread
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.engine_thread import EngineThread
-from specwhisper.whisper.faults import is_device_fault, is_out_of_memory
-from specwhisper.whisper.gathering import Gathering
-from specwhisper.whisper.one_process import InlineExecutor, OneProcess
-from specwhisper.whisper.verifier import Verifier
 from tests.rpc.services import recording
 
 PCMS = [recording(length_s, seed) for seed, length_s in enumerate((0.5, 1.0, 33.0, 0.7, 2.0))]

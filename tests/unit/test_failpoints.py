@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.wire.failpoints import (
+from specwhisper.observe.failpoints import (
     DRAFT_POINTS,
     TARGET_POINTS,
     VARIABLE,
@@ -18,7 +18,7 @@ from specwhisper.wire.failpoints import (
     Fault,
     read_failpoints,
 )
-from specwhisper.wire.serving import ServingOptions
+from specwhisper.rpc.serving import ServingOptions
 
 
 def read(text: str) -> Failpoints | None:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 
 import pytest
 
-from specwhisper.wire.following import Following
+from specwhisper.rpc.following import Following
 
 
 async def numbers(goes_on: asyncio.Event):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from draft_server.foretold import Foretold
 from experiments.common.scripted import END, TIME
 from experiments.common.speaking import SPOKEN
 from specwhisper.types import Commit, Limits, Window, WindowOpened
+from specwhisper_draft_server.sessions.unverified_text import Foretold
 
 LIMITS = Limits(max_block_tokens=3, max_ahead_tokens=8)
 

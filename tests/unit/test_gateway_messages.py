@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from client.gateway import messages
-from client.gateway.errors import InvalidEvent
-from client.gateway.live.messages import Position, read_message
-from client.gateway.messages import MAX_CONTROL_BYTES, MAX_VALUES, first_problem, read_object
-from client.gateway.realtime.settings import RealtimeSettings, _Session
-from client.gateway.sockets import Peer
+from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.live.messages import Position, read_message
+from specwhisper_gateway.realtime.settings import RealtimeSettings, _Session
+from specwhisper_gateway.transport import messages
+from specwhisper_gateway.transport.messages import MAX_CONTROL_BYTES, MAX_VALUES, first_problem, read_object
+from specwhisper_gateway.transport.sockets import Peer
 
 APPEND = {"type": "input_audio_buffer.append"}
 MANY = {f"k{number}": 1 for number in range(1_000)}

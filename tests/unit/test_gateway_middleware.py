@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from client.gateway.errors import ClientGone
-from client.gateway.leaving import unless_client_leaves
-from client.gateway.lingering import Lingering
+from specwhisper_gateway.errors import ClientGone
+from specwhisper_gateway.transport.disconnect import unless_client_leaves
+from specwhisper_gateway.transport.lingering import Lingering
 
 ANSWER = [
     {"type": "http.response.start", "status": 413, "headers": []},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from client.gateway.page_files import RECORDING_MARK, replay_template
+from specwhisper_gateway.page_files import RECORDING_MARK, replay_template
 
 REPLAY = Path(__file__).parents[2] / "docs" / "figures" / "replay.html"
 
@@ -12,4 +12,4 @@ REPLAY = Path(__file__).parents[2] / "docs" / "figures" / "replay.html"
 def test_the_linked_replay_has_the_page_of_today():
     before, behind = replay_template().split(RECORDING_MARK)
     written = REPLAY.read_text()
-    assert written.startswith(before) and written.endswith(behind), "run client.gateway.record anew"
+    assert written.startswith(before) and written.endswith(behind), "run specwhisper_gateway.record anew"

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from client.gateway import sockets
-from client.gateway.errors import ClientGone, IdleSession, InvalidEvent
-from client.gateway.sockets import Peer, close_code, ended_by_errors, unless_stalled
 from specwhisper.errors import MessageTooLarge, PairMismatch, ServerFull, TargetUnavailable
+from specwhisper_gateway.errors import ClientGone, IdleSession, InvalidEvent
+from specwhisper_gateway.transport import sockets
+from specwhisper_gateway.transport.sockets import Peer, close_code, ended_by_errors, unless_stalled
 from tests.rpc.services import eventually
 
 

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from client.gateway import errors as gateway_errors
-from client.gateway.config import API_KEY, GatewayConfig, keys
-from client.gateway.errors import InvalidField
-from client.gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
 from specwhisper import errors
 from specwhisper.errors import InvalidRequest, ServerFull, SpecWhisperError, UnsafeBind
-from specwhisper.wire.tokens import Tokens
+from specwhisper.rpc.tokens import Tokens
+from specwhisper_gateway import errors as gateway_errors
+from specwhisper_gateway.config import API_KEY, GatewayConfig, keys
+from specwhisper_gateway.errors import InvalidField
+from specwhisper_gateway.status import ANSWER_OF_ERROR, INTERNAL_ERROR, answer_to, body_of, headers_of
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
 ALL_ERRORS = {
@@ -100,7 +100,9 @@ def test_a_key_is_not_kept(monkeypatch):
 
 
 def test_without_the_extra_it_says_what_it_needs():
-    script = "import sys; sys.modules['uvicorn'] = None; from client.gateway.__main__ import main; main()"
+    script = (
+        "import sys; sys.modules['uvicorn'] = None; from specwhisper_gateway.__main__ import main; main()"
+    )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert run.returncode == 1
     needs = "specwhisper-gateway: the gateway needs uvicorn: pip install 'specwhisper[gateway]'."

@@ -1,8 +1,8 @@
 """A turn's events: every item begins, is committed and completed once, whatever its stream repeats."""
 
-from client.gateway.realtime.turn import Items, Turn
-from client.transcript import Update
 from specwhisper.types import Segment, VoiceEvent
+from specwhisper_client.transcript import Update
+from specwhisper_gateway.realtime.turn import Items, Turn
 
 STARTED, STOPPED, COMMITTED = (
     f"input_audio_buffer.{name}" for name in ("speech_started", "speech_stopped", "committed")

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from client.gateway.replies import PIECES_AT_ONCE, reply
-from client.gateway.transcription_fields import TranscriptionFields
 from specwhisper.transcription.formats import to_srt, to_verbose_json, to_vtt
 from specwhisper.types import Segment, Word
+from specwhisper_gateway.audio.replies import PIECES_AT_ONCE, reply
+from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 
 NUM_SEGMENTS, NUM_WORDS = 400, 5
 WORDS = [("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")]

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from specwhisper.whisper.gathering import Gathering
+from specwhisper.model.micro_batcher import Gathering
 
 WAIT_S = 10.0
 

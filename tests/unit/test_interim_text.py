@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from draft_server.bridged import BridgedTranscript
 from experiments.common.scripted import END, NUM_TEXT, VOCABULARY
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
 from specwhisper.types import Candidates, Commit, Step, Window, WindowOpened
+from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 WORD = "日本語"

@@ -27,9 +27,9 @@ from experiments.latency.store import Run, Store, Sweep
 from experiments.latency.summary import Summary
 from experiments.latency.tables import print_tables
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
 from tests.unit.test_latency_simulation import decoding
 
 COSTS = Costs(target=Cost(0.048, 0.002), draft=Cost(0.01), message_s=0.001)

@@ -15,7 +15,14 @@ RAY = {"ray"}
 
 CORE = {"specwhisper", "specwhisper.errors", "specwhisper.live", "specwhisper.options", "specwhisper.types"}
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
-BOTH = {"specwhisper.whisper", "specwhisper.wire"}
+MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
+SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.cli"}
+PROGRAMS = {
+    "specwhisper_client",
+    "specwhisper_draft_server",
+    "specwhisper_target_server",
+    "specwhisper_gateway",
+}
 
 # Layer: which of our layers it may import besides itself, and which libraries it must do without.
 LAYERS = {
@@ -26,19 +33,31 @@ LAYERS = {
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
     "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),
-    "specwhisper.whisper": (CORE | PURE, GRPC | RAY),
-    "specwhisper.evaluation": (CORE | PURE | {"specwhisper.whisper"}, GRPC | RAY),
-    "specwhisper.text": (CORE | PURE | {"specwhisper.whisper"}, GRPC | RAY),
+    "specwhisper.model": (CORE | PURE, GRPC | RAY),
+    "specwhisper.engine": (CORE | PURE | {"specwhisper.model"}, GRPC | RAY),
+    "specwhisper.api": (CORE | PURE | {"specwhisper.model", "specwhisper.engine"}, GRPC | RAY),
+    "specwhisper.evaluation": (CORE | PURE | MODELS, GRPC | RAY),
+    "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
-    "specwhisper": (
-        CORE | PURE | BOTH | {"specwhisper.text"},
-        RAY,
-    ),  # the package itself: may re-export, lazily
-    "client": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
-    "draft_server": (CORE | PURE | BOTH, RAY),
-    "target_server": (CORE | PURE | BOTH, RAY),
-    "deploy": (CORE | {"specwhisper.wire", "client", "draft_server", "target_server"}, TORCH),
+    "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
+    "specwhisper.rpc": (CORE | {"specwhisper.wire", "specwhisper.observe"}, TORCH | RAY),
+    "specwhisper.cli": (CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.rpc"}, TORCH | RAY),
+    "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily
+    "specwhisper_client": (CORE | PURE | SERVICE, TORCH | RAY),
+    "specwhisper_gateway": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),
+    "specwhisper_draft_server": (CORE | PURE | MODELS | SERVICE, RAY),
+    "specwhisper_target_server": (CORE | PURE | MODELS | SERVICE, RAY),
+    "specwhisper_deploy": (CORE | SERVICE | PROGRAMS, TORCH),
 }
+LIGHT = ("specwhisper_client", "specwhisper_gateway")
+FOLDERS = (
+    "specwhisper",
+    "client/specwhisper_client",
+    "draft_server/specwhisper_draft_server",
+    "target_server/specwhisper_target_server",
+    "gateway/specwhisper_gateway",
+    "deploy/specwhisper_deploy",
+)
 OURS = {*LAYERS, "experiments", "examples", "tests"}
 
 
@@ -49,9 +68,11 @@ def layer_of(module):
 
 
 def modules():
-    for package in ("specwhisper", "client", "draft_server", "target_server", "deploy"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    """Yield each module of ours with its file."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            relative = path.relative_to((ROOT / folder).parent).with_suffix("")
+            yield ".".join(relative.parts).removesuffix(".__init__"), path
 
 
 def imports_of(path, module, is_package):
@@ -78,27 +99,27 @@ def violations(module, imported):
 
 def test_imports_point_down_only():
     found = []
-    for module in modules():
-        path = ROOT / Path(*module.split("."))
-        is_package = path.is_dir()
-        path = path / "__init__.py" if is_package else path.with_suffix(".py")
-        found += violations(module, imports_of(path, module, is_package))
+    for module, path in modules():
+        found += violations(module, imports_of(path, module, path.name == "__init__.py"))
     assert found == []
 
 
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("client.cli", "draft_server.app"),
-        ("client.cli", "specwhisper.whisper.model"),
-        ("draft_server.link", "target_server.verifier"),
-        ("specwhisper.whisper.model", "grpc.aio"),
-        ("specwhisper.whisper.model", "specwhisper.wire.codec"),
+        ("specwhisper_client.cli.main", "specwhisper_draft_server.app"),
+        ("specwhisper_client.cli.main", "specwhisper.model.model"),
+        ("specwhisper_draft_server.link.link", "specwhisper_target_server.verifier"),
+        ("specwhisper.model.model", "grpc.aio"),
+        ("specwhisper.model.model", "specwhisper.wire.codec"),
         ("specwhisper.wire.codec", "torch"),
         ("specwhisper.audio.mel", "torch"),
         ("specwhisper.types", "specwhisper.audio.mel"),
         ("specwhisper.errors", "specwhisper.types"),
-        ("target_server.app", "experiments.common.scripted"),
+        ("specwhisper.model.model", "specwhisper.engine.verifier"),
+        ("specwhisper.observe.logs", "specwhisper.rpc.tls"),
+        ("specwhisper_client.api", "specwhisper_gateway.app"),
+        ("specwhisper_target_server.app", "experiments.common.scripted"),
     ],
 )
 def test_the_rule_sees_what_it_forbids(module, imported):
@@ -106,7 +127,7 @@ def test_the_rule_sees_what_it_forbids(module, imported):
 
 
 def test_importing_the_client_loads_no_model_library():
-    names = [name for name in modules() if layer_of(name) == "client" and not name.endswith("__main__")]
+    names = [name for name, _ in modules() if layer_of(name) in LIGHT and not name.endswith("__main__")]
     script = f"import sys\nimport {', '.join(names)}\nprint(*sorted({TORCH | RAY} & sys.modules.keys()))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert (run.stdout.strip(), run.returncode) == ("", 0), run.stderr

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specwhisper.errors import LeaseRefused
-from specwhisper.wire.leases import Leases
+from specwhisper.rpc.leases import Leases
 
 
 class Clock:

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from deploy.leftovers import Process, left_over, processes, sentence
+from specwhisper_deploy.leftovers import Process, left_over, processes, sentence
 
 AGENT = "ray::DashboardAgent"
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from specwhisper.whisper import linear
-from specwhisper.whisper.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
+from specwhisper.model.kernels import linear
+from specwhisper.model.kernels.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
 
 needs_vnni = pytest.mark.skipif(not linear.SUMS_BYTES, reason="this processor's sums of bytes overflow")
 LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below what is packed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from client.local_draft import Pair
-from specwhisper.wire.channels import Credentials
-from specwhisper.wire.tls import ClientTls
+from specwhisper.rpc.channels import Credentials
+from specwhisper.rpc.tls import ClientTls
+from specwhisper_client.cli.local_draft import Pair
 
 
 def test_a_token_stands_in_the_environment_and_never_in_the_list_of_processes():

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from experiments.common.scripted import ScriptedModel, recording
+from specwhisper.engine.local import TargetEngine
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Finished, Limits, Mode
-from specwhisper.whisper.local import TargetEngine
 
 
 async def test_an_id_in_use_leaves_its_session_alone():

@@ -15,12 +15,12 @@ from specwhisper.errors import (
     SpecWhisperError,
     TargetUnavailable,
 )
+from specwhisper.observe.metrics.engine import EngineMetrics
+from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.observe.metrics.tokens import Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Candidates, Commit, Mode, Timing
-from specwhisper.wire.metrics.engine import EngineMetrics
-from specwhisper.wire.metrics.registry import Registry
-from specwhisper.wire.metrics.server import ServerMetrics
-from specwhisper.wire.metrics.tokens import Tally, TokenCounters
 from specwhisper.wire.outcomes import outcome_of
 
 

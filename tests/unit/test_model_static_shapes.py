@@ -12,13 +12,13 @@ import pytest
 
 from experiments.common.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.model.choosing import Row
+from specwhisper.model.micro_batcher import Gathering
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
-from specwhisper.whisper.choosing import Row
-from specwhisper.whisper.gathering import Gathering
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
 
 _, CHECKPOINT = build_checkpoint(Shape(seed=2))
 NUM_SLOTS = 3

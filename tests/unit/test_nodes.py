@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from client.gateway.command import read_config as read_gateway
-from deploy import nodes
-from deploy.nodes import configs_on_this_node, reachable_flags
-from draft_server.command import read_config as read_draft
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from target_server.command import read_config as read_target
+from specwhisper_deploy import nodes
+from specwhisper_deploy.nodes import configs_on_this_node, reachable_flags
+from specwhisper_draft_server.command import read_config as read_draft
+from specwhisper_gateway.command import read_config as read_gateway
+from specwhisper_target_server.command import read_config as read_target
 
 OWN, OTHER = "192.0.2.1", "192.0.2.2"
 ALL = (read_target, read_draft, read_gateway)

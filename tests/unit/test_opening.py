@@ -9,9 +9,9 @@ from weakref import WeakSet
 
 import pytest
 
-from draft_server.choosing import Place
-from draft_server.opening import opened_at_one
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerDraining, ServerFull, TargetUnavailable
+from specwhisper_draft_server.link.choosing import Place
+from specwhisper_draft_server.link.opening import opened_at_one
 
 FULL, MISMATCH = ServerFull("No."), PairMismatch("Other weights.")
 LOST, STOPS = TargetUnavailable("It is gone."), ServerDraining("It stops.")

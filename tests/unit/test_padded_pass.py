@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from experiments.common.checkpoints import Shape as ModelShape
 from experiments.common.checkpoints import build_checkpoint
-from specwhisper.whisper import decoder as decoders
-from specwhisper.whisper.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.whisper.padded_pass import (
+from specwhisper.model import decoder as decoders
+from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.kernels.padded_pass import (
     BATCHES,
     PASS_TOKENS,
     WIDTHS,
@@ -24,8 +24,8 @@ from specwhisper.whisper.padded_pass import (
     divide,
     shape_for,
 )
-from specwhisper.whisper.padded_slots import PaddedSlots, write_with_padding
-from specwhisper.whisper.slot_attention import Fed
+from specwhisper.model.kernels.padded_slots import PaddedSlots, write_with_padding
+from specwhisper.model.kernels.slot_attention import Fed
 from tests.slot_writing import write_slots_reference
 
 NUM_SLOTS, POSITIONS = 5, 72

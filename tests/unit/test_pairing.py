@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from experiments.common.checkpoints import Shape, build_checkpoint
+from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import PairMismatch
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.whisper.pairing import draft_ids
 
 OLD = build_checkpoint(Shape(d_model=16, heads=1))[1].vocabulary
 NEW = build_checkpoint(Shape(d_model=16, heads=1, cantonese=True))[1].vocabulary

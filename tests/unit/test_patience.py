@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.common.scripted import ScriptedModel
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import MAX_SILENCE_NS, Verifier
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.arrivals import Arrival
 from specwhisper.speculation.patience import MAX_WAIT, Patience
 from specwhisper.types import AudioChunk, Candidates, Commit, Mode, WindowOpened
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import MAX_SILENCE_NS, Verifier
 
 times = st.floats(0, 1e10)
 RECORDING = np.random.default_rng(0).normal(0, 1000, 16_000).astype("<i2").tobytes()

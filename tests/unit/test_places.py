@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from specwhisper.errors import ServerFull
-from specwhisper.wire.places import Places
+from specwhisper.rpc.places import Places
 
 
 def test_places_of_one_caller_and_of_all():

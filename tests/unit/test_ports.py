@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.ports import port_choices
 from specwhisper.errors import InvalidRequest
+from specwhisper_deploy.ports import port_choices
 
 
 @pytest.mark.parametrize("flags", [{}, {"port": 50051}, {"port": "50051"}, {"port": 0, "metrics-port": None}])

@@ -20,7 +20,7 @@ from experiments.common.scripted import ScriptedModel, recording
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
-from specwhisper.whisper.shared_pair import Prepared, SharedPair
+from specwhisper.engine.shared_pair import Prepared, SharedPair
 ALONE = DraftLength(Mode.TARGET_ONLY)
 def transcribe(pair, *lengths_s, **how):
     prepared = [Prepared(recording(length_s), DecodingOptions(language="en")) for length_s in lengths_s]
@@ -81,7 +81,7 @@ def test_threads_that_outlive_the_main_thread_still_transcribe():
 def test_an_engine_of_a_server_that_was_not_stopped_ends_too():
     ended = run(
         "import asyncio\n"
-        "from specwhisper.whisper.engine_thread import EngineThread\n"
+        "from specwhisper.engine.engine_thread import EngineThread\n"
         "class Endless:\n"
         "    has_work, holds_for_s = True, 0.0\n"
         "    def step(self): return []\n"

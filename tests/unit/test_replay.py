@@ -13,16 +13,16 @@ from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
 from experiments.common.samples import Sample, load_samples
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
+from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.choosing import Row
+from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.choosing import Row
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import OneProcess
-from specwhisper.whisper.pairing import draft_ids
 from tests.e2e.processes import Server
 
 TIMED = DecodingOptions(language="en")

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from draft_server.config import DraftConfig
-from draft_server.metrics import DraftMetrics
-from draft_server.resuming import ResumedSession
 from experiments.common.speaking import SPOKEN
 from specwhisper.errors import TargetUnavailable
+from specwhisper.rpc import backoff
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
-from specwhisper.wire import backoff
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.sessions.resuming import ResumedSession
 
 PATIENCE_S = 10.0
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))

@@ -3,14 +3,14 @@
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from draft_server.riva.replies import (
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.riva.replies import (
     MAX_FINAL_TOKENS,
     LiveReplies,
     alternative,
     recognize_response,
     with_space_behind,
 )
-from specwhisper.wire.v1 import transcription_pb2 as pb
 
 HEARD = Duration(seconds=2, nanos=500_000_000)
 

@@ -3,12 +3,12 @@
 import pytest
 from riva.client.proto import riva_asr_pb2
 
-from client.streaming import LIVE_DECODING
-from draft_server.riva.requests import endpointing, recognition_config
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.types import Mode
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import decoding_pb2
+from specwhisper_client.streaming import LIVE_DECODING
+from specwhisper_draft_server.riva.requests import endpointing, recognition_config
 
 LIVE = LiveOptions()
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.routing import (
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper_deploy.routing import (
     ADDRESS,
     HAS_ROOM,
     OPEN_SESSIONS,
@@ -21,8 +22,7 @@ from deploy.routing import (
     RecentPicks,
     Silent,
 )
-from deploy.scaling import BySessions
-from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper_deploy.scaling import BySessions
 
 
 class Clock:

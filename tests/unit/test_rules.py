@@ -15,8 +15,8 @@ from transformers.generation.logits_process import (
     WhisperTimeStampLogitsProcessor,
 )
 
+from specwhisper.model.rules import DecodingRules
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.whisper.rules import DecodingRules
 
 NUM_TEXT, NUM_TIMES = 12, 20
 END = NUM_TEXT

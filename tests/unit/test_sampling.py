@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
+from specwhisper.model.choosing import Row, choose
+from specwhisper.model.classical import keep_or_redraw, propose
+from specwhisper.model.sampling import Sampling, gumbel, restrict
 from specwhisper.options import MAX_TEMPERATURE, MIN_TEMPERATURE, Acceptance
 from specwhisper.speculation.noise import GOLDEN, MASK, Stream, mix, position_key, uniform, window_key
 from specwhisper.types import NUM_PROPOSED, Proposal
-from specwhisper.whisper.choosing import Row, choose
-from specwhisper.whisper.classical import keep_or_redraw, propose
-from specwhisper.whisper.sampling import Sampling, gumbel, restrict
 
 SIZE = 12
 ALMOST_NEVER = 1e-4  # of a true hypothesis; seeds are fixed, so a test passes always or never

@@ -13,16 +13,16 @@ from functools import partial
 import pytest
 
 from experiments.common.scripted import MULTILINGUAL, ScriptedModel, recording
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.one_process import InlineExecutor, OneProcess
+from specwhisper.engine.shared_pair import Prepared, SharedPair
+from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
+from specwhisper.model.micro_batcher import Gathering
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import AudioChunk, Mode
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.gathering import Gathering
-from specwhisper.whisper.one_process import InlineExecutor, OneProcess
-from specwhisper.whisper.shared_pair import Prepared, SharedPair
-from specwhisper.whisper.verifier import Verifier
 
 WAIT_S = 30
 PCMS = [recording(1.0 + 0.25 * seed, seed) for seed in range(6)]

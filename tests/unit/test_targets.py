@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from draft_server import targets
-from draft_server.choosing import Place
-from draft_server.targets import Targets
 from specwhisper.errors import PairMismatch, ServerDraining, ServerFull, TargetUnavailable
+from specwhisper_draft_server.link import targets
+from specwhisper_draft_server.link.choosing import Place
+from specwhisper_draft_server.link.targets import Targets
 
 GONE = TargetUnavailable("It is gone.")
 

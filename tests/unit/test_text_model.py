@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from experiments.common.llamas import llama, llama_tokenizer
+from specwhisper.model.choosing import Row
 from specwhisper.text.model import BLOCK, TextModel
-from specwhisper.whisper.choosing import Row
 
 TOKEN_BYTES = 2 * 2 * 2 * 16 * 4  # layers, keys and values, heads, size, float32
 LENGTHS = [150, 20, 12]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specwhisper.errors import InvalidRequest, Unauthenticated
-from specwhisper.wire.channels import Credentials
-from specwhisper.wire.tokens import read_token, read_tokens
+from specwhisper.rpc.channels import Credentials
+from specwhisper.rpc.tokens import read_token, read_tokens
 
 TOKEN = "0123456789abcdef-Right"
 FORMER = "a-token-of-one-who-left"

@@ -9,11 +9,20 @@ from math import inf
 import pytest
 from rich.console import Console
 
-from client.top.figures import DRAFT, DRAINING, LOST, TARGET, Figures, figures_of, quantile, total_of
-from client.top.readings import Reading, check_addresses, parse, read_all
-from client.top.tables import WIDE, cluster_view
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.wire.channels import OPEN, Credentials
+from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper_client.top.figures import (
+    DRAFT,
+    DRAINING,
+    LOST,
+    TARGET,
+    Figures,
+    figures_of,
+    quantile,
+    total_of,
+)
+from specwhisper_client.top.readings import Reading, check_addresses, parse, read_all
+from specwhisper_client.top.tables import WIDE, cluster_view
 
 EXPORTED = """
 # TYPE process_start_time_seconds gauge
@@ -203,6 +212,6 @@ async def test_why_a_server_is_not_read_is_told(monkeypatch, error, says):
     def fails(*_):
         raise error
 
-    monkeypatch.setattr("client.top.readings._fetch", fails)
+    monkeypatch.setattr("specwhisper_client.top.readings._fetch", fails)
     (reading,) = await read_all(["server:1"], OPEN)
     assert says in reading.error

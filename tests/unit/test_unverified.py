@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from experiments.common.scripted import END
 from experiments.common.speaking import SPOKEN, SpeakingModel, samples_of, speech, words_of
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -29,8 +31,6 @@ from specwhisper.types import (
     VoiceMark,
     WindowOpened,
 )
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.one_process import InlineExecutor
 from tests.live import BEGIN, ENDED, PAUSE, mark, said
 
 LIMITS = Limits(max_ahead_tokens=16)

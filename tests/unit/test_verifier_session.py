@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from experiments.common.speaking import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.verifier_session import VerifierSession
 from specwhisper.live import LiveOptions
+from specwhisper.model.choosing import Heard
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
-from specwhisper.whisper.choosing import Heard
-from specwhisper.whisper.verifier_session import VerifierSession
 from tests.live import BEGIN, mark
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.wire.addresses import check_bind, is_loopback, join_address, split_address
+from specwhisper.rpc.addresses import check_bind, is_loopback, join_address, split_address
 
 
 @pytest.mark.parametrize(

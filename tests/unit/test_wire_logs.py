@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from specwhisper.wire.logs import HTTP_LIBRARIES, LogFormat, LogLevel, configure_logging
+from specwhisper.observe.logs import HTTP_LIBRARIES, LogFormat, LogLevel, configure_logging
 
 
 class Terminal(io.StringIO):

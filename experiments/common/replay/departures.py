@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from specwhisper.audio.recording import Recording
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model
+from specwhisper.model.rules import max_initial_timestamp
+from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Window
-from specwhisper.whisper.choosing import Row, Scores
-from specwhisper.whisper.model import Model
-from specwhisper.whisper.rules import max_initial_timestamp
-from specwhisper.whisper.sampling import window_sampling
 
 
 @dataclass(frozen=True)

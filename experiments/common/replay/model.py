@@ -9,12 +9,12 @@ from dataclasses import replace
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.choosing import Heard, Row, Scores
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.options import Acceptance
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
-from specwhisper.whisper.checkpoint import Checkpoint
-from specwhisper.whisper.choosing import Heard, Row, Scores
-from specwhisper.whisper.model import Model, WhisperModel
 
 
 class HearsOnce(WhisperModel):

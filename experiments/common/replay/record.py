@@ -10,15 +10,15 @@ from pathlib import Path
 from experiments.common.replay.departures import Departing, find_departures
 from experiments.common.replay.trace import Decoding, Trace, window_digest
 from experiments.common.samples import Sample
+from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import Model, WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode, Window, WindowOpened
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import Model, WhisperModel
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.pairing import draft_ids
-from specwhisper.whisper.verifier import Verifier
 
 OPTIONS = (DecodingOptions(language="en"), DecodingOptions(language="en", timestamps=False))
 NUM_SLOTS = 8

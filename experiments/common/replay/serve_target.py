@@ -13,16 +13,16 @@ from experiments.common.replay.model import HearsOnce, ReplayTarget
 from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
+from specwhisper.cli import flags
+from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
+from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.types import Limits
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.process import prepare_process
-from specwhisper.wire import flags
-from specwhisper.wire.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.wire.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
-from target_server.config import TargetConfig
-from target_server.server import SERVICE_NAME, running_service
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.server import SERVICE_NAME, running_service
 
 
 def serve_target(

@@ -9,8 +9,8 @@ import torch
 from experiments.common.checkpoints import build_model
 from experiments.common.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
+from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model, rounded
 from specwhisper.types import DTYPES
-from specwhisper.whisper.checkpoint import Checkpoint, checkpoint_from_model, rounded
 
 FREE = "free"  # the shape that computes nothing
 

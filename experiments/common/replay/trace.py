@@ -26,7 +26,7 @@ class Decoding:
     audio : :func:`window_digest` of what was heard.
     prompt, temperature : as the window was opened with.
     tokens : what the target wrote, end-of-text included; all ids are the target's.
-    log_probs, margins : per token, as :class:`specwhisper.whisper.choosing.Scores` has them.
+    log_probs, margins : per token, as :class:`specwhisper.model.choosing.Scores` has them.
     no_speech_prob : probability that nothing is spoken.
     departures : for each position at which the draft, given ``tokens`` up to there, does not write the
         target's next one: what it writes from there on, undisturbed. At every other position it agrees.

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import simpy
 
-from specwhisper.whisper.engine_thread import Engine
+from specwhisper.engine.engine_thread import Engine
 
 NS_PER_S = 1_000_000_000
 Event = TypeVar("Event")
@@ -37,7 +37,7 @@ class Clock:
 
 
 class Host(Generic[Event]):
-    """Runs an engine as :class:`specwhisper.whisper.engine_thread.EngineThread` does.
+    """Runs an engine as :class:`specwhisper.engine.engine_thread.EngineThread` does.
 
     Parameters
     ----------

@@ -9,11 +9,11 @@ from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import UnsupportedOption
+from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
 from specwhisper.types import Outcome, Window, WordAlignment
-from specwhisper.whisper.choosing import Row, Scores
 
 RADIX = 1000  # a prompt's tokens are the digits of the decoding that it names
 PROMPT_TOKENS = 4

@@ -12,14 +12,14 @@ import simpy
 from experiments.common.replay.trace import Decoding
 from experiments.latency.simulation.hosts import Clock, Host, Link, SimulatedEncoder
 from experiments.latency.simulation.scripted import Cost, ScriptedModel, ScriptedWindows, script_of
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.drafter_session import Drafted
+from specwhisper.engine.verifier import Verifier
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
-from specwhisper.whisper.drafter import Drafter
-from specwhisper.whisper.drafter_session import Drafted
-from specwhisper.whisper.verifier import Verifier
 
 NOTHING = AudioChunk(0, bytes(2), is_last=True)  # the engines want audio before they begin
 

@@ -12,7 +12,6 @@ from jiwer import process_words
 from rich.console import Console
 from rich.table import Table
 
-from draft_server.voice import Voice
 from experiments.common.report import Bar
 from experiments.streaming.listening import pieces
 from experiments.streaming.measures import final_words, normalised
@@ -21,6 +20,7 @@ from experiments.streaming.takes import Take
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.transcription.utterances import Utterances
 from specwhisper.types import SAMPLE_RATE
+from specwhisper_draft_server.voice_activity import Voice
 
 MAX_ADDED_ERRORS = 0.02  # of the words, in the mean of the sessions at once
 COLUMNS = (

@@ -12,7 +12,6 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from draft_server.voice import Voice
 from experiments.common.report import Bar
 from experiments.streaming.listening import DECODING, pieces
 from experiments.streaming.load.errors import MAX_ADDED_ERRORS, word_error_rate
@@ -20,7 +19,11 @@ from experiments.streaming.measures import normalised
 from experiments.streaming.takes import Take
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.one_process import InlineExecutor
+from specwhisper.engine.verifier import Verifier
 from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import (
     HOP_SAMPLES,
@@ -33,10 +36,7 @@ from specwhisper.types import (
     VoiceMark,
     Window,
 )
-from specwhisper.whisper.checkpoint import load_checkpoint
-from specwhisper.whisper.model import WhisperModel
-from specwhisper.whisper.one_process import InlineExecutor
-from specwhisper.whisper.verifier import Verifier
+from specwhisper_draft_server.voice_activity import Voice
 
 STEPS_S = (0.1, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0)  # in the mean; each takes half to one and a half of it
 NUM_SEEDS = 10

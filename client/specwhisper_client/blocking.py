@@ -1,0 +1,111 @@
+"""Live transcription for programs without an event loop.
+
+for update in listen(pieces_of_pcm, "127.0.0.1:50051"):
+    print(*(segment.text for segment in update.segments), update.verified_text, update.draft_text)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing, suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+from specwhisper.audio.canonical import Samples
+from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.transcript import Update
+
+MAX_UNREAD_UPDATES = 256  # beyond them the stream waits for the reader
+
+
+def listen(
+    audio: Iterable[bytes | Samples], server: str = "127.0.0.1:50051", **options: Any
+) -> Iterator[Update]:
+    """Transcribe audio as it comes; the audio's iterator runs in a thread of its own and may block.
+
+    ``options`` are those of :class:`specwhisper_client.streaming.StreamingClient`. Leaving the loop early
+    ends the call.
+    """
+    updates: SimpleQueue[Update | BaseException | None] = SimpleQueue()
+    loop = asyncio.new_event_loop()
+    room = asyncio.Semaphore(MAX_UNREAD_UPDATES)
+    has_left = asyncio.Event()
+
+    async def run() -> None:
+        async with StreamingClient(server, **options) as stream:
+            live = LiveTranscription(stream, _in_thread(iter(audio)), keeps_segments=False)
+            async with aclosing(aiter(live)) as news:
+                async for update in news:
+                    await room.acquire()
+                    updates.put(update)
+
+    async def run_until_left() -> None:
+        running, leaving = asyncio.create_task(run()), asyncio.create_task(has_left.wait())
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        if running.done():
+            await running
+        running.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+    def work() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(run_until_left())
+        except BaseException as error:
+            updates.put(error)
+        else:
+            updates.put(None)
+
+    Thread(target=work, name="live transcription", daemon=True).start()
+    try:
+        while (item := updates.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            with suppress(RuntimeError):  # all has been told
+                loop.call_soon_threadsafe(room.release)
+            yield item
+    finally:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(has_left.set)
+
+
+async def _in_thread(audio: Iterator[bytes | Samples]) -> AsyncGenerator[bytes | Samples]:
+    """Take the pieces in a thread that nobody waits for: it may block for ever."""
+    loop = asyncio.get_running_loop()
+    wanted: SimpleQueue[asyncio.Future[bytes | Samples | None] | None] = SimpleQueue()
+
+    def take() -> None:
+        while (place := wanted.get()) is not None:
+            piece, error = None, None
+            try:
+                piece = next(audio, None)
+            except BaseException as raised:
+                error = raised
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_fill, place, piece, error)
+
+    Thread(target=take, name="live audio", daemon=True).start()
+    try:
+        while True:
+            place = loop.create_future()
+            wanted.put(place)
+            if (piece := await place) is None:
+                return
+            yield piece
+    finally:
+        wanted.put(None)
+
+
+def _fill(
+    place: asyncio.Future[bytes | Samples | None], piece: bytes | Samples | None, error: BaseException | None
+) -> None:
+    if place.done():
+        return
+    if error is not None:
+        place.set_exception(error)
+    else:
+        place.set_result(piece)

@@ -1,0 +1,83 @@
+"""``specwhisper health``: whether a server serves, as load balancers and the probes of containers ask."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from http.client import HTTPException, HTTPResponse
+from urllib.error import HTTPError
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+import grpc.aio
+from rich.console import Console
+
+from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
+from specwhisper.rpc.channels import OPEN, Credentials, open_channel
+from specwhisper.rpc.tls import ClientTls
+from specwhisper.wire.status import error_from_rpc
+from specwhisper_client.cli.jobs import report
+from specwhisper_client.https import NamedConnection
+
+GATEWAYS = ("http://", "https://")
+
+
+async def is_serving(server: str, credentials: Credentials = OPEN, *, timeout_s: float = 5.0) -> bool:
+    """Ask a server (``HOST:PORT``) or a gateway (its URL) once whether it takes calls; no while it stops.
+
+    Raises :class:`TargetUnavailable` where nobody answers in time.
+    """
+    if server.startswith(GATEWAYS):
+        return await asyncio.to_thread(_gateway_is_serving, server, credentials, timeout_s)
+    try:
+        from grpc_health.v1 import health_pb2, health_pb2_grpc
+    except ModuleNotFoundError as error:
+        raise InvalidRequest("health needs grpcio-health-checking: pip install it.") from error
+    async with open_channel(server, credentials) as channel:
+        try:
+            reply = await health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=timeout_s
+            )
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, server) from error
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _gateway_is_serving(url: str, credentials: Credentials, timeout_s: float) -> bool:
+    opener = build_opener(ProxyHandler({}), _Https(credentials.tls or ClientTls()))
+    try:
+        with opener.open(url.rstrip("/") + "/health", timeout=timeout_s):
+            return True
+    except HTTPError as error:
+        error.close()
+        return False
+    except OSError as error:
+        raise TargetUnavailable(f"No gateway answers at {url} ({error}); is it running?") from error
+    except (HTTPException, ValueError) as error:
+        raise TargetUnavailable(
+            f"What answers at {url} speaks no HTTP: is that the address of a gateway?"
+        ) from error
+
+
+class _Https(HTTPSHandler):
+    """Opens URLs over connections that heed all of a client's credentials."""
+
+    def __init__(self, tls: ClientTls) -> None:
+        super().__init__()
+        self._connect = partial(NamedConnection, tls=tls)
+
+    def https_open(self, request: Request) -> HTTPResponse:
+        """Open a URL."""
+        return self.do_open(self._connect, request)
+
+
+async def show_health(
+    server: str, console: Console, errors: Console, credentials: Credentials = OPEN, *, timeout_s: float = 5.0
+) -> bool:
+    """Print whether a server serves, and tell it."""
+    try:
+        serves = await is_serving(server, credentials, timeout_s=timeout_s)
+    except SpecWhisperError as error:
+        report(error, errors)
+        return False
+    console.print("serving" if serves else "not serving")
+    return serves

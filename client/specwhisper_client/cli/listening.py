@@ -1,0 +1,196 @@
+"""``specwhisper listen``: live text on a terminal, or final utterances as lines elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from specwhisper.errors import SpecWhisperError
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import OPEN, Credentials
+from specwhisper.transcription.subtitles import one_line
+from specwhisper.types import Mode, Segment, VoiceEvent
+from specwhisper.wire.printable import blanked
+from specwhisper_client import sources
+from specwhisper_client.cli.display import REFRESHES_PER_SECOND, span
+from specwhisper_client.cli.jobs import report
+from specwhisper_client.cli.tables import transcript_table
+from specwhisper_client.live_transcription import LiveTranscription
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.transcript import Update
+from specwhisper_client.utterances import Utterances
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What to listen to, and how.
+
+    Attributes
+    ----------
+    simulate : a recording that stands for the microphone, in real time.
+    device : of the microphone.
+    quiet : leave out everything but the text.
+    """
+
+    server: str
+    options: DecodingOptions
+    live: LiveOptions
+    endpointing: EndpointingOptions | None
+    mode: Mode | None = None
+    gamma: int | None = None
+    added_latency_ms: int = 0
+    continue_unverified: bool = False
+    simulate: Path | None = None
+    device: str | None = None
+    quiet: bool = False
+    credentials: Credentials = OPEN
+
+
+async def listen(wanted: Listening, console: Console, errors: Console) -> bool:
+    """Show what is said until the audio ends or Ctrl-C is pressed, and tell whether all went well."""
+    try:
+        async with (
+            _audio(wanted) as audio,
+            StreamingClient(
+                wanted.server,
+                wanted.options,
+                live=wanted.live,
+                endpointing=wanted.endpointing,
+                mode=wanted.mode,
+                gamma=wanted.gamma,
+                added_latency_ms=wanted.added_latency_ms,
+                continue_unverified=wanted.continue_unverified,
+                credentials=wanted.credentials,
+            ) as stream,
+        ):
+            transcription = LiveTranscription(stream, audio, keeps_segments=False)
+            display = LiveUtterances(console) if console.is_terminal else UtteranceLines(console)
+            with display, _stopping(transcription):
+                async for update in transcription:
+                    display.show(update)
+            if not wanted.quiet:
+                errors.print(transcript_table(transcription.transcript))
+    except SpecWhisperError as error:
+        report(error, errors)
+        return False
+    return True
+
+
+class UtteranceDisplay(Protocol):
+    """Shows a live transcription; a context manager around it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, update: Update) -> None:
+        """Show what is new."""
+
+
+class LiveUtterances:
+    """Complete utterances scroll up; below them final words are bold, verified plain, drafted ones dim."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._utterances = Utterances()
+        self._is_speech = False
+        self._live = Live(console=console, refresh_per_second=REFRESHES_PER_SECOND, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for utterance in self._utterances.finish():
+            self._print(utterance)
+        self._live.stop()
+
+    def show(self, update: Update) -> None:
+        """Print what is complete and replace what is not."""
+        for utterance in self._utterances.add(update.segments):
+            self._print(utterance)
+        if update.speech is not None:
+            self._is_speech = update.speech is VoiceEvent.BEGIN
+        final = "".join(piece.text for piece in self._utterances.pieces)
+        self._live.update(open_line(final, update, is_speech=self._is_speech))
+
+    def _print(self, utterance: Segment) -> None:
+        self._console.print(complete_line(utterance))
+
+
+def complete_line(utterance: Segment) -> Text:
+    """Write an utterance that will not change."""
+    return Text.assemble((f"{span(utterance)} ", "cyan"), blanked(one_line(utterance.text)))
+
+
+def open_line(final: str, update: Update, *, is_speech: bool) -> Text:
+    """Write the open utterance, and whether somebody speaks; text that no target has seen is in italics."""
+    draft_style = "dim italic" if update.is_unverified else "dim"
+    styles = {"bold": final, "": update.verified_text, draft_style: update.draft_text}
+    text = Text.assemble(*((blanked(text), style) for style, text in styles.items()))
+    num_spaces = len(text.plain) - len(text.plain.lstrip())
+    return Text.assemble(("● ", "red") if is_speech else ("○ ", "dim"), text[num_spaces:])
+
+
+class UtteranceLines:
+    """One line per complete utterance; nothing that may still change."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._utterances = Utterances()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._print(self._utterances.finish())
+
+    def show(self, update: Update) -> None:
+        """Print the utterances that are complete."""
+        self._print(self._utterances.add(update.segments))
+
+    def _print(self, utterances: list[Segment]) -> None:
+        for utterance in utterances:
+            print(one_line(utterance.text), file=self._console.file, flush=True)
+
+
+@asynccontextmanager
+async def _audio(wanted: Listening) -> AsyncIterator[AsyncIterator[bytes]]:
+    if wanted.simulate is not None:
+        yield sources.file(wanted.simulate, is_paced=True)
+        return
+    async with sources.microphone(wanted.device) as audio:
+        yield audio
+
+
+class _stopping:
+    """Let Ctrl-C end the audio, so that the last words become final; pressed again, it ends the program."""
+
+    def __init__(self, transcription: LiveTranscription) -> None:
+        self._transcription = transcription
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> None:
+        with suppress(NotImplementedError):  # systems without it end at once
+            self._loop.add_signal_handler(signal.SIGINT, self._stop)
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(NotImplementedError):  # they had no handler
+            self._loop.remove_signal_handler(signal.SIGINT)
+
+    def _stop(self) -> None:
+        self._transcription.stop()
+        self._loop.remove_signal_handler(signal.SIGINT)

@@ -1,0 +1,65 @@
+"""What a person wants to know about a transcription and about a server, as small tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from specwhisper.wire.printable import blanked
+from specwhisper_client.transcript import ModelInfo, ServerInfo, Transcript
+
+
+def transcript_table(transcript: Transcript) -> Table:
+    """Tell how the draft did."""
+    counts = transcript.statistics
+    round_trips = f"{counts.num_blocks} blocks"
+    if counts.min_round_trip_ns:
+        round_trips += f", the fastest took {counts.min_round_trip_ns / 1e6:.2f} ms"
+    rows = {
+        "model": _pair(transcript.model),
+        "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
+        f"real-time factor {transcript.real_time_factor:.3f}",
+        "tokens": f"{counts.num_committed} in {counts.num_passes} passes of the target, "
+        f"{counts.tokens_per_pass:.2f} tokens per pass",
+        "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
+        "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
+        "wasted": f"{counts.num_wasted} of {counts.num_drafted} drafted tokens",
+        "round trips": round_trips,
+    }
+    if (choice := counts.choice) is not None:
+        rows["draft"] = f"blocks of {choice.gamma}, up to {choice.max_ahead} tokens ahead: {choice.reason}"
+    if (estimates := counts.estimates) is not None:
+        rows["times"] = (
+            f"draft step {estimates.draft_ns / 1e6:.1f} ms, "
+            f"pass {estimates.pass_ns / 1e6:.1f} ms and {estimates.pass_token_ns / 1e6:.2f} ms a token, "
+            f"on the way {estimates.round_trip_ns / 1e6:.1f} ms (+- {estimates.jitter_ns / 1e6:.1f})"
+        )
+    return _table(rows)
+
+
+def server_table(info: ServerInfo) -> Table:
+    """Tell which models a server works with and what it takes."""
+    return _table(
+        {
+            "model": _pair(info.model),
+            "weights": info.model.target_weights_digest,
+            "languages": ", ".join(info.languages),
+            "sessions": f"{info.max_sessions} at once",
+            "version": info.software_version,
+        }
+    )
+
+
+def _pair(model: ModelInfo) -> str:
+    blocks = f" in blocks of {model.gamma}" if model.gamma else ""
+    draft = f", drafted by {model.draft}{blocks}" if model.draft else ""
+    return f"{model.target}{draft} ({model.mode})"
+
+
+def _table(rows: Mapping[str, str]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for label, value in rows.items():
+        table.add_row(Text(label, "dim"), Text(blanked(value)))
+    return table

@@ -1,0 +1,123 @@
+"""Live audio on its way through a stream: iterate over its updates, then take the transcript."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+
+from specwhisper.audio.canonical import Samples
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Segment
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_client.transcript import Transcript, Update
+from specwhisper_client.utterances import Utterances
+
+
+class LiveTranscription:
+    """Sends audio while its text is read; once only.
+
+    Parameters
+    ----------
+    stream : an open stream.
+    audio : what ``stream`` takes, in pieces, at the pace at which it is spoken or any other.
+    keeps_segments : whether the transcript will have them; hours of speech need not be kept.
+    """
+
+    def __init__(
+        self, stream: StreamingClient, audio: AsyncIterator[bytes | Samples], *, keeps_segments: bool = True
+    ) -> None:
+        self._stream = stream
+        self._audio = audio
+        self._keeps_segments = keeps_segments
+        self._utterances = Utterances()
+        self._segments: list[Segment] = []
+        self._elapsed_s = 0.0
+        self._is_stopped = asyncio.Event()
+
+    @property
+    def transcript(self) -> Transcript:
+        """The whole transcript, a segment per utterance, once every update was taken."""
+        stream = self._stream
+        if stream.model is None:
+            raise SpecWhisperError("The stream has not ended: take its updates first.")
+        return Transcript(
+            segments=tuple(self._segments),
+            language=stream.language,
+            language_name=stream.language_name,
+            model=stream.model,
+            statistics=stream.statistics,
+            duration_s=stream.received_s,
+            elapsed_s=self._elapsed_s,
+            language_probs=stream.language_probs,
+        )
+
+    def stop(self) -> None:
+        """Take no more audio; what was said until now becomes final."""
+        self._is_stopped.set()
+
+    async def __aiter__(self) -> AsyncGenerator[Update]:
+        """Give what is new; an error of the audio ends it."""
+        started_s = time.perf_counter()
+        sending = asyncio.create_task(self._send())
+        try:
+            async with aclosing(aiter(self._stream)) as updates:
+                async for update in updates:
+                    self._keep(self._utterances.add(update.segments))
+                    yield update
+                    if sending.done():
+                        await sending
+            await sending
+        except SpecWhisperError:
+            if sending.done():
+                await sending  # of a recording that cannot be read a server only knows that it is empty
+            raise
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+        self._keep(self._utterances.finish())
+        self._elapsed_s = time.perf_counter() - started_s
+
+    def _keep(self, segments: list[Segment]) -> None:
+        if self._keeps_segments:
+            self._segments += segments
+
+    async def _send(self) -> None:
+        try:
+            async with aclosing(self._until_stopped()) as pieces:
+                async for piece in pieces:
+                    await self._stream.send(piece)
+        except Exception:
+            # Without its end the stream would wait for ever; why it ended is told by this task.
+            await self._stream.finish()
+            raise
+        await self._stream.finish()  # not where this is cancelled: then nobody takes what is left
+
+    async def _until_stopped(self) -> AsyncGenerator[bytes | Samples]:
+        stopped = asyncio.create_task(self._is_stopped.wait())
+        taking: set[asyncio.Task[bytes | Samples | None]] = set()
+        try:
+            while not self._is_stopped.is_set():
+                taking = {asyncio.create_task(anext(self._audio, None))}
+                await asyncio.wait((*taking, stopped), return_when=asyncio.FIRST_COMPLETED)
+                piece = next((task.result() for task in taking if task.done()), None)
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            for task in (stopped, *taking):
+                task.cancel()
+            await asyncio.gather(stopped, *taking, return_exceptions=True)
+
+
+async def whole_utterances(updates: AsyncIterable[Update]) -> AsyncGenerator[Update]:
+    """Give the updates with a segment per utterance: what is final of an open one counts as verified."""
+    utterances = Utterances()
+    async for update in updates:
+        segments = utterances.add(update.segments)
+        begun = "".join(piece.text for piece in utterances.pieces)
+        yield replace(update, segments=tuple(segments), verified_text=begun + update.verified_text)
+    if segments := utterances.finish():
+        yield Update(tuple(segments), "", "")

@@ -1,0 +1,141 @@
+"""The client's values to and from the messages of ``transcription.proto``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from google.protobuf.duration_pb2 import Duration
+
+from specwhisper import __version__
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.controller import Choice, Estimates
+from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
+from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
+from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
+from specwhisper.wire.stability import is_verified
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.versions import CLIENT
+from specwhisper_client.transcript import ModelInfo, ServerInfo, Update
+
+SPEECH_EVENTS = {
+    int(pb.SPEECH_EVENT_BEGIN): VoiceEvent.BEGIN,
+    int(pb.SPEECH_EVENT_END): VoiceEvent.END,
+}
+
+
+def config_to_proto(
+    options: DecodingOptions, mode: Mode | None, gamma: int | None, *, is_container: bool
+) -> pb.RecognitionConfig:
+    """Write a request's configuration; ``None`` leaves a choice to the server."""
+    config = pb.RecognitionConfig(
+        gamma=gamma,
+        decoding=decoding_options_to_proto(options),
+        protocol_version=CLIENT.version,
+        oldest_protocol_version=CLIENT.oldest,
+        software_version=__version__,
+    )
+    if mode is not None:
+        config.mode = mode_to_proto(mode)
+    if not is_container:
+        config.encoding = pb.AUDIO_ENCODING_LINEAR16
+        config.sample_rate_hertz = SAMPLE_RATE
+        config.audio_channel_count = 1
+    return config
+
+
+def segments_from_proto(results: Iterable[pb.SpeechRecognitionResult]) -> tuple[Segment, ...]:
+    """Read the final ones among a response's results."""
+    return tuple(_segment(result) for result in results if result.is_final and result.alternatives)
+
+
+def _segment(result: pb.SpeechRecognitionResult) -> Segment:
+    said = result.alternatives[0]
+    return Segment(
+        start_s=seconds(result.start_offset),
+        end_s=seconds(result.end_offset),
+        tokens=tuple(said.tokens),
+        text=said.transcript,
+        confidence=said.confidence,
+        avg_logprob=said.avg_logprob,
+        compression_ratio=said.compression_ratio,
+        temperature=said.temperature,
+        no_speech_prob=said.no_speech_prob if said.HasField("no_speech_prob") else None,
+        seek=said.seek,
+        language=result.language_code if result.utterance else "",
+        words=tuple(
+            Word(seconds(word.start_offset), seconds(word.end_offset), word.word, word.confidence)
+            for word in said.words
+        ),
+        utterance=result.utterance,
+        is_utterance_end=result.is_utterance_end,
+    )
+
+
+def update_from_proto(response: pb.StreamingRecognizeResponse) -> Update:
+    """Read what a response says about the text."""
+    verified, drafted, is_unverified = "", "", False
+    for result in response.results:
+        if result.is_final or not result.alternatives:
+            continue
+        if is_verified(result.stability):
+            verified += result.alternatives[0].transcript
+        else:
+            drafted += result.alternatives[0].transcript
+            is_unverified |= result.is_unverified
+    return Update(
+        segments_from_proto(response.results),
+        verified,
+        drafted,
+        speech=SPEECH_EVENTS.get(response.speech_event),
+        speech_at_s=seconds(response.speech_event_offset),
+        received_s=seconds(response.audio_received),
+        statistics=statistics_from_proto(response.statistics) if response.HasField("statistics") else None,
+        steps=tuple(
+            DecodedStep(step.start_sample, step.end_sample, step.num_passes) for step in response.steps
+        ),
+        is_unverified=is_unverified,
+    )
+
+
+def model_from_proto(message: pb.ModelInfo) -> ModelInfo:
+    """Read which models write the text."""
+    return ModelInfo(
+        target=message.target_model,
+        draft=message.draft_model,
+        target_weights_digest=message.target_weights_digest,
+        mode=mode_from_proto(message.mode),
+        gamma=message.gamma,
+        is_lossy=message.is_lossy,
+    )
+
+
+def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
+    """Read what a server offers."""
+    return ServerInfo(
+        model=model_from_proto(message.model),
+        languages=tuple(message.language_codes),
+        max_message_bytes=message.max_message_bytes,
+        max_sessions=message.max_sessions,
+        software_version=message.software_version,
+        log_mel_max_bins=tuple(message.log_mel_max_bins),
+    )
+
+
+def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStatistics:
+    """Read the statistics, whose fields have the same names on both sides."""
+    names = (field.name for field in fields(SpeculationStatistics) if field.name not in NOT_TOTALS)
+    values = {name: getattr(message, name) for name in names}
+    values["acceptance_histogram"] = list(message.acceptance_histogram)
+    if message.HasField("control"):
+        control = message.control
+        values["choice"] = Choice(control.gamma, control.max_ahead, control.reason, control.min_confidence)
+        if control.survival:
+            told = {field.name: getattr(control, field.name) for field in fields(Estimates)}
+            values["estimates"] = Estimates(**told | {"survival": tuple(control.survival)})
+    return SpeculationStatistics(**values)
+
+
+def seconds(duration: Duration) -> float:
+    """Convert a protobuf duration."""
+    return duration.ToNanoseconds() / 1e9

@@ -1,0 +1,160 @@
+"""Addresses behind the names of draft servers: by DNS, or from a front of Ray's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import grpc.aio
+
+from specwhisper.errors import InvalidRequest, SpecWhisperError, TargetUnavailable
+from specwhisper.rpc.addresses import is_address, is_loopback, join_address, split_address
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.wire.status import error_from_rpc
+from specwhisper.wire.v1 import discovery_pb2 as pb
+from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
+
+DNS = "dns:///"
+FRONT = "front:///"
+REFRESH_S = 5.0  # age at which known addresses are looked up again
+WAIT_S = 1.0  # longest that a session waits for this look-up: then it uses the known addresses
+FRONT_DEADLINE_S = 5.0
+
+Resolve = Callable[[], Awaitable[list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name of one or several draft servers, as the user writes it.
+
+    Attributes
+    ----------
+    address : ``HOST:PORT``.
+    is_front : whether a front listens there, which lists the draft servers' addresses.
+    """
+
+    address: str
+    is_front: bool = False
+
+
+def read_names(text: str) -> list[Name]:
+    """Read ``[dns:///|front:///]HOST:PORT``, or several with commas between; raise on anything else."""
+    names = []
+    for word in (part.strip() for part in text.split(",")):
+        is_front = word.startswith(FRONT)
+        address = word.removeprefix(FRONT if is_front else DNS)
+        _check_host(split_address(address)[0])
+        names.append(Name(address, is_front))
+    return list(dict.fromkeys(names))
+
+
+def resolver(name: Name, credentials: Credentials) -> Resolve | None:
+    """Return the function that looks a name's addresses up; ``None`` where gRPC connects to it as it is.
+
+    gRPC takes addresses, ``localhost`` and names that are reached through an HTTP proxy, which resolves them.
+    """
+    host, port = split_address(name.address)
+    if name.is_front:
+        return lambda: ask_front(name.address, credentials)
+    if is_address(host) or is_loopback(host) or _has_proxy(host):
+        return None
+    return lambda: look_up(host, port)
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    """Return all addresses that DNS has for a host, as ``HOST:PORT``; the system's preferred ones first."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(join_address(str(place[0]), port) for *_, place in found))
+
+
+async def ask_front(address: str, credentials: Credentials) -> list[str]:
+    """Return the addresses of the draft servers that a front knows."""
+    async with open_channel(address, credentials) as channel:
+        try:
+            reply = await DiscoveryStub(channel).ListServers(
+                pb.ListServersRequest(), timeout=FRONT_DEADLINE_S
+            )
+        except grpc.aio.AioRpcError as error:
+            raise error_from_rpc(error, address) from error
+    if not reply.addresses:
+        raise TargetUnavailable(f"The front at {address} knows no draft server; does one run?")
+    for each in reply.addresses:
+        split_address(each)
+    return list(reply.addresses)
+
+
+class Resolution:
+    """The addresses of one name, looked up again when a session opens and they are old.
+
+    Parameters
+    ----------
+    name : the name.
+    resolve : looks the addresses up; ``None`` where the name is its only address.
+
+    Attributes
+    ----------
+    addresses : those that are known.
+    error : why the last look-up failed; ``None`` where it did not.
+    """
+
+    def __init__(
+        self, name: Name, resolve: Resolve | None, *, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._address = name.address
+        self._resolve = resolve
+        self._clock = clock
+        self.addresses: Sequence[str] = () if resolve else (name.address,)
+        self._fresh_until_s = clock()
+        self._task: asyncio.Task[None] | None = None
+        self.error: SpecWhisperError | None = None
+
+    def expire(self) -> None:
+        """Look the addresses up again before the next session."""
+        self._fresh_until_s = self._clock()
+
+    async def update(self) -> None:
+        """Look the addresses up where they are old; wait for it, but not long where some are known."""
+        if self._resolve is None or self._clock() < self._fresh_until_s:
+            return
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look_up(self._resolve))
+        await asyncio.wait((self._task,), timeout=WAIT_S if self.addresses else None)
+
+    async def _look_up(self, resolve: Resolve) -> None:
+        try:
+            self.addresses, self.error = await resolve(), None
+        except SpecWhisperError as error:
+            self.error = error
+        except OSError as error:
+            self.error = TargetUnavailable(
+                f"The name in {self._address} cannot be resolved ({error.strerror}); check it."
+            )
+        self._fresh_until_s = self._clock() + REFRESH_S
+
+    async def close(self) -> None:
+        """Give a look-up up that is still running."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+def _check_host(host: str) -> None:
+    """Refuse a name that cannot be written as DNS has it: looking it up would fail in the encoding."""
+    try:
+        host.encode("idna")
+    except UnicodeError as error:
+        raise InvalidRequest(
+            f"'{host}' is not a host's name: between dots stand 1 to 63 characters; check it."
+        ) from error
+
+
+def _has_proxy(host: str) -> bool:
+    """Return whether gRPC reaches a host through a proxy that the environment names."""
+    if not any(os.environ.get(variable) for variable in ("grpc_proxy", "https_proxy", "http_proxy")):
+        return False
+    exceptions = os.environ.get("no_grpc_proxy") or os.environ.get("no_proxy") or ""
+    return not any(host.endswith(each.strip()) for each in exceptions.split(",") if each.strip())

@@ -1,0 +1,297 @@
+"""Connections to draft servers: sessions are spread over them, and go elsewhere where one is full or gone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import random
+from time import monotonic
+
+import grpc
+import grpc.aio
+
+from specwhisper.errors import ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.rpc.channels import OPEN, Credentials, check_credentials, open_channel
+from specwhisper_client.resolving import Name, Resolution, Resolve, read_names, resolver
+
+CONNECTIONS = 4  # to a name's only address: several servers may share it, behind a balancer of connections
+FULL_S = 1.0  # for which a full server is left, unless it names a time
+GONE_S = 5.0  # for which a lost server is left; afterwards until it is connected again
+
+Key = tuple[Name, str, int]
+
+
+class Connection:
+    """One connection to a draft server, opened on first use.
+
+    Parameters
+    ----------
+    name : the name that its address was resolved from.
+    address : where to connect to.
+    index : its number among the connections to the same address.
+
+    Attributes
+    ----------
+    key : name, address and index: equal for a connection and the one that replaces it.
+    num_calls : calls that use it now.
+    last_picked : number of the last session that it was picked for.
+    """
+
+    def __init__(self, name: Name, address: str, index: int, credentials: Credentials) -> None:
+        self.key: Key = name, address, index
+        self.name = name
+        self.num_calls = 0
+        self.last_picked = 0
+        self._peer = address if name.is_front else name.address  # that its certificate names
+        self._address = address
+        self._credentials = credentials
+        self._channel: grpc.aio.Channel | None = None
+        self._left_until_s = 0.0
+        self._is_gone = False
+
+    @property
+    def address(self) -> str:
+        """Where it leads, for messages."""
+        return self._peer if self._address == self._peer else f"{self._peer} ({self._address})"
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """The channel."""
+        if self._channel is None:
+            resolved = self._address if self._address != self._peer else None
+            self._channel = open_channel(self._peer, self._credentials, resolved=resolved)
+        return self._channel
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been used."""
+        return self._channel is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server is at the other end."""
+        return self._channel is not None and self._channel.get_state() is grpc.ChannelConnectivity.READY
+
+    def replacement(self) -> Connection:
+        """Return another connection to the same address, not opened yet."""
+        _, address, index = self.key
+        made = Connection(self.name, address, index, self._credentials)
+        made.last_picked = self.last_picked
+        return made
+
+    def leave(self, until_s: float, *, is_gone: bool) -> None:
+        """Prefer other connections until a time; one that was lost also until it is connected again."""
+        self._left_until_s, self._is_gone = until_s, is_gone
+
+    def is_left(self, now_s: float) -> bool:
+        """Return whether other connections are preferred; connect again one whose time is over."""
+        if now_s < self._left_until_s:
+            return True
+        if self._is_gone:
+            self.channel.get_state(try_to_connect=True)
+            self._is_gone = not self.is_connected
+        return self._is_gone
+
+    async def close(self) -> None:
+        """Close it; calls that still run are cancelled."""
+        if self._channel is not None:
+            await self._channel.close()
+
+
+class Servers:
+    """Draft servers behind one or several names, and connections to them.
+
+    A session takes the connection with the fewest sessions of this object, the one unused for longest where
+    several have equally few, and of those that were never used the first that a front lists. A name that has
+    several addresses gets a connection to each; a name that has one gets :data:`CONNECTIONS`, since a
+    balancer of connections may spread them over several servers.
+
+    Parameters
+    ----------
+    addresses : ``HOST:PORT``, or several with commas between. ``front:///HOST:PORT`` is a front that lists
+        draft servers; ``dns:///`` before a name changes nothing.
+    credentials : how they are reached, and who asks.
+    resolve : returns the function that looks a name's addresses up.
+    """
+
+    def __init__(
+        self,
+        addresses: str,
+        credentials: Credentials = OPEN,
+        *,
+        resolve: Callable[[Name, Credentials], Resolve | None] = resolver,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._given = addresses
+        self._credentials = credentials
+        self._clock = clock
+        self._resolutions = {
+            name: Resolution(name, resolve(name, credentials), clock=clock) for name in read_names(addresses)
+        }
+        for name in self._resolutions:
+            check_credentials(name.address, credentials)
+        self._connections: dict[Key, Connection] = {}
+        self._replaced: set[Connection] = set()  # closed after their last call
+        self._num_picked = 0
+
+    @property
+    def address(self) -> str:
+        """All addresses, as they were given."""
+        return self._given
+
+    @property
+    def is_one(self) -> bool:
+        """Whether all connections lead to one address."""
+        return len({address for _, address, _ in self._connections}) == 1
+
+    def attempts(self) -> Attempts:
+        """Return what picks one session's connections."""
+        return Attempts(self)
+
+    async def update(self) -> None:
+        """Look names up where that was long ago, and keep a connection for each address that they have."""
+        for resolution in self._resolutions.values():
+            await resolution.update()
+        wanted: dict[Key, Connection] = {}
+        for name, resolution in self._resolutions.items():
+            addresses = resolution.addresses
+            for address in addresses:
+                num_alike = sum(_is_ipv6(each) == _is_ipv6(address) for each in addresses)
+                may_be_balancer = num_alike == 1 and not name.is_front
+                for index in range(CONNECTIONS if may_be_balancer else 1):
+                    made = Connection(name, address, index, self._credentials)
+                    wanted[made.key] = self._connections.get(made.key, made)
+        if not wanted:
+            errors = [
+                resolution.error for resolution in self._resolutions.values() if resolution.error is not None
+            ]
+            raise errors[0] if errors else TargetUnavailable(f"There is no draft server at {self._given}.")
+        self._replaced |= {each for key, each in self._connections.items() if key not in wanted}
+        self._connections = wanted
+        await self._close_replaced()
+
+    def pick(self, tried: set[Key]) -> Connection:
+        """Return the best connection: untried, not left, of the preferred address family, the least used."""
+        now_s = self._clock()
+        preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
+        # A front lists draft servers in the order in which to try them.
+        order = {key: index if key[0].is_front else 0 for index, key in enumerate(self._connections)}
+
+        def rank(connection: Connection) -> tuple[bool, bool, bool, int, int, int, bool, float]:
+            name, address, _ = connection.key
+            return (
+                connection.key in tried,
+                connection.is_left(now_s),
+                _is_ipv6(address) != preferred[name],
+                connection.num_calls,
+                connection.last_picked,
+                order[connection.key],
+                not connection.is_open,
+                random(),
+            )
+
+        return min(self._connections.values(), key=rank)
+
+    @asynccontextmanager
+    async def using(self, connection: Connection, *, is_session: bool) -> AsyncIterator[Connection]:
+        """Count a call on a connection, which stays open meanwhile."""
+        connection.num_calls += 1
+        if is_session:
+            self._num_picked += 1
+            connection.last_picked = self._num_picked
+        try:
+            yield connection
+        finally:
+            connection.num_calls -= 1
+            await self._close_replaced()
+
+    def leave(self, connection: Connection, error: SpecWhisperError) -> None:
+        """Prefer other connections for a while; a balancer's is replaced, and may lead to another server."""
+        if self._connections.get(connection.key) is not connection:
+            return  # it has been replaced, or its address is no longer the name's
+        is_full, now_s = isinstance(error, ServerFull), self._clock()
+        if not is_full:
+            self._resolutions[connection.name].expire()
+        is_shared = (*connection.key[:2], 1) in self._connections
+        if is_shared and connection.is_connected and not connection.is_left(now_s):
+            self._replaced.add(connection)
+            connection = self._connections[connection.key] = connection.replacement()
+        for_s = (error.retry_after_s or FULL_S) if is_full else GONE_S
+        connection.leave(now_s + for_s, is_gone=not is_full)
+
+    def untried(self, tried: set[Key]) -> list[Connection]:
+        """Return the connections that are not among those tried."""
+        return [each for key, each in self._connections.items() if key not in tried]
+
+    def is_inviting(self, connection: Connection) -> bool:
+        """Return whether a server is at the other end, which has not just been left."""
+        return connection.is_connected and not connection.is_left(self._clock())
+
+    async def _close_replaced(self) -> None:
+        unused = {connection for connection in self._replaced if not connection.num_calls}
+        self._replaced -= unused
+        for connection in unused:
+            await connection.close()
+
+    async def close(self) -> None:
+        """Close the connections; calls that still run are cancelled."""
+        for resolution in self._resolutions.values():
+            await resolution.close()
+        for connection in (*self._connections.values(), *self._replaced):
+            await connection.close()
+
+
+class Attempts:
+    """The connections that one session has tried, one after the other, since it last made progress."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._tried: set[Key] = set()
+        self._last: Connection | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the last connection leads, for messages."""
+        return self._servers.address if self._last is None else self._last.address
+
+    @asynccontextmanager
+    async def connection(self, *, is_session: bool = True) -> AsyncIterator[Connection]:
+        """Use the best connection that is untried, or where all are tried, the best of all.
+
+        Raises :class:`TargetUnavailable` where no address is known, as before a name was ever resolved.
+        """
+        await self._servers.update()
+        self._last = self._servers.pick(self._tried)
+        async with self._servers.using(self._last, is_session=is_session) as connection:
+            yield connection
+
+    async def failed(self, error: SpecWhisperError) -> bool:
+        """Leave the last connection, whose server is full or gone; return whether an untried one is left.
+
+        Where none is, all may be tried once more.
+        """
+        if (connection := self._last) is None:
+            return False
+        self._tried.add(connection.key)
+        self._servers.leave(connection, error)
+        if not isinstance(error, ServerFull):
+            await self._servers.update()
+        # Other connections to the same address may lead to another server: it is asked where it is connected,
+        # and no other session has just left it.
+        self._tried |= {
+            each.key
+            for each in self._servers.untried(self._tried)
+            if each.key[:2] == connection.key[:2] and not self._servers.is_inviting(each)
+        }
+        if self._servers.untried(self._tried):
+            return True
+        self._tried.clear()
+        return False
+
+    def progressed(self) -> None:
+        """Take every connection for untried again."""
+        self._tried.clear()
+
+
+def _is_ipv6(address: str) -> bool:
+    return address.startswith("[")

@@ -1,0 +1,129 @@
+"""``specwhisper top``: its options, and the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.rpc.channels import Credentials
+from specwhisper_client.top.figures import KINDS, LOST, Figures, figures_of, total_of
+from specwhisper_client.top.readings import Reading, check_addresses, find_targets, read_all
+from specwhisper_client.top.tables import cluster_view
+
+WIDE = 160  # characters
+
+
+class Cluster:
+    """Servers that are read again and again.
+
+    Attributes
+    ----------
+    rows, totals : what they do, since the last reading but one; first, since they began.
+    """
+
+    def __init__(self, addresses: Sequence[str], fronts: Sequence[str], credentials: Credentials) -> None:
+        check_addresses([*addresses, *fronts], credentials)
+        self._addresses = addresses
+        self._fronts = fronts
+        self._credentials = credentials
+        self._last: dict[str, Reading] = {}  # of each server that has answered
+        self.rows: list[Figures] = []
+        self.totals: dict[str, Figures] = {}
+
+    async def read(self) -> None:
+        """Read all of them."""
+        found = await asyncio.gather(*(find_targets(front, self._credentials) for front in self._fronts))
+        targets = [address for addresses, _ in found for address in addresses]
+        lost = [error for _, error in found if error is not None]
+        known = list(dict.fromkeys([*targets, *self._addresses]))
+        now = [*lost, *await read_all(known, self._credentials)]
+        readings = [(each, self._last.get(each.address)) for each in now]
+        self.rows = [row for pair in readings for row in figures_of(*pair)]
+        self.totals = {}
+        for kind in KINDS:
+            rows = [row for row in self.rows if row.kind == kind]
+            if rows:
+                self.totals[kind] = total_of(kind, rows, readings)
+        self._last |= {each.address: each for each in now if not each.error}
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether some server does not answer."""
+        return any(row.state == LOST for row in self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the same as plain values."""
+        return {
+            "servers": [asdict(row) for row in self.rows],
+            "totals": {kind: asdict(total) for kind, total in self.totals.items()},
+        }
+
+
+def top(
+    context: typer.Context,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Where servers serve their metrics (--metrics-port), and gateways' addresses.",
+        ),
+    ] = "",
+    front: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Where fronts do: they list targets and draft servers, as they come and go.",
+        ),
+    ] = "",
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two readings.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one table, of all since the servers began, and end.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
+) -> None:
+    """Watch the servers of a cluster: sessions, slots, acceptance, round trips, queues."""
+    addresses, fronts = (
+        [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, front)
+    )
+    if not addresses and not fronts:
+        raise InvalidRequest("No server is named: write --metrics HOST:PORT,... or --front HOST:PORT,...")
+    cluster = Cluster(addresses, fronts, context.obj)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)  # nothing is cut off in a file
+    if once or as_json or not console.is_terminal:
+        asyncio.run(cluster.read())
+        if as_json:
+            print(json.dumps(cluster.as_json(), indent=1))
+        else:
+            console.print(
+                cluster_view(cluster.rows, cluster.totals, "since the servers began", width=console.width)
+            )
+        if cluster.is_lost:
+            raise typer.Exit(1)
+        return
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_watch(cluster, interval, console))
+
+
+async def _watch(cluster: Cluster, interval_s: float, console: Console) -> None:
+    since = "since the servers began"
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            started_s = time.monotonic()
+            await cluster.read()
+            title = f"{time.strftime('%H:%M:%S')}   {since}   Ctrl-C ends"
+            view = cluster_view(cluster.rows, cluster.totals, title, width=console.width)
+            live.update(view, refresh=True)
+            since = f"last {interval_s:g} s"
+            await asyncio.sleep(max(0.0, started_s + interval_s - time.monotonic()))

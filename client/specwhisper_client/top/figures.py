@@ -1,0 +1,245 @@
+"""What readings of metrics say of a server, and of all servers of a kind together; no clock, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from specwhisper_client.top.readings import Reading, Samples
+
+TARGET, DRAFT, GATEWAY = KINDS = ("target", "draft", "gateway")
+FRONT = "front"  # has neither sessions nor tokens: it tells of targets
+SERVING, DRAINING, LOST = "serving", "draining", "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One server; or several, where ``address`` is empty. ``None`` is what it does not tell.
+
+    Attributes
+    ----------
+    state : serving, draining or lost; ``reason`` says why it is lost.
+    sessions, capacity : that are open, and that there is room for.
+    streams : seconds of audio that arrive in a second.
+    acceptance : of candidates that were judged.
+    tokens_per_pass : of one session.
+    sessions_per_pass, pass_s : means of forward passes.
+    queue_s : 95th percentile of waiting for a pass.
+    round_trip_s : median of heartbeats.
+    latency_s : 95th percentile from audio to text, live; where none is live, to the first text.
+    failed, resumed, fallbacks, differences : sessions.
+    """
+
+    address: str
+    kind: str
+    state: str = SERVING
+    reason: str = ""
+    model: str = ""
+    sessions: int = 0
+    capacity: int | None = None
+    streams: float | None = None
+    tokens_per_s: float | None = None
+    acceptance: float | None = None
+    tokens_per_pass: float | None = None
+    sessions_per_pass: float | None = None
+    pass_s: float | None = None
+    queue_s: float | None = None
+    round_trip_s: float | None = None
+    latency_s: float | None = None
+    requests_per_s: float | None = None
+    errors_per_s: float | None = None
+    failed: int | None = None
+    resumed: int | None = None
+    fallbacks: int | None = None
+    differences: int | None = None
+
+
+class _Counts:
+    """Metrics of one kind: as they are, and what counters have grown by over a while."""
+
+    def __init__(self, kind: str, now: Samples, growth: Samples, elapsed_s: float) -> None:
+        self._prefix = f"specwhisper_{kind}_"
+        self._now = now
+        self._growth = growth
+        self._elapsed_s = elapsed_s
+
+    def gauge(self, name: str) -> float | None:
+        """Give a gauge as it is now."""
+        return self._now.get((self._prefix + name, frozenset()))
+
+    def label(self, name: str, label: str) -> str:
+        """Give a label of a metric that tells something by it."""
+        found = (dict(labels) for (each, labels) in self._now if each == self._prefix + name)
+        return next(found, {}).get(label, "")
+
+    def grown(self, name: str, **wanted: str) -> float | None:
+        """Give what a counter has grown by, over all labels but those that are wanted."""
+        found = [
+            value
+            for key, value in self._growth.items()
+            if key[0] == self._prefix + name and wanted.items() <= dict(key[1]).items()
+        ]
+        return sum(found) if found else None
+
+    def number(self, name: str, **wanted: str) -> int | None:
+        """Give the same as a whole number."""
+        grown = self.grown(name, **wanted)
+        return None if grown is None else round(grown)
+
+    def rate(self, name: str) -> float | None:
+        """Give the same by the second."""
+        return _ratio(self.grown(name), self._elapsed_s)
+
+    def ratio(self, name: str, to: str) -> float | None:
+        """Give how two counters have grown in proportion."""
+        return _ratio(self.grown(name), self.grown(to))
+
+    def mean(self, name: str) -> float | None:
+        """Give a histogram's mean."""
+        return self.ratio(f"{name}_sum", f"{name}_count")
+
+    def quantile(self, name: str, share: float) -> float | None:
+        """Give a histogram's quantile, as PromQL estimates it."""
+        bounds = {
+            float(dict(labels)["le"])
+            for (each, labels) in self._now
+            if each == f"{self._prefix}{name}_bucket"
+        }
+        counts = [
+            (bound, self.grown(f"{name}_bucket", le=_written(bound)) or 0.0) for bound in sorted(bounds)
+        ]
+        return quantile(counts, share)
+
+
+def quantile(counts: Sequence[tuple[float, float]], share: float) -> float | None:
+    """Estimate a quantile from cumulative counts by upper bound; ``None`` where nothing was counted.
+
+    Within a bucket values are taken to be spread evenly; behind the last bound there is only that bound.
+    """
+    if not counts or not counts[-1][1]:
+        return None
+    wanted = share * counts[-1][1]
+    below_bound = below = 0.0
+    for bound, count in counts:
+        if count >= wanted:
+            if bound == inf:
+                return below_bound
+            return below_bound + (bound - below_bound) * (wanted - below) / (count - below)
+        below_bound, below = bound, count
+    return below_bound
+
+
+def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
+    """Tell what a server does; a draft server with a target in its process is two.
+
+    Parameters
+    ----------
+    before : an earlier reading; without one, figures are those since the server began.
+    """
+    if now.error:
+        return [Figures(now.address, "", LOST, now.error)]
+    since_s = began_s(now) or now.at_s
+    if before is not None and began_s(before) == began_s(now):
+        since_s = before.at_s
+    kinds = [kind for kind in KINDS if _has(now.samples, kind)]
+    if not kinds and _has(now.samples, FRONT):
+        return []
+    if not kinds:
+        return [Figures(now.address, "", LOST, "exports no metrics of specwhisper")]
+    grown, elapsed_s = growth(now, before), now.at_s - since_s
+    return [_figures(now.address, _Counts(kind, now.samples, grown, elapsed_s), kind) for kind in kinds]
+
+
+def growth(now: Reading, before: Reading | None) -> Samples:
+    """Tell what a server's counters have grown by; one that began anew has counted from nothing."""
+    if before is None or began_s(before) != began_s(now):
+        return now.samples
+    return {
+        key: value - earlier if value >= (earlier := before.samples.get(key, 0.0)) else value
+        for key, value in now.samples.items()
+    }
+
+
+def began_s(reading: Reading) -> float | None:
+    """Tell when a server's process began, where its system says so."""
+    return reading.samples.get(("process_start_time_seconds", frozenset()))
+
+
+def total_of(
+    kind: str, rows: Sequence[Figures], readings: Sequence[tuple[Reading, Reading | None]]
+) -> Figures:
+    """Tell what all servers of a kind do together; rates add up, the rest is of all that was counted.
+
+    Parameters
+    ----------
+    readings : of each server the last one, and the one before it.
+    """
+    now = _added(each.samples for each, _ in readings)
+    total = _figures("", _Counts(kind, now, _added(growth(*pair) for pair in readings), 0.0), kind)
+    return replace(
+        total,
+        state=f"{len(rows)} servers",
+        model="",
+        streams=_sum(row.streams for row in rows),
+        tokens_per_s=_sum(row.tokens_per_s for row in rows),
+        requests_per_s=_sum(row.requests_per_s for row in rows),
+        errors_per_s=_sum(row.errors_per_s for row in rows),
+    )
+
+
+def _figures(address: str, counts: _Counts, kind: str) -> Figures:
+    gauges = (counts.gauge(name) for name in ("places_taken", "active_sessions", "slots_in_use"))
+    sessions = next((value for value in gauges if value is not None), 0.0)
+    capacity = counts.gauge("slots") or counts.gauge("max_sessions")
+    live_s = counts.quantile("partial_latency_seconds", 0.95)
+    return Figures(
+        address,
+        kind,
+        DRAINING if counts.gauge("draining") else SERVING,
+        model=counts.label("build_info", "model"),
+        sessions=round(sessions),
+        capacity=None if capacity is None else round(capacity),
+        streams=counts.rate("audio_seconds_total"),
+        tokens_per_s=counts.rate("committed_tokens_total"),
+        acceptance=counts.ratio("accepted_tokens_total", "verified_tokens_total"),
+        tokens_per_pass=counts.ratio(
+            "committed_tokens_total", "target_passes_total" if kind == GATEWAY else "session_passes_total"
+        ),
+        sessions_per_pass=counts.mean("pass_sessions"),
+        pass_s=counts.mean("pass_seconds"),
+        queue_s=counts.quantile("queue_seconds", 0.95),
+        round_trip_s=counts.quantile("round_trip_seconds", 0.5),
+        latency_s=counts.quantile("first_text_seconds", 0.95) if live_s is None else live_s,
+        requests_per_s=counts.rate("requests_total"),
+        errors_per_s=counts.rate("errors_total"),
+        failed=counts.number("sessions_total", outcome="failed"),
+        resumed=counts.number("session_resumes_total"),
+        fallbacks=counts.number("fallbacks_total"),
+        differences=counts.number("audit_differences_total"),
+    )
+
+
+def _has(samples: Samples, kind: str) -> bool:
+    return any(name.startswith(f"specwhisper_{kind}_") for name, _ in samples)
+
+
+def _added(servers: Iterable[Samples]) -> Samples:
+    total: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+    for samples in servers:
+        for key, value in samples.items():
+            total[key] = total.get(key, 0.0) + value
+    return total
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole
+
+
+def _written(bound: float) -> str:
+    return "+Inf" if bound == inf else repr(bound)

@@ -1,0 +1,130 @@
+"""Read servers' metrics as Prometheus does, and find those behind a front as it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, RemoteDisconnected
+from time import time
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from specwhisper.errors import SpecWhisperError, UnsafeBind
+from specwhisper.observe.metrics.discovery import TARGETS_PATH
+from specwhisper.rpc.addresses import is_loopback, split_address
+from specwhisper.rpc.channels import Credentials
+from specwhisper_client.https import NamedConnection
+
+TIMEOUT_S = 2.0
+MAX_BYTES = 4 * 1024 * 1024  # a server of ours exports a hundredth of it
+
+Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]  # by name and labels
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a server exported at a moment.
+
+    Attributes
+    ----------
+    at_s : when, in seconds since 1970.
+    error : why there is nothing; empty where there is.
+    """
+
+    address: str
+    at_s: float
+    samples: Samples = field(default_factory=dict)
+    error: str = ""
+
+
+async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[Reading]:
+    """Read all servers at once; who does not answer in time has nothing but an error."""
+    return list(await asyncio.gather(*(asyncio.to_thread(_read, each, credentials) for each in addresses)))
+
+
+async def find_targets(front: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+    """Ask a front where its targets serve their metrics.
+
+    Returns
+    -------
+    addresses : none where the front does not answer.
+    error : why, if it does not.
+    """
+    return await asyncio.to_thread(_find_targets, front, credentials)
+
+
+def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
+    """Refuse what is no address, and a token that others could read on its way."""
+    for address in addresses:
+        host, _ = split_address(address)
+        if credentials.token is not None and credentials.tls is None and not is_loopback(host):
+            raise UnsafeBind(
+                f"The token for {address} would cross the network unencrypted, where others can read it: "
+                "encrypt the connection."
+            )
+
+
+def _read(address: str, credentials: Credentials) -> Reading:
+    at_s = time()
+    try:
+        return Reading(address, at_s, parse(_fetch(address, "/metrics", credentials)))
+    except (OSError, HTTPException, ValueError) as error:
+        return Reading(address, at_s, error=_reason(error))
+
+
+def _find_targets(front: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+    at_s = time()
+    try:
+        groups = json.loads(_fetch(front, TARGETS_PATH, credentials))
+        found = [str(address) for group in groups for address in group["targets"]]
+        check_addresses(found, credentials)
+        return found, None
+    except (OSError, HTTPException, ValueError, LookupError, TypeError, SpecWhisperError) as error:
+        return [], Reading(front, at_s, error=_reason(error))
+
+
+def parse(text: str) -> Samples:
+    """Read the text format of Prometheus."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def _fetch(address: str, path: str, credentials: Credentials) -> str:
+    host, port = split_address(address)
+    connection = (
+        HTTPConnection(host, port, timeout=TIMEOUT_S)
+        if credentials.tls is None
+        else NamedConnection(host, port, timeout=TIMEOUT_S, tls=credentials.tls)
+    )
+    headers = {} if credentials.token is None else {"Authorization": f"Bearer {credentials.token}"}
+    try:
+        connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
+        if reply.status != HTTPStatus.OK:
+            raise HTTPException(f"answers {reply.status} {reply.reason}")
+        return reply.read(MAX_BYTES).decode()
+    finally:
+        connection.close()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer in {TIMEOUT_S:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nobody answers"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no encrypted connection comes about: {error}"
+    if isinstance(error, ConnectionResetError | RemoteDisconnected):
+        return "hangs up: does it ask for encryption?"
+    if isinstance(error, ValueError | LookupError | TypeError):
+        return "answers with something else than metrics"
+    return str(error) or type(error).__name__

@@ -1,0 +1,192 @@
+"""One recording being transcribed by a server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+
+import grpc.aio
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import MEL_BINS
+from specwhisper.audio.source import AudioSource
+from specwhisper.errors import GONE_OR_FULL, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.observe import request_id
+from specwhisper.options import DecodingOptions
+from specwhisper.rpc.backoff import Backoff
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode, Segment
+from specwhisper.wire.status import error_from_rpc, has_broken, was_told
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.exchange import exchange
+from specwhisper_client.messages import config_to_proto, model_from_proto, seconds, update_from_proto
+from specwhisper_client.servers import Connection, Servers
+from specwhisper_client.transcript import ModelInfo, PathLike, Transcript, Update
+
+logger = logging.getLogger(__name__)
+
+RESUME_TIMEOUT_S = 60.0
+
+
+class Transcription:
+    """A file's transcription: iterate over its updates, then take the transcript; once only.
+
+    Parameters
+    ----------
+    servers : where to; when one is lost, another one goes on.
+    resume_timeout_s : for how long to look for another one.
+
+    Attributes
+    ----------
+    num_resumes : how often another call tried to go on with the recording.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        options: DecodingOptions,
+        *,
+        mode: Mode | None,
+        gamma: int | None,
+        interim_results: bool,
+        max_duration_s: float | None,
+        servers: Servers,
+        resume_timeout_s: float = RESUME_TIMEOUT_S,
+    ) -> None:
+        self._path = path
+        self._options = options
+        self._mode = mode
+        self._gamma = gamma
+        self._interim_results = interim_results
+        self._max_duration_s = max_duration_s
+        self._servers = servers
+        self._resume_timeout_s = resume_timeout_s
+        self._transcript: Transcript | None = None
+        self._request_id = request_id.current_request_id()  # the same over all calls
+        self._checkpoint = pb.Checkpoint()
+        self._model: ModelInfo | None = None
+        self._last = pb.StreamingRecognizeResponse()
+        self._statistics = SpeculationStatistics()
+        self._has_final_text = False
+        self._received_s = 0.0
+        self.num_resumes = 0
+
+    @property
+    def transcript(self) -> Transcript:
+        """The whole transcript, once every update was taken."""
+        if self._transcript is None:
+            raise SpecWhisperError(
+                f"The transcription of '{self._path}' has not ended: take its updates first."
+            )
+        return self._transcript
+
+    async def __aiter__(self) -> AsyncGenerator[Update]:
+        """Transcribe; leaving the loop early ends the call."""
+        started_s = time.perf_counter()
+        source = await AudioSource.open(partial(decode_file, self._path, self._max_duration_s))
+        options = self._options
+        if not source.fits_one_window and not options.log_mel_max:
+            options = replace(options, log_mel_max=await source.log_mel_max(MEL_BINS))
+        config = pb.StreamingRecognitionConfig(
+            config=config_to_proto(options, self._mode, self._gamma, is_container=False),
+            interim_results=self._interim_results,
+            with_checkpoints=True,
+        )
+        segments: list[Segment] = []
+        async with aclosing(self._updates(config, source)) as updates:
+            async for update in updates:
+                segments += update.segments
+                yield replace(update, duration_s=source.duration_s)
+        if self._model is None:
+            raise SpecWhisperError(
+                f"The server at {self._servers.address} ended the call without naming its model."
+            )
+        last = self._last
+        self._transcript = Transcript(
+            segments=tuple(segments),
+            language=last.language.code,
+            language_name=last.language.name,
+            model=self._model,
+            statistics=self._statistics,
+            duration_s=seconds(last.audio_received),
+            elapsed_s=time.perf_counter() - started_s,
+            language_probs=dict(last.language.probabilities),
+        )
+
+    async def _updates(
+        self, config: pb.StreamingRecognitionConfig, source: AudioSource
+    ) -> AsyncGenerator[Update]:
+        """Run one call after the other, until all of the recording is final."""
+        backoff, num_committed = None, 0
+        attempts = self._servers.attempts()
+        while True:
+            try:
+                async with (
+                    attempts.connection() as connection,
+                    aclosing(self._call(connection, config, source)) as updates,
+                ):
+                    async for update in updates:
+                        if self._statistics.num_committed > num_committed:  # it has made progress
+                            backoff, num_committed = None, self._statistics.num_committed
+                            attempts.progressed()
+                        yield update
+                return
+            except grpc.aio.AioRpcError as rpc_error:
+                error = error_from_rpc(rpc_error, attempts.address)
+                if not isinstance(error, GONE_OR_FULL):
+                    raise error from rpc_error
+                if not await attempts.failed(error):
+                    if not self._is_mendable(error, rpc_error):
+                        raise error from rpc_error
+                    backoff = backoff or Backoff(self._resume_timeout_s)
+                    await backoff.wait(error)
+                self.num_resumes += self._model is not None
+                log = {"request": self._request_id, "server": attempts.address, "error": str(error)}
+                logger.info("server lost", extra=log)
+
+    def _is_mendable(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
+        """Whether the servers that there are may go on in a moment."""
+        if isinstance(error, ServerFull):  # it may hold the place of the very call that was lost
+            return bool(self._statistics.num_committed) and self._can_go_on
+        # Where nobody ever answered, the address is likely wrong.
+        was_there = self._model is not None or has_broken(rpc_error)
+        return was_there and self._can_go_on and not self._has_given_up(error, rpc_error)
+
+    @property
+    def _can_go_on(self) -> bool:
+        """Whether no text would come twice; a server of an older version tells no checkpoints."""
+        return bool(self._checkpoint.state) or not self._has_final_text
+
+    def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
+        """Whether the only server says that it has found no target; it has looked for long."""
+        return self._servers.is_one and isinstance(error, TargetUnavailable) and was_told(rpc_error)
+
+    async def _call(
+        self, connection: Connection, config: pb.StreamingRecognitionConfig, source: AudioSource
+    ) -> AsyncGenerator[Update]:
+        """Run one call, from where the last one ended."""
+        config.checkpoint = self._checkpoint.state
+        metadata = ((request_id.KEY, self._request_id),)
+        call = TranscriptionStub(connection.channel).StreamingRecognize(metadata=metadata)
+        before = self._statistics
+        async with aclosing(
+            exchange(call, config, source.pieces(self._checkpoint.start_sample))
+        ) as responses:
+            async for response in responses:
+                if response.HasField("model"):
+                    self._model = model_from_proto(response.model)
+                if response.HasField("checkpoint"):
+                    self._checkpoint = response.checkpoint
+                update = update_from_proto(response)
+                # A call that goes on hears again what was not final.
+                self._received_s = max(self._received_s, update.received_s)
+                if update.statistics is not None:
+                    self._statistics = before.followed_by(update.statistics)
+                self._has_final_text |= bool(update.segments)
+                self._last = response
+                yield replace(update, statistics=self._statistics, received_s=self._received_s)

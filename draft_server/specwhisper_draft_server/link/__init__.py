@@ -1,0 +1,1 @@
+"""The link to target servers: discovery, choice, connections and sessions there."""

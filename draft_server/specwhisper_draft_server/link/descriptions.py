@@ -1,0 +1,67 @@
+"""What targets have said that they are, for sessions that are about to open."""
+
+from __future__ import annotations
+
+from specwhisper.errors import GONE, ServerDraining, TargetUnavailable
+from specwhisper.rpc.backoff import Backoff
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.wire.status import was_there
+from specwhisper_draft_server.link.needs import ANY, Needs
+
+
+class Descriptions:
+    """Asks targets what they are, and remembers the last one.
+
+    Parameters
+    ----------
+    patience_s : how long a session looks for a target that was there and is lost while it is asked.
+    """
+
+    def __init__(self, transcriber: Transcriber, patience_s: float) -> None:
+        self._transcriber = transcriber
+        self._patience_s = patience_s
+        self._last: TargetDescription | None = None
+
+    async def ask(self, needs: Needs = ANY) -> TargetDescription:
+        """Ask a target now."""
+        self._last = await self._transcriber.describe(
+            vocabulary_digest=needs.vocabulary_digest,
+            weights_digest=needs.weights_digest,
+            unusable=needs.unusable,
+        )
+        return self._last
+
+    async def for_session(self, needs: Needs) -> TargetDescription:
+        """Return what a target is on which a session may open; ask for a while, where one was lost."""
+        if (known := self._known(needs)) is not None:
+            return known
+        backoff: Backoff | None = None
+        while True:
+            try:
+                return await self.ask(needs)
+            except GONE as error:
+                if not was_there(error):
+                    raise
+                backoff = backoff or Backoff(self._patience_s)
+                await backoff.wait(error)
+
+    async def in_outages(
+        self, needs: Needs
+    ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
+        """Return the same; while there is no target, what the last one was, and the error."""
+        last = self._last
+        if last is None or not needs.are_met_by(last):
+            return await self.for_session(needs), None
+        if (known := self._known(needs)) is not None:
+            return known, None
+        try:
+            return await self.ask(needs), None
+        except GONE as error:
+            return last, error
+
+    def _known(self, needs: Needs) -> TargetDescription | None:
+        return self._transcriber.known(
+            vocabulary_digest=needs.vocabulary_digest,
+            weights_digest=needs.weights_digest,
+            unusable=needs.unusable,
+        )

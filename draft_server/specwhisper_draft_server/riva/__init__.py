@@ -1,0 +1,47 @@
+"""NVIDIA Riva's speech recognition beside ours: programs written for its clients work unchanged.
+
+Riva's messages are those of its published client, ``nvidia-riva-client``; nothing here imports it before a
+server is to offer the service.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from specwhisper.errors import UnsupportedOption
+from specwhisper.rpc.serving import AddServicer
+
+if TYPE_CHECKING:
+    from specwhisper_draft_server.service import TranscriptionService
+
+logger = logging.getLogger(__name__)
+
+SERVICE_NAME = "nvidia.riva.asr.RivaSpeechRecognition"
+
+
+def riva_services(service: TranscriptionService, is_wanted: bool | None) -> Mapping[str, AddServicer]:
+    """Give Riva's service in front of ours, or nothing.
+
+    Parameters
+    ----------
+    is_wanted : ``None`` offers it where Riva's client is installed.
+    """
+    if is_wanted is False:
+        return {}
+    try:
+        from riva.client.proto.riva_asr_pb2_grpc import add_RivaSpeechRecognitionServicer_to_server
+
+        from specwhisper_draft_server.riva.service import RivaService
+    # Its generated code asks for a grpc and a protobuf of its time, in words of their own kinds.
+    except Exception as error:
+        is_missing = isinstance(error, ModuleNotFoundError)
+        if is_wanted:
+            reason = "needs nvidia-riva-client" if is_missing else f"cannot be offered here ({error})"
+            raise UnsupportedOption(f"--riva {reason}: pip install 'specwhisper[server,riva]'.") from error
+        level = logging.INFO if is_missing else logging.WARNING
+        logger.log(level, "riva is not offered", extra={"error": str(error)})
+        return {}
+    return {SERVICE_NAME: partial(add_RivaSpeechRecognitionServicer_to_server, RivaService(service))}

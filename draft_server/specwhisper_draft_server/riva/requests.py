@@ -1,0 +1,152 @@
+"""What Riva's clients ask for, as our messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from riva.client.proto import riva_asr_pb2, riva_audio_pb2
+
+from specwhisper.errors import InvalidRequest, UnsupportedOption, check_between
+from specwhisper.live import EndpointingOptions, LiveOptions
+from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task
+from specwhisper.speculation.draft_length import MAX_GAMMA
+from specwhisper.types import Mode
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.riva.audio import G711, LINEAR_PCM, Samples, encoding_name, is_wav, linear_16
+
+CONTAINERS = (riva_audio_pb2.ENCODING_UNSPECIFIED, riva_audio_pb2.FLAC, riva_audio_pb2.OGGOPUS)
+ANY_LANGUAGE = "multi"  # Riva's word for a language that is to be detected
+# Riva's own windows, where a client sets only the share of them that must be speech, or silence.
+START_HISTORY_MS = 300
+STOP_HISTORY_MS = 800
+SERVER_MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]
+DEFAULT = EndpointingOptions()
+MIN_WINDOW_MS, MAX_WINDOW_MS = 32, 10_000  # from a frame of the voice activity detector on
+
+
+def recognition_config(
+    config: riva_asr_pb2.RecognitionConfig, live: LiveOptions | None = None
+) -> pb.RecognitionConfig:
+    """Write what is asked of the text; of the audio it says nothing yet."""
+    _refuse_what_is_not_offered(config)
+    custom = config.custom_configuration
+    language = config.language_code
+    options = DecodingOptions(
+        task=_task(custom),
+        hotwords=", ".join(phrase for context in config.speech_contexts for phrase in context.phrases),
+        live=live,
+        **OPENAI_THRESHOLDS,  # Riva's clients cannot ask for any, and silence is to stay silent
+    )
+    message = pb.RecognitionConfig(
+        language_code="" if language.lower() == ANY_LANGUAGE else language,
+        enable_word_time_offsets=config.enable_word_time_offsets,
+        gamma=_gamma(custom),
+        decoding=codec.decoding_options_to_proto(options),
+    )
+    if mode := custom.get("mode"):
+        message.mode = codec.mode_to_proto(_mode(mode))
+    return message
+
+
+def set_samples(message: pb.RecognitionConfig, samples: Samples) -> None:
+    """Write how samples are written, once they are decoded to 16 bits."""
+    message.encoding = pb.AUDIO_ENCODING_LINEAR16
+    message.sample_rate_hertz = samples.sample_rate
+    message.audio_channel_count = samples.num_channels
+
+
+def whole_config(request: riva_asr_pb2.RecognizeRequest) -> pb.RecognitionConfig:
+    """Write what is asked of a whole recording; its audio is that of :func:`whole_audio`."""
+    config = request.config
+    ours = recognition_config(config)
+    if _says_what_it_is(request):
+        return ours
+    if config.encoding != LINEAR_PCM and config.encoding not in G711:
+        raise InvalidRequest(f"Audio encoding {encoding_name(config.encoding)} is unknown.")
+    set_samples(ours, Samples.of(config))
+    return ours
+
+
+def whole_audio(request: riva_asr_pb2.RecognizeRequest) -> bytes:
+    """Give a whole recording's audio; bare samples are decoded, which takes time."""
+    audio: bytes = request.audio
+    return audio if _says_what_it_is(request) else linear_16(audio, request.config.encoding)
+
+
+def _says_what_it_is(request: riva_asr_pb2.RecognizeRequest) -> bool:
+    return request.config.encoding in CONTAINERS or is_wav(request.audio)
+
+
+def endpointing(config: riva_asr_pb2.RecognitionConfig) -> pb.Endpointing:
+    """Write when utterances begin and end.
+
+    Riva asks which share of a window must be speech, or silence: the product is a length, as we ask for one.
+    The probability above which somebody speaks is its neural VAD's ``onset``.
+    """
+    asked = config.endpointing_config
+    message = pb.Endpointing()
+    if "neural_vad.onset" in config.custom_configuration:
+        message.threshold = _number(config.custom_configuration, "neural_vad.onset")
+    speech_ms = _length_ms(asked, "start_history", "start_threshold", START_HISTORY_MS)
+    silence_ms = _length_ms(asked, "stop_history", "stop_threshold", STOP_HISTORY_MS)
+    pause_ms = _length_ms(asked, "stop_history_eou", "stop_threshold_eou", DEFAULT.pause_ms)
+    if speech_ms is not None:
+        message.min_speech_ms = speech_ms
+    message.silence_duration_ms = DEFAULT.silence_duration_ms if silence_ms is None else silence_ms
+    # A client that shortens the one says nothing of the other.
+    message.pause_ms = min(DEFAULT.pause_ms if pause_ms is None else pause_ms, message.silence_duration_ms)
+    return message
+
+
+def _length_ms(
+    asked: riva_asr_pb2.EndpointingConfig, history: str, threshold: str, default_ms: int
+) -> int | None:
+    """Give how long speech or silence must be; ``None`` where a client leaves that open, or says -1."""
+    window_ms, share = getattr(asked, history), getattr(asked, threshold)
+    if window_ms <= 0 and share <= 0:
+        return None
+    window_ms = window_ms if window_ms > 0 else default_ms
+    share = share if share > 0 else 1.0
+    check_between(history, window_ms, MIN_WINDOW_MS, MAX_WINDOW_MS)
+    check_between(threshold, share, 0, 1)
+    return max(MIN_WINDOW_MS, round(window_ms * share))
+
+
+def _refuse_what_is_not_offered(config: riva_asr_pb2.RecognitionConfig) -> None:
+    if config.diarization_config.enable_speaker_diarization:
+        raise UnsupportedOption("Speaker diarization is not offered: leave enable_speaker_diarization out.")
+    if config.enable_separate_recognition_per_channel:
+        raise UnsupportedOption(
+            "Channels are mixed to one: leave enable_separate_recognition_per_channel out, or send each "
+            "channel as a request of its own."
+        )
+
+
+def _task(custom: Mapping[str, str]) -> Task:
+    try:
+        return Task(custom.get("task", Task.TRANSCRIBE))
+    except ValueError:
+        raise InvalidRequest(f"task is '{custom['task']}': choose from: {', '.join(Task)}.") from None
+
+
+def _mode(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        raise InvalidRequest(f"mode is '{name}': choose from: {', '.join(SERVER_MODES)}.") from None
+
+
+def _gamma(custom: Mapping[str, str]) -> int:
+    if "gamma" not in custom:
+        return 0
+    gamma = _number(custom, "gamma")
+    check_between("gamma", gamma, 1, MAX_GAMMA)
+    return int(gamma)
+
+
+def _number(custom: Mapping[str, str], name: str) -> float:
+    try:
+        return float(custom[name])
+    except ValueError:
+        raise InvalidRequest(f"{name} is '{custom[name]}': it must be a number.") from None

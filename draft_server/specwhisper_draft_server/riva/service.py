@@ -1,0 +1,139 @@
+"""Riva's service: asks ours, in this process, and answers in Riva's words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from riva.client.proto import riva_asr_pb2
+
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.live import LiveOptions
+from specwhisper.rpc.calls import admitted_by
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.idle_timeout import unless_idle
+from specwhisper_draft_server.riva.audio import StreamedAudio
+from specwhisper_draft_server.riva.replies import LiveReplies, config_response, recognize_response
+from specwhisper_draft_server.riva.requests import (
+    endpointing,
+    recognition_config,
+    set_samples,
+    whole_audio,
+    whole_config,
+)
+from specwhisper_draft_server.service import MAX_PIECE_BYTES, TranscriptionService
+
+
+class RivaService:
+    """Serves Riva's clients with what serves ours; it holds no session of its own."""
+
+    def __init__(self, service: TranscriptionService) -> None:
+        self._service = service
+
+    async def GetRivaSpeechRecognitionConfig(
+        self, request: riva_asr_pb2.RivaSpeechRecognitionConfigRequest, context: Any
+    ) -> riva_asr_pb2.RivaSpeechRecognitionConfigResponse:
+        """Name the target and what it understands."""
+        await self._check_model(request.model_name, context)
+        return config_response(await self._service.GetModel(pb.GetModelRequest(), context))
+
+    @admitted_by(lambda self: self._service.place())
+    async def Recognize(
+        self, request: riva_asr_pb2.RecognizeRequest, context: Any
+    ) -> riva_asr_pb2.RecognizeResponse:
+        """Transcribe a whole recording."""
+        await self._check_model(request.config.model, context)
+        config, audio = whole_config(request), await asyncio.to_thread(whole_audio, request)
+        response = recognize_response(await self._service.recognize(config, audio))
+        if request.HasField("id"):
+            response.id.CopyFrom(request.id)
+        return response
+
+    async def StreamingRecognize(
+        self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
+    ) -> AsyncIterator[riva_asr_pb2.StreamingRecognizeResponse]:
+        """Transcribe while audio arrives."""
+        self._service.check_room()
+        answer = partial(self._transcribe, context=context)
+        async with aclosing(unless_idle(answer, requests, self._service.idle_timeout_s)) as responses:
+            async for response in responses:
+                yield response
+
+    async def _transcribe(
+        self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any
+    ) -> AsyncGenerator[riva_asr_pb2.StreamingRecognizeResponse]:
+        first = await _first(requests)
+        config = first.streaming_config
+        await self._check_model(config.config.model, context)
+        replies = LiveReplies(tells_interim=config.interim_results)
+        async with (
+            aclosing(_our_requests(config, requests)) as ours,
+            aclosing(self._service.transcribe(ours)) as responses,
+        ):
+            async for response in responses:
+                for reply in replies.take(response):
+                    if first.HasField("id"):
+                        reply.id.CopyFrom(first.id)
+                    yield reply
+
+    async def _check_model(self, name: str, context: Any) -> None:
+        """Refuse a model that is not the target; no name is any model's."""
+        if not name:
+            return
+        model = (await self._service.GetModel(pb.GetModelRequest(), context)).model.target_model
+        if name != model:
+            raise UnsupportedOption(f"There is no model '{name}' here: ask for '{model}', or name none.")
+
+
+async def _first(
+    requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
+) -> riva_asr_pb2.StreamingRecognizeRequest:
+    async for request in requests:
+        if request.WhichOneof("streaming_request") == "streaming_config":
+            return request
+        break
+    raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
+
+
+async def _our_requests(
+    config: riva_asr_pb2.StreamingRecognitionConfig,
+    requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest],
+) -> AsyncGenerator[pb.StreamingRecognizeRequest]:
+    """Write the requests of our own stream: the config once it is known what the audio is, then samples."""
+    ours = pb.StreamingRecognitionConfig(
+        config=recognition_config(config.config, LiveOptions()),
+        interim_results=config.interim_results,
+        endpointing=endpointing(config.config),
+    )
+    audio = StreamedAudio(config.config)
+    is_open = False
+    async with aclosing(_decoded(requests, audio)) as pieces:
+        async for pcm in pieces:
+            if not is_open and audio.samples is not None:
+                is_open = True
+                set_samples(ours.config, audio.samples)
+                yield pb.StreamingRecognizeRequest(streaming_config=ours)
+            for piece in _cut(pcm):
+                yield pb.StreamingRecognizeRequest(audio_content=piece)
+
+
+async def _decoded(
+    requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], audio: StreamedAudio
+) -> AsyncGenerator[bytes]:
+    """Give 16-bit samples of what arrives."""
+    async for request in requests:
+        match request.WhichOneof("streaming_request"):
+            case "audio_content":
+                for piece in _cut(request.audio_content):  # decoded in the event loop: it must not take long
+                    yield audio.push(piece)
+            case "streaming_config":
+                raise InvalidRequest("A stream takes one streaming_config, its first message.")
+    yield audio.finish()
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), MAX_PIECE_BYTES):
+        yield data[start : start + MAX_PIECE_BYTES]

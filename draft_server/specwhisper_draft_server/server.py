@@ -1,0 +1,154 @@
+"""Put a draft server together: draft model, link to the target, gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+from specwhisper.engine.local import LocalTranscriber, TargetEngine
+from specwhisper.engine.process import check_device, prepare_process
+from specwhisper.model.checkpoint import Checkpoint, load_checkpoint
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.sharing import share_encoder
+from specwhisper.observe.metrics.engine import EngineMetrics
+from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.tracing import configure_tracing
+from specwhisper.rpc.serving import AddServicer, serve
+from specwhisper.transcription.transcriber import TargetDescription, Transcriber
+from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
+from specwhisper.wire.v1 import transcription_pb2_grpc
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.drafting import Drafting, PlaceDraft, pair_ids, place_draft
+from specwhisper_draft_server.failing import Failing
+from specwhisper_draft_server.link.link import TargetLink
+from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.parity_check import Auditor
+from specwhisper_draft_server.riva import riva_services
+from specwhisper_draft_server.service import TranscriptionService
+from specwhisper_draft_server.voice_activity import load_voice
+
+SERVICE_NAME = "specwhisper.wire.v1.Transcription"
+
+
+@asynccontextmanager
+async def running_service(
+    config: DraftConfig, checkpoint: Checkpoint | None, place: PlaceDraft | None = None
+) -> AsyncIterator[TranscriptionService]:
+    """Keep the way to the target and the draft model ready; inside the event loop that serves them.
+
+    Parameters
+    ----------
+    checkpoint : the draft model; ``None`` for a server that never drafts.
+    place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
+    """
+    await load_voice()
+    target = _load_target(config)
+    if checkpoint is not None and target is not None:
+        checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
+    metrics = DraftMetrics(config, model=checkpoint.name if checkpoint is not None else "")
+    transcriber = _transcriber(config, target, metrics)
+    failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
+    drafting = None
+    if checkpoint is not None:
+        check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
+        place = place or partial(_place, checkpoint, config.num_slots)
+        drafting = Drafting(
+            checkpoint,
+            place if failing is None else failing.place(place),
+            runs_ahead=config.drafts_next_window,
+            timeout_s=config.draft_timeout_s,
+            note_failure=metrics.fallbacks.inc,
+            check_pair=check_pair,
+        )
+        metrics.watch_engine(drafting)
+    auditor = Auditor(config.audit_every, transcriber, metrics)
+    try:
+        if failing is None:
+            yield TranscriptionService(config, transcriber, drafting, metrics, auditor)
+        else:
+            yield failing.service(config, failing.transcriber(transcriber), drafting, metrics, auditor)
+    finally:
+        await auditor.stop()
+        if drafting is not None:
+            await drafting.stop()
+        await transcriber.close()
+
+
+def _place(checkpoint: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
+    """Place the draft and prepare its passes; its weights are then in the model only."""
+    model = place_draft(checkpoint, num_slots, target)
+    model.warm_up(0)
+    checkpoint.state.clear()  # last: where anything fails, the model is placed again
+    return model
+
+
+def _load_target(config: DraftConfig) -> Checkpoint | None:
+    """Load the target if it is to run in this process."""
+    if config.target_model is None:
+        return None
+    return load_checkpoint(
+        config.target_model,
+        revision=config.target_revision,
+        dtype=config.target_dtype,
+        device=config.target_device,
+    )
+
+
+def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftMetrics) -> Transcriber:
+    """Make the way to the target; of one that runs elsewhere nothing is asked yet."""
+    if target is None:
+        return TargetLink(
+            *config.targets,
+            credentials=config.target_credentials,
+            compress_audio=config.compress_audio,
+            connect_timeout_s=config.connect_timeout_s,
+            resume_timeout_s=config.resume_timeout_s,
+            metrics=metrics,
+        )
+    limits = Limits(max_sessions=config.max_sessions)
+    model = WhisperModel(target, config.max_sessions)
+    target.state.clear()  # the model has its own copy, in the order that its device wants
+    model.warm_up(DEFAULT_MAX_WIDTH)
+    registry = Registry("specwhisper_target", metrics.collected)
+    registry.tell_build(target.name, target.dtype, config.target_device)
+    figures = EngineMetrics(registry)
+    engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens, observe=figures.observe)
+    figures.watch(engine.verifier)
+    return LocalTranscriber(target, engine, figures.hear)
+
+
+def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
+    """Name what one service is offered as."""
+    add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
+    return {SERVICE_NAME: add, **riva_services(service, config.riva)}
+
+
+@asynccontextmanager
+async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionService]:
+    """Load the draft model, unless nothing is ever drafted, and keep it ready."""
+    configure_tracing("specwhisper-draft-server")
+    prepare_process(config.device, config.threads, config.cores)
+    if config.target_model is not None:
+        check_device(config.target_device, "--target-device")
+    checkpoint = None
+    if config.mode is not Mode.TARGET_ONLY:
+        checkpoint = load_checkpoint(
+            config.draft_model,
+            revision=config.revision,
+            dtype=config.dtype,
+            device=config.device,
+        )
+    async with running_service(config, checkpoint) as service:
+        yield service
+
+
+async def run(config: DraftConfig) -> None:
+    """Serve until a signal stops the process."""
+    async with loaded_service(config) as service:
+        await serve(
+            services_of(service, config),
+            config.serving,
+            metrics=service.metrics,
+            check_health=service.check_health,
+        )

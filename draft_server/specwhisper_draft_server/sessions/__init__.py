@@ -1,0 +1,1 @@
+"""One client's transcription, recorded or live, on one target after another."""

@@ -1,0 +1,85 @@
+"""The gateway as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from fastapi import Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi_offline import FastAPIOffline
+
+from specwhisper import __version__
+from specwhisper.observe import request_id
+from specwhisper.rpc.places import Places
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_gateway.access_log import Observing
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.handlers import add_error_handlers
+from specwhisper_gateway.health import CachedAnswer
+from specwhisper_gateway.metrics import GatewayMetrics
+from specwhisper_gateway.routers import audio, live, models, page, realtime, service
+from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.transport.access import Access, bearer
+from specwhisper_gateway.transport.heads import HeadLimit
+from specwhisper_gateway.transport.lingering import Lingering
+
+DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
+
+Point any OpenAI client at this server's `/v1`. A small draft model proposes, a large target model verifies
+many tokens in one pass, and the transcript is, token for token, what the target alone would have written.
+
+Errors have OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`. A field that cannot be honoured
+is refused with 400, never ignored; a full server answers 429 with `Retry-After`, one that is not there 503.
+"""
+
+
+def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
+    """Put routes, error handlers and middleware together; the draft server is asked when a request comes."""
+
+    @asynccontextmanager
+    async def connected(app: FastAPI) -> AsyncIterator[None]:
+        async with TranscriptionClient(config.server, config.server_credentials) as client:
+            places = Places("This gateway", config.max_sessions, config.max_sessions_per_token)
+            metrics.watch_places(places)
+            health = CachedAnswer(client.get_model)
+            app.state.gateway = Gateway(config, client, metrics, places, health)
+            try:
+                yield
+            finally:
+                await health.close()
+
+    # Its page of the API loads nothing from other machines.
+    make = FastAPIOffline if config.may_describe else partial(FastAPI, openapi_url=None)
+    app: FastAPI = make(
+        redoc_url=None,
+        title="specwhisper",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=connected,
+    )
+    with_key = [Depends(bearer)]
+    app.include_router(audio.router, dependencies=with_key)
+    app.include_router(models.router, dependencies=with_key)
+    app.include_router(realtime.router)
+    app.include_router(live.router)
+    app.include_router(page.router)
+    app.include_router(service.health_router)
+    if config.metrics and config.metrics_port is None and config.may_describe:
+        app.include_router(service.metrics_router)
+    add_error_handlers(app)
+    if config.tokens is not None:
+        app.add_middleware(Access, tokens=config.tokens)
+    app.add_middleware(HeadLimit)
+    app.add_middleware(Lingering)
+    if config.allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=config.allow_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),  # OpenAI's client sends some of its own
+            expose_headers=(request_id.KEY, "retry-after"),
+        )
+    app.add_middleware(Observing, metrics=metrics)
+    return app

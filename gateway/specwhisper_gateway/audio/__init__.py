@@ -1,0 +1,1 @@
+"""OpenAI's audio API: its fields, uploads and replies."""

@@ -1,0 +1,134 @@
+"""A recording and its fields as they arrive: counted while they are read, gone when the request has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from fastapi import Request
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+
+from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
+from specwhisper_gateway.errors import IdleSession, InvalidField, InvalidUpload, StorageFull
+from specwhisper_gateway.transport.deadline import within_time
+
+FILE, FORM = "file", "multipart/form-data"
+MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
+MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred
+IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it holds a place
+TEMPORARY_PREFIX = "specwhisper-upload-"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What a form holds.
+
+    Attributes
+    ----------
+    path : the recording, for as long as its request lasts.
+    fields : names and values of all other parts, in the order they came.
+    """
+
+    path: Path
+    fields: list[tuple[str, str]]
+
+
+@asynccontextmanager
+async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Upload]:
+    """Read a form into a temporary file; :class:`MessageTooLarge` as soon as it has grown too large."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise _too_large(int(announced), max_bytes)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        raise _missing_file()  # other kinds of forms have no files, and are slow to parse
+    with _full_disk_as_error():
+        async with within_time(request):
+            parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
+        try:
+            recording = parts.get(FILE)
+            if not isinstance(recording, UploadFile):
+                raise _missing_file()
+            if not recording.size:
+                raise InvalidUpload("The file is empty: it has 0 bytes.")
+            # Under a name, because a long recording is decoded twice.
+            with NamedTemporaryFile(prefix=TEMPORARY_PREFIX) as file:
+                await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
+                file.flush()
+                fields = [(name, value) for name, value in parts.multi_items() if isinstance(value, str)]
+                yield Upload(Path(file.name), fields)
+        finally:
+            await parts.close()
+
+
+@contextmanager
+def errors_about(upload: Upload) -> Iterator[None]:
+    """Say what is wrong with a recording, without the name it has on this machine."""
+    try:
+        yield
+    except InvalidAudio as error:
+        raise InvalidUpload(str(error).replace(f"Audio file '{upload.path}'", "The file")) from error
+
+
+@contextmanager
+def _full_disk_as_error() -> Iterator[None]:
+    """Raise :class:`StorageFull` for what the system reports when there is no room for a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageFull(
+            "The gateway has no room on its disk for the recording: try again later, or ask the operator to "
+            "free space in its temporary folder."
+        ) from error
+
+
+async def _form(request: Request) -> FormData:
+    try:
+        return await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+    except HTTPException as error:
+        raise InvalidRequest(f"The form cannot be read: {error.detail}") from error
+
+
+def _limited(receive: Receive, max_bytes: int) -> Receive:
+    """Count what is received, whatever the headers announce."""
+    num_bytes = 0
+
+    async def receive_counted() -> Message:
+        nonlocal num_bytes
+        try:
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
+                message = await receive()
+        except TimeoutError as error:
+            raise IdleSession(
+                f"Nothing of the request was sent for {IDLE_TIMEOUT_S:g} s: send it again."
+            ) from error
+        num_bytes += len(message.get("body", b""))
+        if num_bytes > max_bytes:
+            raise _too_large(num_bytes, max_bytes)
+        return message
+
+    return receive_counted
+
+
+def _missing_file() -> InvalidField:
+    return InvalidField(
+        f"file is missing: send the recording as the part 'file' of a {FORM} request.",
+        FILE,
+        "missing_required_parameter",
+    )
+
+
+def _too_large(num_bytes: int, max_bytes: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"The request has {num_bytes} bytes or more and this gateway takes {max_bytes}: send the recording "
+        "compressed or in parts, or ask the operator for a larger --max-upload-bytes."
+    )

@@ -1,0 +1,64 @@
+"""Errors as responses: every one in OpenAI's shape, with the status that the table gives it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import Receive, Scope, Send
+
+from specwhisper.errors import SpecWhisperError
+from specwhisper.observe.request_id import KEY, current_request_id
+from specwhisper_gateway.access_log import note_error
+from specwhisper_gateway.errors import ClientGone
+from specwhisper_gateway.status import BROKEN, INVALID, answer_to, body_of, error_body, headers_of
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every error that a route lets out."""
+    app.exception_handler(SpecWhisperError)(_refused)
+    app.exception_handler(ClientDisconnect)(_left_while_sending)
+    app.exception_handler(HTTPException)(_no_such_route)
+    app.exception_handler(Exception)(_failed)
+    app.router.default = _nowhere  # the framework's answers a WebSocket without a word
+
+
+def refusal(scope: Scope, error: SpecWhisperError) -> JSONResponse:
+    """Return the response to an error, and note the error for log and metrics."""
+    note_error(scope, error)
+    return JSONResponse(body_of(error), answer_to(error).status, headers_of(error))
+
+
+async def _refused(request: HTTPConnection, error: SpecWhisperError) -> JSONResponse:
+    """Answer what was raised on purpose."""
+    return refusal(request.scope, error)
+
+
+async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSONResponse:
+    """Answer one who has gone in the middle of his own request, for the log and the metrics."""
+    return await _refused(request, ClientGone("The client left before its request was complete."))
+
+
+async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a path that does not exist, a WebSocket's too."""
+    raise HTTPException(HTTPStatus.NOT_FOUND)
+
+
+async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:
+    """Answer what the framework refuses: a path or method that does not exist."""
+    message = error.detail
+    if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        message = f"Invalid URL ({request.scope.get('method', 'GET')} {request.url.path})"
+    kind = INVALID if error.status_code < HTTPStatus.INTERNAL_SERVER_ERROR else BROKEN
+    return JSONResponse(error_body(message, kind), error.status_code, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    """Answer an unexpected error; the server logs it with its traceback.
+
+    No middleware sees this answer, so it is named here.
+    """
+    return JSONResponse(body_of(error), answer_to(error).status, {KEY: current_request_id()})

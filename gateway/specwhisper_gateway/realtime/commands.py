@@ -1,0 +1,99 @@
+"""What a client says in a realtime session: OpenAI's events, read and checked."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any
+
+from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.transport.messages import SHOWN_CHARS, read_object
+
+BYTES_PER_SAMPLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change how the session transcribes; ``is_flat`` tells the shape that the beta had."""
+
+    session: dict[str, Any]
+    is_flat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Hear more audio."""
+
+    pcm: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What was heard is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Forget what was heard since the last commit."""
+
+
+Command = Update | Append | Commit | Clear
+KNOWN = (
+    "session.update",
+    "transcription_session.update",
+    "input_audio_buffer.append",
+    "input_audio_buffer.commit",
+    "input_audio_buffer.clear",
+)
+
+
+def event_id_of(event: dict[str, Any]) -> str | None:
+    """Return the name that a client gave its event, for an answer to it."""
+    given = event.get("event_id")
+    return given if isinstance(given, str) else None
+
+
+async def read_event(frame: str | bytes) -> dict[str, Any]:
+    """Parse one event; :class:`InvalidEvent` says what is wrong with it."""
+    if isinstance(frame, bytes):
+        raise InvalidEvent(
+            "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
+            "input_audio_buffer.append.",
+            code="invalid_message",
+        )
+    return await read_object(frame, audio="audio")
+
+
+def command_of(event: dict[str, Any]) -> Command:
+    """Return what an event asks for; :class:`InvalidEvent` says what is wrong with it."""
+    kind = event.get("type")
+    match kind:
+        case "session.update" | "transcription_session.update":
+            session = event.get("session")
+            if not isinstance(session, dict):
+                raise InvalidEvent(f"{kind} needs an object 'session'.", "session")
+            return Update(session, is_flat=kind == "transcription_session.update")
+        case "input_audio_buffer.append":
+            return Append(_pcm(event.get("audio")))
+        case "input_audio_buffer.commit":
+            return Commit()
+        case "input_audio_buffer.clear":
+            return Clear()
+    raise InvalidEvent(
+        f"Invalid value: {str(kind)[:SHOWN_CHARS]!r}. Supported events are: {', '.join(KNOWN)}.", "type"
+    )
+
+
+def _pcm(audio: Any) -> bytes:
+    if not isinstance(audio, str):
+        raise InvalidEvent("input_audio_buffer.append needs 'audio', 16-bit samples in base64.", "audio")
+    try:
+        pcm = base64.b64decode(audio, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidEvent(
+            "audio is no base64: encode the samples' bytes.", "audio", "invalid_base64"
+        ) from error
+    if len(pcm) % BYTES_PER_SAMPLE:
+        raise InvalidEvent(f"audio has {len(pcm)} bytes: 16-bit samples have two each.", "audio")
+    return pcm

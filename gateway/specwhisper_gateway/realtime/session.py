@@ -1,0 +1,236 @@
+"""A realtime session: a client's events in, live transcriptions on the draft server, OpenAI's events out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from openai.types.realtime import InputAudioBufferClearedEvent, RealtimeError, RealtimeErrorEvent
+from pydantic import BaseModel
+
+from specwhisper.errors import InvalidRequest
+from specwhisper_client.streaming import StreamingClient
+from specwhisper_gateway.errors import InvalidEvent
+from specwhisper_gateway.realtime.commands import (
+    BYTES_PER_SAMPLE,
+    Append,
+    Clear,
+    Command,
+    Commit,
+    Update,
+    command_of,
+    event_id_of,
+    read_event,
+)
+from specwhisper_gateway.realtime.settings import RealtimeSettings, nested
+from specwhisper_gateway.realtime.turn import Items, Turn, new_id
+from specwhisper_gateway.routers.models import check_model
+from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.status import body_of
+from specwhisper_gateway.transport.sockets import Peer, unless_stalled
+
+MAX_TURNS = 4  # that wait for their transcription; a client that commits more often has to wait
+
+
+@dataclass(slots=True)
+class _Running:
+    """A turn and the transcription that it is.
+
+    Attributes
+    ----------
+    num_samples : its audio so far, at the client's rate.
+    work : what takes the transcription's updates, once its time has come.
+    """
+
+    turn: Turn
+    stream: StreamingClient
+    sample_rate: int
+    num_samples: int = 0
+    is_cleared: bool = False
+    work: asyncio.Task[None] | None = None
+
+    @property
+    def length_s(self) -> float:
+        return self.num_samples / self.sample_rate
+
+    def clear(self) -> None:
+        """Forget it."""
+        self.is_cleared = True
+        if self.work is not None:
+            self.work.cancel()
+
+
+class RealtimeSession:
+    """One client's session.
+
+    Parameters
+    ----------
+    is_beta : whether it speaks the beta of OpenAI's API.
+    """
+
+    def __init__(self, gateway: Gateway, peer: Peer, settings: RealtimeSettings, *, is_beta: bool) -> None:
+        self._gateway = gateway
+        self._peer = peer
+        self._settings = settings
+        self._id = new_id("sess")
+        self._items = Items(is_beta)
+        self._heard_s = 0.0  # audio of the turns before the open one
+        self._open: _Running | None = None  # the turn that audio goes to
+        self._waiting: asyncio.Queue[_Running] = asyncio.Queue(MAX_TURNS)
+
+    async def run(self) -> None:
+        """Answer until the client leaves, or until nothing can mend what has gone wrong."""
+        await self._tell_session("created", is_flat=self._items.is_beta)
+        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._transcribe())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def tell_error(self, error: BaseException, event_id: str | None = None) -> None:
+        """Tell what is wrong, and with which of the client's events."""
+        told = RealtimeError(**body_of(error)["error"], event_id=event_id)
+        await self._tell(RealtimeErrorEvent(type="error", event_id=new_id("event"), error=told))
+
+    async def _listen(self) -> None:
+        async for frame in self._peer.frames():
+            event: dict[str, Any] = {}
+            try:
+                event = await read_event(frame)
+                await self._follow(command_of(event))
+            except InvalidRequest as error:
+                await self.tell_error(error, event_id_of(event))
+
+    async def _follow(self, command: Command) -> None:
+        match command:
+            case Append(pcm):
+                await self._append(pcm)
+            case Commit():
+                if self._open is None:
+                    raise InvalidEvent(
+                        "Error committing input audio buffer: it is empty.",
+                        code="input_audio_buffer_commit_empty",
+                    )
+                await self._end_turn()
+            case Clear():
+                self._clear()
+                await self._tell(
+                    InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
+                )
+            case Update(session, is_flat):
+                await self._update(session, is_flat=is_flat)
+
+    async def _append(self, pcm: bytes) -> None:
+        if not pcm:
+            return
+        running = self._open or await self._begin_turn()
+        # By the second: resampling long pieces would keep other clients waiting.
+        for piece in _pieces(pcm, self._settings.sample_rate * BYTES_PER_SAMPLE):
+            async with unless_stalled():
+                await running.stream.send(piece)
+            running.num_samples += len(piece) // BYTES_PER_SAMPLE
+            await asyncio.sleep(0)
+
+    async def _begin_turn(self) -> _Running:
+        settings = self._settings
+        stream = StreamingClient(
+            self._gateway.config.server,
+            settings.options(),
+            endpointing=settings.endpointing,
+            sample_rate=settings.sample_rate,
+            interim_results=False,
+            servers=self._gateway.client.servers,
+        )
+        turn = Turn(self._items, self._heard_s, detects_speech=settings.endpointing is not None)
+        running = _Running(turn, stream, settings.sample_rate)
+        async with unless_stalled():
+            await self._waiting.put(running)
+        self._open = running
+        return running
+
+    async def _end_turn(self) -> None:
+        """Let what was heard become final; what follows is another turn."""
+        if (running := self._open) is None:
+            return
+        self._open = None
+        self._heard_s += running.length_s
+        await self._tell(*running.turn.commit(running.length_s))
+        async with unless_stalled():
+            await running.stream.finish()
+
+    def _clear(self) -> None:
+        if self._open is not None:
+            self._heard_s += self._open.length_s
+            self._open.clear()
+        self._open = None
+
+    async def _update(self, session: dict[str, Any], *, is_flat: bool) -> None:
+        settings = self._settings.updated(nested(session) if is_flat else session)
+        if settings.model != self._settings.model:
+            await check_model(self._gateway, settings.model)
+        if settings.language not in (None, self._settings.language):
+            await self._check_language(str(settings.language))
+        if settings != self._settings:
+            await self._end_turn()  # a transcription is what it was begun as
+        self._settings = settings
+        await self._tell_session("updated", is_flat=is_flat)
+
+    async def _check_language(self, language: str) -> None:
+        known = (await self._gateway.client.get_model()).languages
+        if language not in known:
+            raise InvalidEvent(
+                f"The language {language!r} is not known here: these are: {', '.join(known)}.",
+                "session.audio.input.transcription.language",
+            )
+
+    async def _transcribe(self) -> None:
+        """Take the turns one by one: a client has one place on the draft server, however it commits."""
+        while True:
+            running = await self._waiting.get()
+            async with running.stream:
+                if running.is_cleared:
+                    continue
+                running.work = asyncio.create_task(self._run(running))
+                try:
+                    await asyncio.wait((running.work,))
+                finally:
+                    running.work.cancel()
+                    await asyncio.gather(running.work, return_exceptions=True)
+                if not running.work.cancelled():
+                    running.work.result()
+
+    async def _run(self, running: _Running) -> None:
+        turn = running.turn
+        try:
+            async with aclosing(aiter(running.stream)) as updates:
+                async for update in updates:
+                    await self._tell(*turn.hear(update))
+            await self._tell(*turn.end(running.length_s))
+        except InvalidRequest as error:
+            await self._tell(*turn.fail(error))
+            await self.tell_error(error)
+            if self._open is running:
+                self._clear()
+        finally:
+            self._gateway.metrics.count(running.stream.statistics, running.length_s)
+
+    async def _tell_session(self, what: str, *, is_flat: bool) -> None:
+        facts = {"id": self._id, "object": "realtime.transcription_session"}
+        described = self._settings.describe_flat() if is_flat else self._settings.describe()
+        kind = f"transcription_session.{what}" if is_flat else f"session.{what}"
+        await self._peer.send({"type": kind, "event_id": new_id("event"), "session": facts | described})
+
+    async def _tell(self, *events: BaseModel) -> None:
+        await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
+
+
+def _pieces(pcm: bytes, num_bytes: int) -> Iterator[bytes]:
+    for start in range(0, len(pcm), num_bytes):
+        yield pcm[start : start + num_bytes]

@@ -1,0 +1,233 @@
+"""What a stretch of audio is to a client of the realtime API: items with a text that only ever grows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from openai.types.realtime import (
+    ConversationItemAdded,
+    ConversationItemCreatedEvent,
+    ConversationItemDone,
+    ConversationItemInputAudioTranscriptionCompletedEvent,
+    ConversationItemInputAudioTranscriptionDeltaEvent,
+    ConversationItemInputAudioTranscriptionFailedEvent,
+    InputAudioBufferCommittedEvent,
+    InputAudioBufferSpeechStartedEvent,
+    InputAudioBufferSpeechStoppedEvent,
+    RealtimeConversationItemUserMessage,
+)
+from openai.types.realtime.conversation_item_input_audio_transcription_completed_event import (
+    UsageTranscriptTextUsageDuration,
+)
+from openai.types.realtime.conversation_item_input_audio_transcription_failed_event import Error
+from openai.types.realtime.realtime_conversation_item_user_message import Content
+from pydantic import BaseModel
+
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import Segment, VoiceEvent
+from specwhisper_client.transcript import Update
+from specwhisper_gateway.audio.events import Deltas
+from specwhisper_gateway.status import body_of
+
+Events = Iterator[BaseModel]
+
+
+def new_id(prefix: str) -> str:
+    """Make a name as OpenAI's look."""
+    return f"{prefix}_{uuid.uuid4().hex[:24]}"
+
+
+@dataclass(slots=True)
+class Items:
+    """What the turns of a session share.
+
+    Attributes
+    ----------
+    is_beta : whether the client speaks the beta of OpenAI's API, which has other events for new items.
+    last_id : the item that was committed last.
+    """
+
+    is_beta: bool = False
+    last_id: str | None = None
+
+
+@dataclass(slots=True)
+class _Item:
+    """An utterance: it begins, is committed, and is complete."""
+
+    begin_s: float
+    end_s: float | None = None
+    is_committed: bool = False
+    id: str = field(default_factory=lambda: new_id("item"))
+    said: list[str] = field(default_factory=list)
+    deltas: Deltas = field(default_factory=Deltas)
+
+
+class Turn:
+    """Audio from its first sample to a commit, as one live transcription hears it.
+
+    Where speech is told from silence it has an item for each utterance, else one for all of it.
+
+    Parameters
+    ----------
+    start_s : audio of the session before it, in seconds.
+    detects_speech : whether utterances begin and end by themselves.
+    """
+
+    def __init__(self, items: Items, start_s: float, *, detects_speech: bool) -> None:
+        self._items = items
+        self._start_s = start_s
+        self._detects_speech = detects_speech
+        self._open: list[_Item] = []  # not complete; their texts follow each other
+        self._known_s = -1.0  # speech is told of up to here: a stream that goes on after a break repeats some
+        self._has_unanswered_commit = False
+
+    def hear(self, update: Update) -> Events:
+        """Tell what is new."""
+        if update.speech is not None and self._detects_speech:
+            yield from self._hear_speech(update.speech, update.speech_at_s)
+        for segment in update.segments:
+            yield from self._write(segment)
+
+    def commit(self, end_s: float) -> Events:
+        """Answer a client that says where its audio ends, in seconds of this turn."""
+        if self._detects_speech:
+            self._has_unanswered_commit = True  # whoever speaks stops there, as is told in time
+            return
+        yield from self._commit(self._current(0.0), end_s)
+
+    def end(self, end_s: float) -> Events:
+        """Complete what is open, because no audio follows."""
+        if self._has_unanswered_commit and not self._open:
+            yield from self._commit(self._current(end_s), end_s)
+        while self._open:
+            yield from self._complete(end_s)
+
+    def fail(self, error: SpecWhisperError) -> Events:
+        """Say of what was committed that it will have no text."""
+        told = body_of(error)["error"]
+        for item in self._open:
+            if item.is_committed:
+                yield ConversationItemInputAudioTranscriptionFailedEvent(
+                    type="conversation.item.input_audio_transcription.failed",
+                    event_id=new_id("event"),
+                    item_id=item.id,
+                    content_index=0,
+                    error=Error(**told),
+                )
+
+    def _hear_speech(self, event: VoiceEvent, at_s: float) -> Events:
+        if at_s <= self._known_s:
+            return
+        self._known_s = at_s
+        current = self._open[-1] if self._open and self._open[-1].end_s is None else None
+        if event is VoiceEvent.BEGIN and current is None:
+            yield from self._begin(at_s)
+        if event is VoiceEvent.END and current is not None:
+            yield from self._stop(current, at_s)
+
+    def _begin(self, at_s: float) -> Events:
+        item = _Item(at_s)
+        self._open.append(item)
+        yield InputAudioBufferSpeechStartedEvent(
+            type="input_audio_buffer.speech_started",
+            event_id=new_id("event"),
+            item_id=item.id,
+            audio_start_ms=self._ms(at_s),
+        )
+
+    def _stop(self, item: _Item, at_s: float) -> Events:
+        yield InputAudioBufferSpeechStoppedEvent(
+            type="input_audio_buffer.speech_stopped",
+            event_id=new_id("event"),
+            item_id=item.id,
+            audio_end_ms=self._ms(at_s),
+        )
+        yield from self._commit(item, at_s)
+
+    def _commit(self, item: _Item, end_s: float) -> Events:
+        previous, self._items.last_id = self._items.last_id, item.id
+        item.end_s, item.is_committed = end_s, True
+        self._has_unanswered_commit = False
+        yield InputAudioBufferCommittedEvent(
+            type="input_audio_buffer.committed",
+            event_id=new_id("event"),
+            item_id=item.id,
+            previous_item_id=previous,
+        )
+        yield from self._announce(item, previous)
+
+    def _announce(self, item: _Item, previous: str | None) -> Events:
+        message = RealtimeConversationItemUserMessage(
+            id=item.id,
+            object="realtime.item",
+            type="message",
+            role="user",
+            status="completed",
+            content=[Content(type="input_audio", transcript=None)],
+        )
+        if self._items.is_beta:
+            yield ConversationItemCreatedEvent(
+                type="conversation.item.created",
+                event_id=new_id("event"),
+                item=message,
+                previous_item_id=previous,
+            )
+            return
+        yield ConversationItemAdded(
+            type="conversation.item.added",
+            event_id=new_id("event"),
+            item=message,
+            previous_item_id=previous,
+        )
+        yield ConversationItemDone(
+            type="conversation.item.done",
+            event_id=new_id("event"),
+            item=message,
+            previous_item_id=previous,
+        )
+
+    def _write(self, segment: Segment) -> Events:
+        if not self._open and self._detects_speech:
+            yield from self._begin(segment.start_s)  # the stream broke before it could say so
+        item = self._open[0] if self._open else self._current(0.0)
+        if delta := item.deltas.add([segment]):
+            item.said.append(delta)
+            yield ConversationItemInputAudioTranscriptionDeltaEvent(
+                type="conversation.item.input_audio_transcription.delta",
+                event_id=new_id("event"),
+                item_id=item.id,
+                content_index=0,
+                delta=delta,
+            )
+        if segment.is_utterance_end and self._detects_speech:
+            yield from self._complete(segment.end_s)
+
+    def _complete(self, end_s: float) -> Events:
+        """Complete the first item; one that was not committed yet is by that."""
+        item = self._open[0]
+        if not item.is_committed and self._detects_speech:
+            yield from self._stop(item, end_s)
+        elif not item.is_committed:
+            yield from self._commit(item, end_s)
+        self._open.remove(item)
+        seconds = max(0.0, (item.end_s or end_s) - item.begin_s)
+        yield ConversationItemInputAudioTranscriptionCompletedEvent(
+            type="conversation.item.input_audio_transcription.completed",
+            event_id=new_id("event"),
+            item_id=item.id,
+            content_index=0,
+            transcript="".join(item.said),
+            usage=UsageTranscriptTextUsageDuration(type="duration", seconds=round(seconds, 3)),
+        )
+
+    def _current(self, begin_s: float) -> _Item:
+        """Give the item that all of this turn is, where speech is not told from silence."""
+        if not self._open:
+            self._open.append(_Item(begin_s))
+        return self._open[0]
+
+    def _ms(self, time_s: float) -> int:
+        return round((self._start_s + time_s) * 1000)

@@ -1,0 +1,124 @@
+"""Transcribe a file live and write what happened as a page that replays it, without browser and gateway.
+
+python -m specwhisper_gateway.record talk.mp3 > replay.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import soundfile
+import typer
+
+from specwhisper.audio.decode import decode_file
+from specwhisper.errors import SpecWhisperError
+from specwhisper.types import SAMPLE_RATE
+from specwhisper_client.api import DEFAULT_SERVER
+from specwhisper_client.streaming import LIVE_DECODING, StreamingClient
+from specwhisper_gateway.live import reports
+from specwhisper_gateway.page_files import replay_page
+
+PEAK_MS = 50
+PIECE_BYTES = SAMPLE_RATE * 2 * PEAK_MS // 1000
+COMPRESSION = 0.9  # of 0..1: 3 kB a second, which is good enough to listen along
+
+
+def record(
+    recording: Annotated[Path, typer.Argument(help="Any format that libsndfile or FFmpeg reads.")],
+    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")] = DEFAULT_SERVER,
+    language: Annotated[str | None, typer.Option(help="Code, such as 'en'; else it is detected.")] = None,
+    sound: Annotated[bool, typer.Option(help="Let the replay be heard too.")] = True,
+) -> None:
+    """Transcribe a file in its own time and write the replay to standard output."""
+    try:
+        pcm = b"".join(decode_file(recording))
+        session = asyncio.run(recorded(recording.name, pcm, server, language))
+        heard = {"sound": {"at": 0, "url": sound_url(pcm)}} if sound else {}
+        sys.stdout.write(replay_page(session | heard))
+    except SpecWhisperError as error:
+        sys.exit(f"{error}")
+
+
+async def recorded(
+    title: str,
+    pcm: bytes,
+    server: str,
+    language: str | None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> dict[str, Any]:
+    """Transcribe canonical PCM as fast as it is spoken, and keep every message with its time."""
+    pieces = [pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES)]
+    sent = list(accumulate(len(piece) / 2 / SAMPLE_RATE for piece in pieces))
+    events: list[dict[str, Any]] = []
+    sent_s, started_s = 0.0, time.perf_counter()
+
+    def note(message: dict[str, Any]) -> None:
+        message.pop("position", None)  # nothing that a replay shows
+        events.append({"at": round((time.perf_counter() - started_s) * 1000), **message, "sent_s": sent_s})
+
+    async def speak(stream: StreamingClient) -> None:
+        nonlocal sent_s
+        for piece, end_s in zip(pieces, sent, strict=True):
+            await sleep(max(0.0, started_s + end_s - time.perf_counter()))
+            await stream.send(piece)
+            sent_s = round(end_s, 3)
+        await stream.finish()
+
+    async with StreamingClient(server, replace(LIVE_DECODING, language=language)) as stream:
+        speaking = asyncio.create_task(speak(stream))
+        try:
+            model = None
+            async for update in stream:
+                if stream.model is not None and stream.model != model:
+                    model = stream.model
+                    note(reports.ready(model))
+                note(reports.update(update, stream.position))
+            await speaking
+        finally:
+            speaking.cancel()
+            await asyncio.gather(speaking, return_exceptions=True)
+    note({"type": "done"})
+    return {
+        "version": 1,
+        "title": title,
+        "about": f"Recorded {time.strftime('%Y-%m-%d %H:%M')}. All text, figures and times are as they were.",
+        "peak_ms": PEAK_MS,
+        "first_peak": 0,
+        "length_ms": events[-1]["at"],
+        "peaks": [_peak(piece) for piece in pieces],
+        "events": events,
+    }
+
+
+def sound_url(pcm: bytes) -> str:
+    """Write canonical PCM as an address that holds it: MP3, which every browser plays."""
+    file = io.BytesIO()
+    soundfile.write(
+        file,
+        np.frombuffer(pcm, "<i2"),
+        SAMPLE_RATE,
+        format="MP3",
+        subtype="MPEG_LAYER_III",
+        bitrate_mode="VARIABLE",
+        compression_level=COMPRESSION,
+    )
+    return f"data:audio/mpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _peak(pcm: bytes) -> int:
+    """Give the loudest sample of a piece, 0..255."""
+    return min(255, int(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).max(initial=0)) // 128)
+
+
+if __name__ == "__main__":
+    typer.run(record)

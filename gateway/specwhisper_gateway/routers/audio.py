@@ -1,0 +1,111 @@
+"""``/v1/audio``: recordings to text."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from openai.types.audio import Transcription as TranscriptionReply
+from openai.types.audio import TranscriptionVerbose, Translation, TranslationVerbose
+
+from specwhisper_client.transcription import Transcription
+from specwhisper_gateway.audio.events import EventStream, transcript_events
+from specwhisper_gateway.audio.fields import AudioFields, TranslationFields
+from specwhisper_gateway.audio.replies import reply
+from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
+from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
+from specwhisper_gateway.routers.models import check_model
+from specwhisper_gateway.state import gateway_of, place_of
+from specwhisper_gateway.transport.deadline import within_time
+from specwhisper_gateway.transport.disconnect import unless_client_leaves
+from specwhisper_gateway.transport.sockets import check_origin
+
+
+async def check_page(request: Request) -> None:
+    """Refuse the pages of others where no key does it: browsers ask nobody before they send a form."""
+    if gateway_of(request).config.tokens is None:
+        check_origin(request)
+
+
+router = APIRouter(prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_page), Depends(place_of)])
+
+
+async def upload(request: Request) -> AsyncIterator[Upload]:
+    """Receive the form; its recording is there until the response was sent."""
+    async with receive_upload(request, gateway_of(request).config.max_upload_bytes) as received:
+        yield received
+
+
+Received = Annotated[Upload, Depends(upload)]
+
+
+def _form(fields: type[AudioFields]) -> dict[str, Any]:
+    """Describe the form that a route takes: it is read by hand, to stop where it grows too large."""
+    content = {"multipart/form-data": {"schema": fields.form_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "/transcriptions",
+    openapi_extra=_form(TranscriptionFields),
+    responses={
+        200: {
+            "model": TranscriptionReply | TranscriptionVerbose,
+            "description": "The transcript in the format that was asked for, or a stream of events.",
+            "content": {"text/plain": {}, "text/vtt": {}, "text/event-stream": {}},
+        }
+    },
+)
+async def transcriptions(request: Request, received: Received) -> Response:
+    """Write what is said, in the language it is said in."""
+    fields = TranscriptionFields.read(received.fields)
+    if not fields.stream:
+        return await _answer(request, received, fields)
+    async with within_time(request):
+        transcription = await _begin(request, received, fields)
+        events = transcript_events(transcription, received, gateway_of(request).metrics)
+        first = await unless_client_leaves(request, anext(events))
+    return EventStream(first, events)
+
+
+@router.post(
+    "/translations",
+    openapi_extra=_form(TranslationFields),
+    responses={
+        200: {
+            "model": Translation | TranslationVerbose,
+            "description": "The translation in the format that was asked for.",
+            "content": {"text/plain": {}, "text/vtt": {}},
+        }
+    },
+)
+async def translations(request: Request, received: Received) -> Response:
+    """Write in English what is said in any language."""
+    return await _answer(request, received, TranslationFields.read(received.fields))
+
+
+async def _begin(request: Request, received: Upload, fields: AudioFields) -> Transcription:
+    """Make a transcription that runs when its updates are taken."""
+    gateway = gateway_of(request)
+    await check_model(gateway, fields.model)
+    return gateway.client.stream_file(
+        received.path,
+        fields.options(),
+        interim_results=False,
+        max_duration_s=gateway.config.max_audio_s,
+    )
+
+
+async def _answer(request: Request, received: Upload, fields: AudioFields) -> Response:
+    with errors_about(received):
+        async with within_time(request):
+            transcription = await _begin(request, received, fields)
+            await unless_client_leaves(request, _to_its_end(transcription))
+    gateway_of(request).metrics.count_transcript(transcription.transcript)
+    return await reply(fields, transcription.transcript)
+
+
+async def _to_its_end(transcription: Transcription) -> None:
+    async for _ in transcription:
+        pass

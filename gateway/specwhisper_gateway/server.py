@@ -1,0 +1,155 @@
+"""The gateway as a process: it listens, says so, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import uvicorn
+
+from specwhisper.observe.tracing import configure_tracing
+from specwhisper.rpc.addresses import cannot_listen, join_address
+from specwhisper.rpc.collector import freeze_loaded
+from specwhisper.rpc.metrics_server import serving_metrics
+from specwhisper.rpc.stop_signals import stop_signals
+from specwhisper_gateway.app import create_app
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.metrics import GatewayMetrics
+from specwhisper_gateway.state import Gateway
+from specwhisper_gateway.transport.connections import SocketConnection, at_most
+from specwhisper_gateway.transport.encryption import encryption
+from specwhisper_gateway.transport.handshakes import encrypted
+from specwhisper_gateway.transport.heads import MAX_HEAD_BYTES
+from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
+
+logger = logging.getLogger(__name__)
+
+KEEPALIVE_S = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+
+
+class GatewayServer(uvicorn.Server):
+    """Listens from the moment it is made; :meth:`serve` answers until :meth:`stop`.
+
+    Attributes
+    ----------
+    address : where it listens.
+    ready : set once it answers.
+    metrics_address : where figures are served apart, once they are.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._config = config
+        self._metrics = GatewayMetrics()
+        self._app = create_app(config, self._metrics)
+        connections: Any = at_most(config.max_connections)
+        if config.tls is not None:
+            connections = encrypted(connections, encryption(config.tls), config.max_connections)
+        listening = uvicorn.Config(
+            self._app,
+            lifespan="on",
+            log_config=None,  # the process's own
+            access_log=False,  # the middleware's lines say more
+            server_header=False,
+            proxy_headers=False,
+            http=connections,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            ws=SocketConnection,
+            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_per_message_deflate=False,  # audio does not shrink
+            # A pong waits behind the audio that a client sends faster than it is transcribed.
+            ws_ping_interval=None,
+            timeout_graceful_shutdown=_whole_s(config.drain_timeout_s),
+        )
+        super().__init__(listening)
+        self._socket = _listen(config.host, config.port)
+        self.address = join_address(config.host, self._socket.getsockname()[1])
+        self.ready = asyncio.Event()
+        self.metrics_address: str | None = None
+        self._metrics.watch_draining(lambda: self.should_exit)
+
+    @property
+    def num_transcriptions(self) -> int:
+        """Transcriptions that have a place, once it answers."""
+        gateway: Gateway = self._app.state.gateway
+        return gateway.places.num_taken
+
+    def stop(self) -> None:
+        """Take no new requests, let open ones end in time, then end."""
+        self.should_exit = True
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until it is stopped."""
+        try:
+            async with self._metrics_served():
+                await super().serve(sockets or [self._socket])
+        finally:
+            self._socket.close()
+
+    @asynccontextmanager
+    async def _metrics_served(self) -> AsyncIterator[None]:
+        """Serve figures where they have a port of their own."""
+        config = self._config
+        if not config.metrics or config.metrics_port is None:
+            yield
+            return
+        async with serving_metrics(
+            self._metrics.collected, config.metrics_host, config.metrics_port, config.tls, config.tokens
+        ) as self.metrics_address:
+            logger.info("metrics", extra={"address": self.metrics_address})
+            yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where it answers, once it does."""
+        await super().startup(sockets)
+        logger.info("ready", extra={"address": self.address})
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that it stops, and that it has."""
+        num_open = len(self.server_state.tasks)
+        logger.info("draining", extra={"address": self.address, "open_requests": num_open})
+        await super().shutdown(sockets)
+        logger.info("stopped", extra={"address": self.address})
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to :func:`run`: uvicorn would raise them again at the end, which is no status 0."""
+        yield
+
+
+def _whole_s(seconds: float) -> int | None:
+    """Give a time as uvicorn takes it: ``None`` is for ever."""
+    return None if math.isinf(seconds) else math.ceil(seconds)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise cannot_listen(host, port, error) from error
+    # Inherited by each connection: a machine that has vanished is noticed without a word of ours to it.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else what is small waits for 40 ms
+    for name, seconds in KEEPALIVE_S.items():
+        if hasattr(socket, name):  # not on every system
+            listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    return listening
+
+
+async def run(config: GatewayConfig) -> None:
+    """Serve until SIGTERM or SIGINT; further signals change nothing."""
+    configure_tracing("specwhisper-gateway")
+    await serve_until_signal(GatewayServer(config))
+
+
+async def serve_until_signal(server: GatewayServer) -> None:
+    """Have a gateway answer until SIGTERM or SIGINT."""
+    with stop_signals(server.stop):
+        freeze_loaded()
+        await server.serve()

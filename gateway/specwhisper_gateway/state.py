@@ -1,0 +1,49 @@
+"""What all requests to a gateway share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+
+from specwhisper.rpc.places import Places
+from specwhisper_client.api import TranscriptionClient
+from specwhisper_client.transcript import ServerInfo
+from specwhisper_gateway.access_log import caller_of
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_gateway.health import CachedAnswer
+from specwhisper_gateway.metrics import GatewayMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running gateway.
+
+    Attributes
+    ----------
+    client : the connection to the draft server.
+    places : how many transcriptions there may be at once.
+    health : what the draft server says of itself, a few seconds old at most.
+    started_s : Unix time of its start.
+    """
+
+    config: GatewayConfig
+    client: TranscriptionClient
+    metrics: GatewayMetrics
+    places: Places
+    health: CachedAnswer[ServerInfo]
+    started_s: int = field(default_factory=lambda: int(time.time()))
+
+
+def gateway_of(connection: HTTPConnection) -> Gateway:
+    """Give the gateway that a request or a WebSocket has come to."""
+    gateway: Gateway = connection.app.state.gateway
+    return gateway
+
+
+async def place_of(connection: HTTPConnection) -> AsyncIterator[None]:
+    """Hold a place for a transcription, until its request was answered or its WebSocket has ended."""
+    with gateway_of(connection).places.taken(caller_of(connection)):
+        yield

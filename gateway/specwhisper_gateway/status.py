@@ -1,0 +1,109 @@
+"""The one table between errors and HTTP statuses, and the shape that OpenAI's API gives an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from specwhisper.errors import (
+    CheckpointError,
+    InvalidRequest,
+    MessageTooLarge,
+    PairMismatch,
+    RecordingsFailed,
+    ServerDraining,
+    ServerFull,
+    SessionExpired,
+    SpecWhisperError,
+    TargetUnavailable,
+    Unauthenticated,
+    UnsafeBind,
+)
+from specwhisper.wire.status import PUSHBACK_MS
+from specwhisper_gateway.errors import (
+    ClientGone,
+    ForeignPage,
+    HeadTooLarge,
+    IdleSession,
+    InvalidUpload,
+    MalformedRequest,
+    ModelNotFound,
+    StorageFull,
+    WrongApiKey,
+)
+
+CLIENT_GONE = 499  # nginx's number: nobody is there to read it, it stands in logs and metrics
+INVALID = "invalid_request_error"  # OpenAI's type of whatever is the caller's to mend
+BROKEN = "server_error"
+TOKEN_REFUSED = (
+    "The draft server does not know this gateway by its token: the operator has to give it another."
+)
+INTERNAL_ERROR = "The gateway failed to handle this request; its log says why."
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How an error is told: HTTP status, and OpenAI's ``type`` and ``code``."""
+
+    status: int
+    type: str
+    code: str | None = None
+
+
+ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
+    InvalidRequest: Answer(HTTPStatus.BAD_REQUEST, INVALID),
+    InvalidUpload: Answer(HTTPStatus.BAD_REQUEST, INVALID, "invalid_file"),
+    ModelNotFound: Answer(HTTPStatus.NOT_FOUND, INVALID, "model_not_found"),
+    WrongApiKey: Answer(HTTPStatus.UNAUTHORIZED, INVALID, "invalid_api_key"),
+    ForeignPage: Answer(HTTPStatus.FORBIDDEN, INVALID, "foreign_page"),
+    IdleSession: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_idle"),
+    MessageTooLarge: Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, INVALID, "request_too_large"),
+    HeadTooLarge: Answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, INVALID, "headers_too_large"),
+    MalformedRequest: Answer(HTTPStatus.BAD_REQUEST, INVALID, "invalid_http"),
+    StorageFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, BROKEN, "storage_full"),
+    ServerFull: Answer(HTTPStatus.TOO_MANY_REQUESTS, "requests", "rate_limit_exceeded"),
+    ServerDraining: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
+    SessionExpired: Answer(HTTPStatus.REQUEST_TIMEOUT, INVALID, "session_expired"),
+    TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
+    ClientGone: Answer(CLIENT_GONE, INVALID),
+    RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID),
+    # Nothing that another request could mend: the operator has to.
+    PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    UnsafeBind: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+    SpecWhisperError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
+}
+
+
+def answer_to(error: BaseException) -> Answer:
+    """Look an error up in the table; what is not in it is internal."""
+    for kind in type(error).__mro__:
+        if kind in ANSWER_OF_ERROR:
+            return ANSWER_OF_ERROR[kind]
+    return ANSWER_OF_ERROR[SpecWhisperError]
+
+
+def headers_of(error: BaseException) -> dict[str, str]:
+    """Give what a client needs to know beside the body: when to come again, how to identify itself."""
+    if isinstance(error, ServerFull):
+        return {"Retry-After": str(max(1, PUSHBACK_MS // 1000))}
+    return {"WWW-Authenticate": "Bearer"} if isinstance(error, WrongApiKey) else {}
+
+
+def error_body(
+    message: str, kind: str, *, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """Lay an error out as OpenAI's API does."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def body_of(error: BaseException) -> dict[str, Any]:
+    """Tell an error; one that nobody raised on purpose says no more than that there was one."""
+    answer = answer_to(error)
+    message = str(error) if isinstance(error, SpecWhisperError) else INTERNAL_ERROR
+    if isinstance(error, Unauthenticated):
+        message = TOKEN_REFUSED  # it would be taken for one about the caller's own key
+    code = getattr(error, "code", None) or answer.code
+    return error_body(message, answer.type, param=getattr(error, "param", None), code=code)

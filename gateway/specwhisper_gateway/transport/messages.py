@@ -1,0 +1,130 @@
+"""JSON messages on WebSockets, limited in size, depth and number of values before they are validated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError, from_json
+
+from specwhisper_gateway.errors import InvalidEvent
+
+MAX_MESSAGE_BYTES = 1024 * 1024  # of any message; larger ones close the connection
+MAX_CONTROL_BYTES = 64 * 1024  # of a message without its audio
+MAX_VALUES = 2048  # a position on /live has up to 1024 tokens
+MAX_DEPTH = 8
+MAX_MARKS = 64  # commas and opening brackets of a message that is mostly audio
+SHOWN_CHARS = 100
+
+UNKNOWN = "unknown_parameter"
+
+
+class StrictModel(BaseModel):
+    """A model that refuses unknown keys with one error, however many there are."""
+
+    model_config = ConfigDict(extra="ignore")  # refused below: pydantic's own check makes an error of each
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            for key in values:
+                if key not in cls.model_fields:
+                    raise PydanticCustomError(UNKNOWN, "this parameter is unknown", {"key": key})
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The first thing that is wrong with a message.
+
+    Attributes
+    ----------
+    path : keys that lead to the value.
+    kind : pydantic's name of the error, or ``UNKNOWN``.
+    reason : a clause for a sentence.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    reason: str
+    value: Any
+
+    @property
+    def name(self) -> str:
+        """The path with dots."""
+        return ".".join(self.path)
+
+
+def first_problem(error: ValidationError) -> Problem:
+    """Return the first error that a :class:`StrictModel` was refused with."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"]]
+    if first["type"] == UNKNOWN:
+        path.append(first["ctx"]["key"][:SHOWN_CHARS])
+    reason = first["msg"][:1].lower() + first["msg"][1:]
+    return Problem(tuple(path), first["type"], reason, first["input"])
+
+
+async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
+    """Parse a message, in a thread if it is large; :class:`InvalidEvent` if it is no object or too large.
+
+    Parameters
+    ----------
+    audio : key whose text does not count towards the size of a control message.
+    """
+    if len(frame) <= MAX_CONTROL_BYTES:
+        return _parse(frame)
+    if audio is None or sum(frame.count(mark) for mark in ",[{") > MAX_MARKS:
+        raise _too_large()
+    message = await asyncio.to_thread(_parse, frame)
+    text = message.get(audio)
+    if not isinstance(text, str) or len(frame) - len(text) > MAX_CONTROL_BYTES:
+        raise _too_large()
+    return message
+
+
+def _parse(frame: str) -> dict[str, Any]:
+    try:
+        message = from_json(frame)  # unlike the standard library's parser, it refuses half characters
+    except ValueError as error:
+        raise InvalidEvent("The message is not JSON.", code="invalid_json") from error
+    if not isinstance(message, dict):
+        raise InvalidEvent("The message must be a JSON object.")
+    _check_shape(message)
+    return message
+
+
+def _check_shape(message: dict[str, Any]) -> None:
+    """Raise :class:`InvalidEvent` for a message with too many values or levels."""
+    containers: list[Any] = [message]
+    num_values = 0
+    for _ in range(MAX_DEPTH):
+        values = [value for container in containers for value in _values(container)]
+        num_values += len(values)
+        if num_values > MAX_VALUES:
+            raise InvalidEvent(
+                f"The message has more than {MAX_VALUES} values: no message needs as many.",
+                code="message_too_large",
+            )
+        containers = [value for value in values if isinstance(value, dict | list)]
+        if not containers:
+            return
+    raise InvalidEvent(
+        f"The message is nested more than {MAX_DEPTH} levels deep: no message needs as many.",
+        code="message_too_large",
+    )
+
+
+def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _too_large() -> InvalidEvent:
+    return InvalidEvent(
+        f"The message has more than {MAX_CONTROL_BYTES} characters: only audio may be larger.",
+        code="message_too_large",
+    )

@@ -1,0 +1,86 @@
+"""The recordings of a call as chunks that are transcribed side by side, and joined at last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from transformers import WhisperTokenizer
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.engine.shared_pair import Prepared
+from specwhisper.model.chunked import Chunk, join
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcript import Transcript
+
+
+@dataclass(slots=True)
+class _Recording:
+    """One recording of which chunks are under way."""
+
+    place: int
+    chunks: list[Chunk]
+    transcripts: dict[int, Transcript] = field(default_factory=dict)
+    has_failed: bool = False
+
+
+class ChunkedRecordings:
+    """Cuts recordings one after the other and joins the transcripts of their chunks.
+
+    Parameters
+    ----------
+    recordings : PCM of each, or the error in the place of one that cannot be read.
+    cut : cuts a recording of so many samples.
+    """
+
+    def __init__(
+        self,
+        recordings: Iterable[bytes | Exception],
+        cut: Callable[[int], Iterator[Chunk]],
+        options: DecodingOptions,
+        tokenizer: WhisperTokenizer,
+    ) -> None:
+        self._recordings = recordings
+        self._cut = cut
+        self._options = options
+        self._tokenizer = tokenizer
+        self._homes: dict[int, tuple[_Recording, int]] = {}  # recording and chunk, by number
+
+    def prepared(self) -> Iterator[Prepared | Exception]:
+        """Yield the chunks of all recordings, and the error of one that cannot be read."""
+        number = 0
+        for place, pcm in enumerate(self._recordings):
+            chunks = [] if isinstance(pcm, Exception) else list(self._cut(len(pcm) // BYTES_PER_SAMPLE))
+            recording = _Recording(place, chunks)
+            if isinstance(pcm, Exception):
+                self._homes[number] = recording, 0
+                number += 1
+                yield pcm
+                continue
+            for index, chunk in enumerate(chunks):
+                self._homes[number] = recording, index
+                number += 1
+                piece = pcm[chunk.start * BYTES_PER_SAMPLE : chunk.stop * BYTES_PER_SAMPLE]
+                yield Prepared(piece, self._options)
+
+    def take(
+        self, number: int, outcome: Transcript | Exception
+    ) -> tuple[int, float, Transcript | Exception | None]:
+        """Note the outcome of a chunk.
+
+        Returns
+        -------
+        the recording's place, the share of it that is transcribed, and its transcript or error; ``None`` as
+        long as chunks are missing, and after its error.
+        """
+        recording, index = self._homes.pop(number)
+        if isinstance(outcome, Exception):
+            is_first, recording.has_failed = not recording.has_failed, True
+            return recording.place, 1.0, outcome if is_first else None
+        transcripts, chunks = recording.transcripts, recording.chunks
+        transcripts[index] = outcome
+        if len(transcripts) < len(chunks):
+            return recording.place, len(transcripts) / len(chunks), None
+        in_order = [transcripts[index] for index in range(len(chunks))]
+        joined = join(chunks, in_order, self._tokenizer, timestamps=self._options.timestamps)
+        return recording.place, 1.0, joined

@@ -1,0 +1,337 @@
+"""Draft and target in one process, as a Python API: ``SpeculativeWhisper("tiny", "large-v3")``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, cast, overload
+
+import torch
+from transformers import WhisperTokenizer
+
+from specwhisper.api.chunked_recordings import ChunkedRecordings
+from specwhisper.api.pairing import draft_ids
+from specwhisper.api.progress import ProgressBar
+from specwhisper.api.results import Stats, Transcription
+from specwhisper.api.speculative_config import SpeculativeConfig
+from specwhisper.api.transcribe_call import TranscribeCall, Watch, check_batch_size
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.given import Audio, Source
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.audio.source import pcm_if_short
+from specwhisper.engine.shared_pair import Prepared, SharedPair
+from specwhisper.errors import RecordingsFailed
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import WhisperModel
+from specwhisper.model.sharing import SharedEncoder, share_encoder
+from specwhisper.options import DecodingOptions
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.types import SAMPLE_RATE, Mode
+
+Outcome = Transcript | Exception
+
+
+class SpeculativeWhisper:
+    """Transcribes with a large model at the speed of a pair; the text is the large model's own.
+
+    Thread-safe: calls from several threads, also of :meth:`without_draft`, share the ``batch_size`` slots and
+    every forward pass, so that eight threads are as fast as one call with eight recordings. A call that fails
+    or is interrupted frees its slots and changes no other call's text. An open file is read by one call at a
+    time: each thread needs a file object of its own.
+
+    On a CPU a forked process can use it too, with threads of its own, if nothing was being transcribed at the
+    fork; else calls there raise :class:`InvalidRequest`, since torch may hang in such a process.
+
+    Parameters
+    ----------
+    draft_model, final_model : names such as "tiny", "large-v3" or "demo-target", hub ids or folders; without
+        a draft the final model works alone.
+    device : of both, as torch names it; a GPU where there is one.
+    config : how to speculate and choose tokens; each call reads it once, when it begins.
+    dtype : of both models' weights, one of :data:`specwhisper.types.DTYPES`, or as torch names it.
+    batch_size : recordings that are transcribed side by side, of all calls together.
+    """
+
+    def __init__(
+        self,
+        draft_model: str | None = "tiny",
+        final_model: str = "large-v3",
+        device: str | None = None,
+        config: SpeculativeConfig | None = None,
+        *,
+        dtype: str | torch.dtype = "float32",
+        batch_size: int = 8,
+    ) -> None:
+        check_batch_size(batch_size)
+        self.batch_size = batch_size
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.config = config or SpeculativeConfig()
+        load = partial(load_checkpoint, dtype=dtype, device=device)
+        target, draft = load(final_model), load(draft_model) if draft_model else None
+        ids = None
+        if draft is not None:
+            names = {"draft_name": draft.name, "target_name": target.name}
+            ids = draft_ids(draft.vocabulary, target.vocabulary, **names)
+            draft, target = share_encoder(draft, target, batch_size)
+        self.shares_encoder = isinstance(target.encoder, SharedEncoder)
+        self._tokenizer = cast(WhisperTokenizer, target.tokenizer)  # nothing is loaded without
+        self._num_mel_bins = {c.num_mel_bins for c in (target, draft) if c is not None}
+        self.final_model = WhisperModel(target, batch_size)
+        self.draft_model: WhisperModel | None = None
+        if draft is not None:
+            self.draft_model = WhisperModel(
+                draft, batch_size, vocabulary=target.vocabulary, ids=ids, is_draft=True
+            )
+        self._pair = SharedPair(self.final_model, self.draft_model, max_new_tokens=target.max_new_tokens)
+
+    def without_draft(self) -> SpeculativeWhisper:
+        """Return the final model alone, without loading it again; both share slots and forward passes."""
+        alone = copy.copy(self)
+        alone.draft_model = None
+        return alone
+
+    @overload
+    def transcribe(
+        self,
+        audio: Audio,
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise"] = "raise",
+        watch: Watch = ...,
+        **options: Any,
+    ) -> Transcription: ...
+    @overload
+    def transcribe(
+        self,
+        audio: Iterable[Audio],
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise"] = "raise",
+        watch: Watch = ...,
+        **options: Any,
+    ) -> list[Transcription]: ...
+    @overload
+    def transcribe(
+        self, audio: Audio | Iterable[Audio], *, on_error: Literal["return"], **how: Any
+    ) -> Any: ...
+    def transcribe(
+        self,
+        audio: Audio | Iterable[Audio],
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise", "return"] = "raise",
+        watch: Watch = lambda place, builder: None,
+        **options: Any,
+    ) -> Any:
+        """Transcribe a recording, or several side by side.
+
+        Parameters
+        ----------
+        audio : one recording or any iterable of them: files of any format (by name, open, or as bytes),
+            arrays or tensors of 16 kHz mono samples (floats in -1..1, or int16), or dicts of ``array`` and
+            ``sampling_rate``. At most one is read ahead of those that are being transcribed.
+        max_tokens : most tokens per window of 30 s.
+        batch_size : most recordings of this call side by side, at most that of the constructor.
+        chunk_length_s, stride_length_s : decode overlapping chunks side by side, as transformers' pipeline
+            does, instead of window after window; 15 s suits distil models. It offers no word times, holds a
+            recording in memory, and does not call ``watch``.
+        progress : whether to show a progress bar on standard error; by default if that is a terminal.
+        on_error : what to do about a recording that fails. "raise" transcribes the others, then raises
+            :class:`RecordingsFailed` with their results; files of a list that do not exist are all named
+            before anything is decoded. "return" puts the error in the recording's place. With a single
+            recording its own error is raised, or returned. Where the iterable itself raises, those that it
+            gave are transcribed, then :class:`RecordingsFailed` is raised from its error, also with "return".
+        watch : called in this thread with a recording's place and its transcript so far, to be read only,
+            whenever that has changed.
+        options : fields of :class:`DecodingOptions`, such as ``language``, ``word_timestamps`` or
+            ``initial_prompt``; they override the config, also with ``None``.
+
+        Returns
+        -------
+        a :class:`Transcription`, or a list of them in the order of the recordings.
+        """
+        call = self._call(
+            audio=audio,
+            options=options,
+            max_tokens=max_tokens,
+            batch_size=batch_size,
+            chunk_length_s=chunk_length_s,
+            stride_length_s=stride_length_s,
+            return_stats=return_stats,
+            progress=progress,
+            on_error=on_error,
+            watch=watch,
+        )
+        results = dict(self._results(call))
+        errors = {place: result for place, result in results.items() if isinstance(result, Exception)}
+        in_order = [results[place] for place in range(len(results))]
+        ended_by = call.reading_error
+        if ended_by is not None or (errors and on_error == "raise"):
+            if call.is_one:
+                raise errors[0]
+            raise RecordingsFailed.of(errors, len(results), in_order, ended_by=ended_by) from ended_by
+        return in_order[0] if call.is_one else in_order
+
+    def transcribe_iter(
+        self,
+        audio: Audio | Iterable[Audio],
+        *,
+        max_tokens: int | None = None,
+        batch_size: int | None = None,
+        chunk_length_s: float | None = None,
+        stride_length_s: float | None = None,
+        return_stats: bool = True,
+        progress: bool | None = None,
+        on_error: Literal["raise", "return"] = "raise",
+        watch: Watch = lambda place, builder: None,
+        **options: Any,
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield each recording's place and :class:`Transcription` as soon as it has finished.
+
+        It takes what :meth:`transcribe` takes. With ``on_error="raise"``, :class:`RecordingsFailed` is raised
+        after the last result; with "return", errors are yielded in the place of results. It is also raised
+        after the last result where the iterable raises. Recordings that have begun go on while the caller is
+        busy; closing the iterator frees their slots.
+        """
+        call = self._call(
+            audio=audio,
+            options=options,
+            max_tokens=max_tokens,
+            batch_size=batch_size,
+            chunk_length_s=chunk_length_s,
+            stride_length_s=stride_length_s,
+            return_stats=return_stats,
+            progress=progress,
+            on_error=on_error,
+            watch=watch,
+        )
+        return _handed_over(self._results(call), call)
+
+    def _call(self, **asked: Any) -> TranscribeCall:
+        """Check what is asked for, and read the config: it may be replaced as soon as the call has begun."""
+        config, mode = self.config, Mode.TARGET_ONLY if self.draft_model is None else Mode.ONE_PROCESS
+        return TranscribeCall(
+            defaults=config.decoding,
+            draft_length=config.draft_length(mode),
+            max_batch_size=self.batch_size,
+            **asked,
+        )
+
+    def _results(self, call: TranscribeCall) -> Iterator[tuple[int, Transcription | Exception]]:
+        """Yield every recording's place and its result or error, as they finish."""
+        with ProgressBar(call.num_recordings, call.progress) as bar:
+            for place, outcome in self._chunked(call, bar) if call.chunk_length_s else self._whole(call, bar):
+                bar.finish(place)
+                yield place, self._result(outcome, call) if isinstance(outcome, Transcript) else outcome
+
+    def _whole(self, call: TranscribeCall, bar: ProgressBar) -> Iterator[tuple[int, Outcome]]:
+        """Transcribe recordings window after window."""
+        num_samples: dict[int, int] = {}  # by place, of recordings under way
+
+        def prepared() -> Iterator[Prepared | Exception]:
+            for place, source in enumerate(call.sources):
+                recording = self._prepared(source, call.decoding)
+                if isinstance(recording, Prepared):
+                    num_samples[place] = recording.num_samples
+                yield recording
+
+        def watch(place: int, builder: TranscriptBuilder) -> None:
+            transcribed = builder.span_s[0] * SAMPLE_RATE
+            bar.advance(place, min(1.0, transcribed / max(1, num_samples[place])))
+            call.watch(place, builder)
+
+        for place, outcome in self._pair.transcribe(
+            prepared(), call.draft_length, max_sessions=call.num_slots, watch=watch
+        ):
+            num_samples.pop(place, None)
+            yield place, outcome
+
+    def _chunked(
+        self, call: TranscribeCall, bar: ProgressBar
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Transcribe the chunks of all recordings side by side."""
+        pcms = (_decoded(source) for source in call.sources)
+        recordings = ChunkedRecordings(pcms, call.cut, call.decoding, self._tokenizer)
+        for number, outcome in self._pair.transcribe(
+            recordings.prepared(), call.draft_length, max_sessions=call.num_slots
+        ):
+            place, share, joined = recordings.take(number, outcome)
+            if joined is not None:
+                yield place, joined
+            else:
+                bar.advance(place, share)
+
+    def _prepared(self, source: Source | Exception, options: DecodingOptions) -> Prepared | Exception:
+        """Decode a short recording; scan a long one for its log-mel maximum, and decode it again later."""
+        if isinstance(source, Exception):
+            return source
+        try:
+            pcm = pcm_if_short(source.decode())
+            if pcm is not None:
+                return Prepared(pcm, options, len(pcm) // BYTES_PER_SAMPLE)
+            num_bytes = 0
+
+            def counted() -> Iterator[bytes]:
+                nonlocal num_bytes
+                for pcm in source.decode():
+                    num_bytes += len(pcm)
+                    yield pcm
+
+            options = replace(options, log_mel_max=log_mel_max(counted(), self._num_mel_bins))
+            return Prepared(source.decode(), options, num_bytes // BYTES_PER_SAMPLE)
+        except Exception as error:
+            return error
+
+    def _result(self, transcript: Transcript, call: TranscribeCall) -> Transcription:
+        return Transcription(
+            segments=tuple(transcript.segments),
+            language=transcript.language,
+            duration_s=transcript.num_samples / SAMPLE_RATE,
+            language_probs=transcript.language_probs,
+            is_lossy=call.decoding.is_lossy and self.draft_model is not None,
+            stats=Stats(transcript.statistics) if call.return_stats else None,
+        )
+
+
+def _decoded(source: Source | Exception) -> bytes | Exception:
+    """Decode a whole recording."""
+    if isinstance(source, Exception):
+        return source
+    try:
+        return b"".join(source.decode())
+    except Exception as error:
+        return error
+
+
+def _handed_over(
+    results: Iterator[tuple[int, Transcription | Exception]], call: TranscribeCall
+) -> Iterator[tuple[int, Transcription | Exception]]:
+    """Yield results and raise the errors that are not yielded when there is no more."""
+    errors: dict[int, Exception] = {}
+    num_results = 0
+    for place, result in results:
+        num_results += 1
+        if isinstance(result, Exception) and call.on_error == "raise":
+            errors[place] = result
+        else:
+            yield place, result
+    ended_by = call.reading_error
+    if errors or ended_by is not None:
+        raise RecordingsFailed.of(errors, num_results, ended_by=ended_by) from ended_by

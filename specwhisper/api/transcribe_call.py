@@ -1,0 +1,126 @@
+"""What one call of the Python API asks for, checked before anything is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from numbers import Integral
+from typing import Any
+
+from specwhisper.audio.given import Audio, Source, check_all, recordings_in
+from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.model.chunked import Chunk, cut
+from specwhisper.options import DecodingOptions, options_from
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.transcript import TranscriptBuilder
+
+Watch = Callable[[int, TranscriptBuilder], None]
+
+
+class Reading:
+    """Sources as an iterable gives them; one that raises ends them.
+
+    Attributes
+    ----------
+    error : what it raised.
+    """
+
+    def __init__(self, sources: Iterable[Source | InvalidAudio]) -> None:
+        self._sources = sources
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Source | InvalidAudio]:
+        try:
+            yield from self._sources
+        except Exception as error:  # raised after the others are done, so that no result is lost
+            self.error = error
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscribeCall:
+    """The arguments of ``SpeculativeWhisper.transcribe``, which documents them.
+
+    Attributes
+    ----------
+    defaults, draft_length : decoding options of the config, and how far it lets a draft run ahead.
+    max_batch_size : what the pair has slots for.
+    sources : what decodes each recording, or the error in the place of one that cannot be read.
+    is_one : whether ``audio`` is a single recording.
+    decoding : all decoding options.
+    """
+
+    audio: Audio | Iterable[Audio]
+    defaults: Mapping[str, Any]
+    draft_length: DraftLength
+    max_batch_size: int
+    options: Mapping[str, Any]
+    max_tokens: int | None
+    batch_size: int | None
+    chunk_length_s: float | None
+    stride_length_s: float | None
+    return_stats: bool
+    progress: bool | None
+    on_error: str
+    watch: Watch
+    sources: Iterable[Source | InvalidAudio] = field(init=False)
+    is_one: bool = field(init=False)
+    decoding: DecodingOptions = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("raise", "return"):
+            raise InvalidRequest(f"on_error is {self.on_error!r}: choose 'raise' or 'return'.")
+        if self.batch_size is not None:
+            check_batch_size(self.batch_size)
+        options = dict(self.options)
+        if self.max_tokens is not None:
+            if options.get("max_new_tokens") is not None:
+                raise InvalidRequest("Both max_tokens and max_new_tokens are given: leave one out.")
+            options["max_new_tokens"] = self.max_tokens
+        object.__setattr__(self, "decoding", options_from(self.defaults, options))
+        self._check_chunks()
+        sources, is_one = recordings_in(self.audio)
+        object.__setattr__(self, "sources", sources if isinstance(sources, list) else Reading(sources))
+        object.__setattr__(self, "is_one", is_one)
+        if self.on_error == "raise" and isinstance(sources, list):
+            check_all(sources)
+
+    @property
+    def num_slots(self) -> int:
+        """How many slots the call may hold at once."""
+        return min(self.batch_size or self.max_batch_size, self.max_batch_size)
+
+    @property
+    def reading_error(self) -> Exception | None:
+        """What the iterable of recordings raised."""
+        return self.sources.error if isinstance(self.sources, Reading) else None
+
+    @property
+    def num_recordings(self) -> int | None:
+        """How many recordings there are; ``None`` where only reading them tells."""
+        return len(self.sources) if isinstance(self.sources, list) else None
+
+    def cut(self, num_samples: int) -> Iterator[Chunk]:
+        """Cut a recording into the chunks that are asked for."""
+        if self.chunk_length_s is None:
+            raise RuntimeError("This call asks for no chunks.")
+        return cut(num_samples, self.chunk_length_s, self.stride_length_s)
+
+    def _check_chunks(self) -> None:
+        if self.chunk_length_s is None:
+            if self.stride_length_s is not None:
+                raise InvalidRequest("stride_length_s says how chunks overlap: give chunk_length_s too.")
+            return
+        next(self.cut(0))
+        for name in ("word_timestamps", "condition_on_previous_text"):
+            if getattr(self.decoding, name):
+                raise UnsupportedOption(
+                    f"Chunks are decoded on their own: leave chunk_length_s or {name} out."
+                )
+
+
+def check_batch_size(batch_size: Any) -> None:
+    """Refuse a ``batch_size`` that is no whole number of at least 1."""
+    if not isinstance(batch_size, Integral) or isinstance(batch_size, bool):
+        raise InvalidRequest(f"batch_size is {batch_size!r}: it must be a whole number.")
+    if batch_size < 1:
+        raise InvalidRequest(f"batch_size is {batch_size}: it must be at least 1.")

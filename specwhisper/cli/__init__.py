@@ -1,0 +1,1 @@
+"""Flags and command lines that every program shares."""

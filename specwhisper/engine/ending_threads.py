@@ -1,0 +1,95 @@
+"""Threads that are stopped, and waited for, before the interpreter ends.
+
+A thread that computes with torch while the interpreter ends aborts the process. Threads of
+``concurrent.futures`` are waited for too, but before any exit hook and while other threads still work: an
+engine would then fail at the next thing that it submits. These end last, in ``atexit``, after all that are no
+daemons.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from time import monotonic
+from typing import Any
+from weakref import WeakSet
+
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, Busy
+
+_threads: WeakSet[EndingThread] = WeakSet()
+
+
+class EndingThread(Thread):
+    """A daemon thread that does not outlive the interpreter.
+
+    Parameters
+    ----------
+    request_stop : asks it to end after what it is doing; called in any thread.
+    """
+
+    def __init__(self, target: Callable[[], object], name: str, request_stop: Callable[[], object]) -> None:
+        super().__init__(target=target, name=name, daemon=True)
+        self.request_stop = request_stop
+        _threads.add(self)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Stop the threads; one that hangs is waited for no longer than an engine is."""
+    alive = [thread for thread in _threads if thread.is_alive()]  # none in a forked process
+    for thread in alive:
+        thread.request_stop()
+    deadline_s = monotonic() + ENDS_WITHIN_S
+    for thread in alive:
+        thread.join(max(0.0, deadline_s - monotonic()))
+
+
+class EndingPool(Executor):
+    """Runs calls in a few threads, all started at once: none can be once the main thread has ended.
+
+    Attributes
+    ----------
+    busy : measures the current calls.
+    """
+
+    def __init__(self, name: str, num_threads: int) -> None:
+        self.busy = Busy()
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._is_stopping = False
+        self._threads = [
+            EndingThread(self._run, f"{name}-{number}", self.stop) for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Queue a call."""
+        future: Future[Any] = Future()
+        self._calls.put((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def stop(self) -> None:
+        """End the threads after the calls that they are in; what is queued never ends."""
+        self._is_stopping = True
+        for _ in self._threads:
+            self._calls.put(None)
+
+    def _run(self) -> None:
+        while not self._is_stopping and (queued := self._calls.get()) is not None:
+            future, call = queued
+            if future.set_running_or_notify_cancel():
+                self._complete(future, call)
+            del queued, future, call  # an idle thread keeps nothing alive
+
+    def _complete(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        try:
+            with self.busy:
+                result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)

@@ -1,0 +1,232 @@
+"""Run an engine in a thread of its own, so that the event loop never computes.
+
+The thread owns the engine: everything that touches it is an action that the thread carries out between two
+steps, so the engine needs no lock. A server's events go to its event loop in one call per step; without an
+event loop (:mod:`specwhisper.engine.shared_pair`) sessions receive theirs in the engine's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, Protocol, TypeVar
+
+from specwhisper.engine.ending_threads import EndingThread
+from specwhisper.engine.watchdog import ENDS_WITHIN_S, Busy
+from specwhisper.errors import DeviceFault, InvalidRequest, ServerDraining
+from specwhisper.types import Failed
+
+logger = logging.getLogger(__name__)
+
+Event_co = TypeVar("Event_co", covariant=True)
+Event = TypeVar("Event")
+T = TypeVar("T")
+
+
+class Engine(Protocol[Event_co]):
+    """What the thread runs."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything now."""
+
+    @property
+    def holds_for_s(self) -> float:
+        """For how long there may be nothing to do only because more is worth waiting for; 0 if not so."""
+
+    def step(self) -> Sequence[tuple[str, Event_co]]:
+        """Do one piece of work and give each session's events."""
+
+
+class EngineThread(Generic[Event]):
+    """Steps an engine for as long as it has work and hands its events to their sessions.
+
+    Every method may be called from the event loop; :meth:`wake` and :meth:`post` from any thread.
+
+    Parameters
+    ----------
+    on_fault : called with the fault that ends the thread: no step follows. A thread that has not ended
+        long after :meth:`stop` is such a fault.
+    observe : sees the events of each step, in the event loop.
+
+    Attributes
+    ----------
+    busy : measures the current action or step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        on_fault: Callable[[DeviceFault], object] | None = None,
+        observe: Callable[[Sequence[tuple[str, Event]]], None] = lambda _: None,
+    ) -> None:
+        self.busy = Busy()
+        self._on_fault = on_fault
+        self._observe = observe
+        self._condition = threading.Condition()
+        self._actions: deque[Callable[[], object]] = deque()
+        self._is_stopping = False
+        self._receivers: dict[str, Callable[[Event | Failed], None]] = {}
+        self._thread = EndingThread(self._run, name, self.stop_soon)
+        self._engine: Engine[Event] | None = None
+        self._call_soon: Callable[..., object] | None = None
+
+    def start(self, engine: Engine[Event], call_soon: Callable[..., object] | None = None) -> None:
+        """Begin to run ``engine``.
+
+        Parameters
+        ----------
+        call_soon : delivers events: called in the engine's thread with a function and its arguments. By
+            default the running event loop's ``call_soon_threadsafe``.
+        """
+        self._engine = engine
+        self._call_soon = call_soon or asyncio.get_running_loop().call_soon_threadsafe
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the thread after the step it is in; what was posted before is still carried out."""
+        self.stop_soon()
+        if not self._thread.is_alive():
+            return
+        await asyncio.to_thread(self._thread.join, ENDS_WITHIN_S)
+        if self._thread.is_alive() and self._on_fault is not None:
+            self._on_fault(DeviceFault(f"The engine has not ended within {ENDS_WITHIN_S:g} s: it hangs."))
+
+    def stop_soon(self) -> None:
+        """Do the same without waiting for the end."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify()
+
+    def leave_to_parent(self, error: Exception) -> None:
+        """Fail the sessions and take no more actions: in a forked process, which lacks the thread."""
+        self._condition = threading.Condition()  # the thread may have held it
+        self._is_stopping = True
+        self._deliver_to_all(Failed(error))
+
+    def subscribe(self, session_id: str, receive: Callable[[Event | Failed], None]) -> None:
+        """Have a session's events given to ``receive``, in order, in the event loop.
+
+        Raises :class:`InvalidRequest` while another session has that id: its events stay its own.
+        """
+        if session_id in self._receivers:
+            raise InvalidRequest(f"Session '{session_id}' exists already: choose another name.")
+        self._receivers[session_id] = receive
+
+    def unsubscribe(self, session_id: str) -> None:
+        """Drop what a session may still be sent."""
+        self._receivers.pop(session_id, None)
+
+    def fail_sessions(self, error: Exception) -> None:
+        """End every session with an error; from the event loop."""
+        self._deliver_to_all(Failed(error))
+
+    def wake(self) -> None:
+        """Let the thread see that its engine has work."""
+        with self._condition:
+            self._condition.notify()
+
+    def post(self, action: Callable[[], object]) -> bool:
+        """Have ``action`` carried out in the thread, before its next step; ``False`` once it is stopping."""
+        with self._condition:
+            if self._is_stopping:
+                return False
+            self._actions.append(action)
+            self._condition.notify()
+            return True
+
+    async def call(self, action: Callable[[], T]) -> T:
+        """Carry out ``action`` in the thread and give its result, or raise its error.
+
+        A cancelled call may have been carried out all the same.
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(action())
+            except Exception as error:
+                future.set_exception(error)
+
+        if not self.post(run):
+            raise ServerDraining("This server is stopping; use another one or try again in a moment.")
+        return await asyncio.wrap_future(future)
+
+    def _run(self) -> None:
+        engine, call_soon = self._engine, self._call_soon
+        if engine is None or call_soon is None:
+            raise RuntimeError("An engine thread runs only after start().")
+
+        def has_work() -> bool:
+            try:
+                return engine.has_work
+            except Exception as error:  # a bug; sessions that end wake the thread again
+                self._fail_all(call_soon, error)
+                return bool(self._actions)  # what receivers posted just now
+
+        def may_step() -> bool:
+            return bool(self._actions) or self._is_stopping or has_work()
+
+        def rest_s() -> float | None:
+            try:
+                return engine.holds_for_s or None
+            except Exception:  # the bug that has_work told of
+                return None
+
+        while True:
+            with self._condition:
+                while True:
+                    rest = rest_s()  # asked first: if it is over by the next line, there is work
+                    if may_step():
+                        break
+                    self._condition.wait(rest)
+                actions, self._actions = self._actions, deque()
+                is_stopping = self._is_stopping
+            try:
+                for action in actions:
+                    self._carry_out(action)
+                if is_stopping:
+                    return
+                with self.busy:
+                    events = engine.step()
+            except DeviceFault as fault:
+                if self._on_fault is not None:
+                    self._on_fault(fault)
+                self._fail_all(call_soon, fault)
+                return
+            except Exception as error:  # a bug
+                self._fail_all(call_soon, error)
+                continue
+            if events:
+                call_soon(self._deliver, events)
+
+    def _carry_out(self, action: Callable[[], object]) -> None:
+        try:
+            with self.busy:
+                action()
+        except DeviceFault:
+            raise
+        except Exception:  # a bug; engines hand a session's own errors to that session
+            logger.exception("action failed")
+
+    def _fail_all(self, call_soon: Callable[..., object], error: Exception) -> None:
+        """End the sessions that a bug may have touched, and keep serving."""
+        logger.exception("engine failed")
+        call_soon(self._deliver_to_all, Failed(error))
+
+    def _deliver_to_all(self, event: Failed) -> None:
+        for receive in list(self._receivers.values()):
+            receive(event)
+
+    def _deliver(self, events: Sequence[tuple[str, Event]]) -> None:
+        for session_id, event in events:
+            receive = self._receivers.get(session_id)
+            if receive is not None:
+                receive(event)
+        self._observe(events)

@@ -1,0 +1,137 @@
+"""Target and draft in the caller's thread: deterministic, for tests, experiments and single calls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+from typing import Any
+
+from specwhisper.engine.pair_engine import Feed, PairEngine
+from specwhisper.engine.pair_session import PairSession
+from specwhisper.engine.verifier import DEFAULT_MAX_PASS_TOKENS
+from specwhisper.errors import InvalidRequest
+from specwhisper.model.model import Model
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.windows import Windows
+from specwhisper.types import DEFAULT_MAX_WIDTH, Candidates, Mode
+
+
+class InlineExecutor(Executor):
+    """Runs what is submitted at once, in the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run ``fn`` and give its outcome as a future that is done."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class OneProcess:
+    """Transcribes recordings with a target and, optionally, a draft that speaks the target's vocabulary.
+
+    Everything runs in the caller's thread, encodings included, so that a run repeats step by step. Each call
+    has engines of its own over the models' slots: two calls at once would mix their texts. For several
+    threads there is :class:`specwhisper.engine.shared_pair.SharedPair`.
+
+    Parameters
+    ----------
+    mode : ``one-process`` drafts a block, verifies it, and so on; the other modes behave as over a network
+        without delay.
+    gamma, depth, is_adaptive, min_confidence : as :class:`DraftLength` has them; without a gamma each session
+        chooses for itself.
+    max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
+    max_pass_tokens : as :class:`Verifier` takes it.
+    runs_ahead : as :class:`Drafter` takes it.
+    plan : as :class:`Verifier` takes it.
+    edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
+    """
+
+    def __init__(
+        self,
+        target: Model,
+        draft: Model | None = None,
+        *,
+        mode: Mode = Mode.ONE_PROCESS,
+        gamma: int | None = FIRST_GAMMA,
+        depth: int = 4,
+        is_adaptive: bool = False,
+        min_confidence: float | None = None,
+        max_new_tokens: int | None = None,
+        max_sessions: int | None = None,
+        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        runs_ahead: bool = False,
+        plan: Callable[[DecodingOptions], Windows] | None = None,
+        edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
+    ) -> None:
+        self._target = target
+        self._draft = draft
+        mode = mode if draft is not None else Mode.TARGET_ONLY
+        length = DraftLength.of(mode, gamma, depth, min_confidence)
+        self._length = replace(length, is_adaptive=is_adaptive or length.is_adaptive)
+        self._max_new_tokens = max_new_tokens
+        self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
+        if self._max_sessions < 1:
+            raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")
+        self._max_pass_tokens = max_pass_tokens
+        self._runs_ahead = runs_ahead
+        self._plan = plan
+        self._edit_block = edit_block
+
+    def transcribe(
+        self,
+        recordings: Sequence[bytes | Iterable[bytes]],
+        options: DecodingOptions | Sequence[DecodingOptions] | None = None,
+        *,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+    ) -> list[Transcript]:
+        """Transcribe side by side, as many as there are slots; the next begins when one has ended.
+
+        Parameters
+        ----------
+        recordings : canonical PCM (s16le, 16 kHz, mono), whole or in pieces; of what comes in pieces no more
+            is held than the open window needs.
+        options : for all, or for each.
+        watch : called with a recording's place and transcript so far whenever that has changed.
+        """
+        if options is None or isinstance(options, DecodingOptions):
+            options = [options or DecodingOptions()] * len(recordings)
+        executor = InlineExecutor()
+        engine = PairEngine(
+            self._target,
+            self._draft,
+            encoder=executor,
+            aligner=executor,
+            draft_encoder=executor,
+            reader=executor,
+            max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
+            max_pass_tokens=self._max_pass_tokens,
+            max_new_tokens=self._max_new_tokens,
+            plan=self._plan,
+            runs_ahead=self._runs_ahead,
+            edit_block=self._edit_block,
+        )
+        sessions = [
+            PairSession(str(place), place, Feed(recording), self._target.vocabulary)
+            for place, recording in enumerate(recordings)
+        ]
+        waiting = deque(sessions)
+        while waiting or engine.num_sessions:
+            while waiting and engine.num_sessions < self._max_sessions:
+                session = waiting.popleft()
+                engine.open(session.id, session.feed, self._length, options[session.place])
+            if not engine.has_work:
+                raise RuntimeError("Draft and target wait for each other.")
+            for session_id, event in engine.step():
+                session = sessions[int(session_id)]
+                session.observe(event)
+                if session.error is not None:
+                    raise session.error
+                watch(session.place, session.builder)
+        return [session.transcript for session in sessions]

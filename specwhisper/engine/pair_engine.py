@@ -1,0 +1,260 @@
+"""Target and draft as one engine: blocks go from the draft to the target, commits go back.
+
+It has the shape of the two engines in it (``open``, ``step``, ``close``) and owns no thread either.
+:mod:`specwhisper.engine.one_process` steps it in the caller's thread, one call at a time;
+:mod:`specwhisper.engine.shared_pair` runs it in a thread that all callers share.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.engine.drafter import Drafter
+from specwhisper.engine.drafter_session import Drafted
+from specwhisper.engine.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
+from specwhisper.model.model import Model
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.transcription.windows import Windows
+from specwhisper.types import (
+    DEFAULT_MAX_WIDTH,
+    AudioChunk,
+    Candidates,
+    Commit,
+    Failed,
+    Finished,
+    WindowOpened,
+)
+
+PIECE_SAMPLES = 4 * 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The session cannot be opened with its options, which are those of all recordings of its call."""
+
+    error: Exception
+
+
+PairEvent = Drafted | WindowOpened | Commit | Finished | Failed | Refused
+
+
+class Feed:
+    """A recording on its way into the engines, read no further ahead than the open window needs.
+
+    Parameters
+    ----------
+    recording : canonical PCM (s16le, 16 kHz, mono), whole or in pieces; empty pieces are skipped.
+
+    Attributes
+    ----------
+    num_samples : samples read so far.
+    """
+
+    def __init__(self, recording: bytes | Iterable[bytes]) -> None:
+        self._pieces = _pieces(recording)
+        self._is_complete = False
+        self.num_samples = 0
+
+    def wants_audio(self, window_start_sample: int, max_ahead_samples: int) -> bool:
+        """Return whether one more piece fits in ahead of the open window."""
+        room = max_ahead_samples - (self.num_samples - window_start_sample)
+        return not self._is_complete and room >= PIECE_SAMPLES
+
+    def next_chunk(self) -> AudioChunk:
+        """Read the next piece; an empty chunk ends the audio."""
+        pcm = next(self._pieces, b"")
+        chunk = AudioChunk(self.num_samples, pcm, is_last=not pcm)
+        self.num_samples += len(pcm) // BYTES_PER_SAMPLE
+        self._is_complete = not pcm
+        return chunk
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """One recording in both engines."""
+
+    id: str
+    feed: Feed
+    length: DraftLength
+    options: DecodingOptions
+    window_start_sample: int = 0
+    reading: Future[AudioChunk] | None = None
+
+
+class PairEngine:
+    """Runs a target and, where there is one, a draft that writes the target's vocabulary.
+
+    Parameters
+    ----------
+    encoder, draft_encoder : run the encodings of the target and of the draft, begun in order.
+    aligner : finds where words lie.
+    reader : runs the reading of recordings.
+    wake : called, from any thread, when an encoding or a piece of audio is there.
+    max_width, max_pass_tokens, max_new_tokens, plan : as :class:`Verifier` takes them.
+    runs_ahead : as :class:`Drafter` takes it.
+    edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
+    """
+
+    def __init__(
+        self,
+        target: Model,
+        draft: Model | None,
+        *,
+        encoder: Executor,
+        aligner: Executor,
+        draft_encoder: Executor,
+        reader: Executor,
+        wake: Callable[[], None] = lambda: None,
+        max_width: int = DEFAULT_MAX_WIDTH,
+        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        max_new_tokens: int | None = None,
+        plan: Callable[[DecodingOptions], Windows] | None = None,
+        runs_ahead: bool = False,
+        edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
+    ) -> None:
+        self._verifier = Verifier(
+            target,
+            executor=encoder,
+            aligner=aligner,
+            wake=wake,
+            max_width=max_width,
+            max_pass_tokens=max_pass_tokens,
+            max_new_tokens=max_new_tokens,
+            plan=plan,
+        )
+        self._drafter = Drafter(draft or target, executor=draft_encoder, wake=wake, runs_ahead=runs_ahead)
+        self._reader = reader
+        self._wake = wake
+        self._edit_block = edit_block
+        self._waiting: deque[_Session] = deque()
+        self._sessions: dict[str, _Session] = {}
+        self._events: list[tuple[str, PairEvent]] = []
+
+    @property
+    def num_sessions(self) -> int:
+        """Sessions that hold a slot or wait for one."""
+        return len(self._waiting) + len(self._sessions)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` would do anything now."""
+        return bool(
+            (self._waiting and self._has_room(self._waiting[0]))
+            or any(self._has_audio(session) for session in self._sessions.values())
+            or self._drafter.has_work
+            or self._verifier.has_work
+        )
+
+    @property
+    def holds_for_s(self) -> float:
+        """How long :meth:`step` has nothing to do unless something arrives; 0 where only that helps."""
+        return self._verifier.holds_for_s
+
+    def open(self, session_id: str, feed: Feed, length: DraftLength, options: DecodingOptions) -> None:
+        """Open a session as soon as there are slots for it, in the order of the calls."""
+        self._waiting.append(_Session(session_id, feed, length, options))
+
+    def close(self, session_id: str) -> None:
+        """End a session and free its slots; without effect when it has ended already."""
+        self._waiting = deque(session for session in self._waiting if session.id != session_id)
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        if session.reading is not None:
+            session.reading.cancel()
+        self._verifier.close(session_id)
+        self._drafter.close(session_id)
+
+    def step(self) -> list[tuple[str, PairEvent]]:
+        """Draft as far as blocks allow, run one forward pass of the target, return all events."""
+        while self._waiting and self._has_room(self._waiting[0]):
+            self._admit(self._waiting.popleft())
+        for session in list(self._sessions.values()):
+            self._read(session)
+        while self._drafter.has_work:  # a draft is cheap: it goes as far as it may before each forward pass
+            for session_id, drafted in self._drafter.step():
+                self._propose(session_id, drafted)
+        for session_id, event in self._verifier.step():
+            self._pass_on(session_id, event)
+        events, self._events = self._events, []
+        return events
+
+    def _has_room(self, session: _Session) -> bool:
+        if not self._verifier.num_free_slots:
+            return False
+        return self._drafter.num_free_slots > 0 or not session.length.mode.drafts
+
+    def _admit(self, session: _Session) -> None:
+        """Give a session its slots."""
+        self._sessions[session.id] = session
+        try:
+            self._verifier.open(session.id, session.length.mode, session.options)
+            if session.length.mode.drafts:
+                credit = self._verifier.limits.max_ahead_tokens
+                self._drafter.open(session.id, session.length, session.options, max_ahead_tokens=credit)
+        except Exception as error:
+            self._end(session.id, Refused(error))
+
+    def _has_audio(self, session: _Session) -> bool:
+        """Return whether a piece has been read, or the next one should be."""
+        if session.reading is not None:
+            return session.reading.done()
+        limit = self._verifier.limits.max_ahead_samples
+        return session.feed.wants_audio(session.window_start_sample, limit)
+
+    def _read(self, session: _Session) -> None:
+        """Hand over what has been read and have the next piece read."""
+        while self._has_audio(session):
+            if session.reading is None:
+                session.reading = self._reader.submit(session.feed.next_chunk)
+                session.reading.add_done_callback(lambda _: self._wake())
+                continue
+            try:
+                chunk = session.reading.result()
+            except Exception as error:
+                self._end(session.id, Failed(error))
+                return
+            session.reading = None
+            self._verifier.submit(session.id, chunk)
+            self._drafter.submit(session.id, chunk)
+
+    def _propose(self, session_id: str, drafted: Drafted | Failed) -> None:
+        """Hand a block over to the target."""
+        if isinstance(drafted, Failed):
+            self._end(session_id, drafted)
+            return
+        self._events.append((session_id, drafted))
+        if drafted.candidates is not None:
+            for block in self._edit_block(drafted.candidates):
+                self._verifier.submit(session_id, block)
+
+    def _pass_on(self, session_id: str, event: WindowOpened | Commit | Finished | Failed) -> None:
+        """Report what the target did, and let the draft follow."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        if isinstance(event, Finished):
+            self._events.append((session_id, Drafted(None, self._drafter.report(session_id))))
+        if isinstance(event, Finished | Failed):
+            self._end(session_id, event)
+            return
+        if isinstance(event, WindowOpened):
+            session.window_start_sample = event.window.start_sample
+        self._drafter.submit(session_id, event)
+        self._events.append((session_id, event))
+
+    def _end(self, session_id: str, event: Finished | Failed | Refused) -> None:
+        self._events.append((session_id, event))
+        self.close(session_id)
+
+
+def _pieces(recording: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    """Cut a recording into pieces of at most :data:`PIECE_SAMPLES`, none of them empty."""
+    for pcm in (recording,) if isinstance(recording, bytes) else recording:
+        for start in range(0, len(pcm), PIECE_SAMPLES * BYTES_PER_SAMPLE):
+            yield pcm[start : start + PIECE_SAMPLES * BYTES_PER_SAMPLE]

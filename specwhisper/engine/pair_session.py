@@ -1,0 +1,57 @@
+"""One recording's transcript, built from the events of a :class:`PairEngine`."""
+
+from __future__ import annotations
+
+from specwhisper.engine.drafter_session import Drafted
+from specwhisper.engine.pair_engine import Feed, PairEvent, Refused
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Failed, Finished
+
+
+class PairSession:
+    """Follows one session of a :class:`PairEngine`; it belongs to the caller, not to the engine.
+
+    Attributes
+    ----------
+    id : its name in the engine.
+    place : which of the call's recordings it is.
+    builder : the transcript so far.
+    error : what ended it, if something did.
+    is_refused : whether the error is the options' and not the recording's.
+    has_ended : whether no event follows.
+    """
+
+    def __init__(self, session_id: str, place: int, feed: Feed, vocabulary: Vocabulary) -> None:
+        self.id = session_id
+        self.place = place
+        self.feed = feed
+        self.builder = TranscriptBuilder(vocabulary)
+        self.error: Exception | None = None
+        self.is_refused = False
+        self.has_ended = False
+        self._transcript: Transcript | None = None
+
+    @property
+    def transcript(self) -> Transcript:
+        """The whole transcript, once the session has finished."""
+        if self._transcript is None:
+            raise RuntimeError(f"Session '{self.id}' has not finished.")
+        return self._transcript
+
+    def observe(self, event: PairEvent) -> None:
+        """Take in one event of the session."""
+        self.builder.num_samples = self.feed.num_samples
+        match event:
+            case Drafted():
+                self.builder.statistics.observe(event.report)
+                if event.candidates is not None:
+                    self.builder.observe(event.candidates)
+            case Finished():
+                self._transcript = self.builder.finish()
+                self.has_ended = True
+            case Failed(error=error) | Refused(error=error):
+                self.error, self.is_refused = error, isinstance(event, Refused)
+                self.has_ended = True
+            case _:
+                self.builder.observe(event)

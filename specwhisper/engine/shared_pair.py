@@ -1,0 +1,277 @@
+"""A pair in this process that any number of threads share: one engine, whose forward passes serve all calls.
+
+The engine runs in a thread of its own. A call hands its recordings over and builds its transcripts from the
+events that come back, in its own thread: what is wrong there, or interrupts it, touches no other call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from queue import SimpleQueue
+from threading import Lock
+from weakref import WeakSet, finalize
+
+from specwhisper.engine.ending_threads import EndingPool
+from specwhisper.engine.engine_thread import EngineThread
+from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent
+from specwhisper.engine.pair_session import PairSession
+from specwhisper.errors import InvalidRequest
+from specwhisper.model.model import Model
+from specwhisper.options import DecodingOptions
+from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.windows import Windows
+from specwhisper.types import Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A recording and the options for it: canonical PCM, whole or in pieces that are read as needed."""
+
+    pcm: bytes | Iterable[bytes]
+    options: DecodingOptions
+    num_samples: int = 0  # where known
+
+
+class SharedPair:
+    """Transcribes for any number of threads at once; thread-safe.
+
+    Calls share the models' slots in the order in which they ask, and every forward pass.
+
+    Parameters
+    ----------
+    max_new_tokens, plan : as :class:`specwhisper.engine.verifier.Verifier` takes them.
+    """
+
+    def __init__(
+        self,
+        target: Model,
+        draft: Model | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        plan: Callable[[DecodingOptions], Windows] | None = None,
+    ) -> None:
+        self._target = target
+        self._start = partial(_Running, target, draft, max_new_tokens, plan)
+        self._lock = Lock()
+        self._calls: set[object] = set()  # in progress
+        self._running: _Running | None = None
+        self._was_forked_busy = False
+        _pairs.add(self)
+
+    def leave_to_parent(self) -> None:
+        """Begin anew in a forked process, which lacks the parent's threads.
+
+        Where they were working, torch and BLAS have locks that are never released here, and would hang.
+        """
+        self._lock = Lock()
+        self._was_forked_busy |= bool(self._calls)
+        if self._running is not None:
+            self._was_forked_busy |= self._running.is_busy
+            self._ends_engine.detach()
+            self._running.leave_to_parent()
+            self._running = None
+
+    def transcribe(
+        self,
+        recordings: Iterable[Prepared | Exception],
+        length: DraftLength,
+        *,
+        max_sessions: int,
+        watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Transcribe recordings side by side; yield each with its place as soon as it has finished.
+
+        Recordings that have begun go on while the caller is busy. Closing the iterator frees their slots.
+
+        Parameters
+        ----------
+        recordings : read in the caller's thread, at most one ahead of ``max_sessions``. An exception stands
+            for a recording that cannot be read and is yielded in its place.
+        length : how far the draft runs ahead; mode ``target-only`` does without the draft.
+        max_sessions : most of these recordings that hold a slot at once.
+        watch : called, in the caller's thread, with a recording's place and transcript so far whenever that
+            has changed; it may only read it.
+
+        Raises
+        ------
+        Exception : what is wrong with the options of one recording, and so of all; errors of a recording are
+            yielded instead.
+        """
+        call = object()
+        self._calls.add(call)
+        try:
+            yield from self._transcribe(recordings, length, max_sessions, watch)
+        finally:
+            self._calls.discard(call)
+
+    def _transcribe(
+        self,
+        recordings: Iterable[Prepared | Exception],
+        length: DraftLength,
+        max_sessions: int,
+        watch: Callable[[int, TranscriptBuilder], None],
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Do the same while the call counts as one in progress."""
+        running = self._engine()
+        events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
+        sessions: dict[str, PairSession] = {}
+        numbered = enumerate(recordings)
+        ahead: tuple[int, Prepared | Exception] | None = None
+
+        def begin(place: int, recording: Prepared) -> None:
+            session = PairSession(running.new_id(), place, Feed(recording.pcm), self._target.vocabulary)
+            sessions[session.id] = session  # first: an interrupt from here on closes it
+            running.open(session, length, recording.options, events)
+
+        def next_ended() -> PairSession:
+            while True:
+                session_id, event = events.get()
+                session = sessions.get(session_id)
+                if session is None:  # a fault of the engine also reaches those that have just ended
+                    continue
+                session.observe(event)
+                watch(session.place, session.builder)
+                if session.has_ended:
+                    del sessions[session_id]
+                    running.close(session_id)
+                    return session
+
+        try:
+            while True:
+                ahead = ahead or next(numbered, None)
+                place, recording = ahead or (0, None)
+                if isinstance(recording, Exception):
+                    ahead = None
+                    yield place, recording
+                elif recording is not None and len(sessions) < max_sessions:
+                    ahead = None
+                    begin(place, recording)
+                elif sessions:
+                    session = next_ended()
+                    if session.is_refused and session.error is not None:
+                        raise session.error
+                    if recording is not None:  # before the caller takes its time
+                        ahead = None
+                        begin(place, recording)
+                    yield session.place, session.error or session.transcript
+                else:
+                    return
+        finally:
+            for session_id in sessions:
+                running.close(session_id)
+
+    def _engine(self) -> _Running:
+        """Return the engine, started by the first call of a process."""
+        if self._was_forked_busy:
+            raise InvalidRequest(
+                "This process was forked while recordings were being transcribed, so torch may hang in it: "
+                "fork while none is, or start processes with 'spawn'."
+            )
+        with self._lock:
+            if self._running is None:
+                self._running = self._start()
+                self._ends_engine = finalize(self, self._running.stop)
+                self._ends_engine.atexit = False  # then its threads are waited for as well
+            return self._running
+
+
+class _Running:
+    """The engine in its thread, with threads beside it that encode, align and read."""
+
+    def __init__(
+        self,
+        target: Model,
+        draft: Model | None,
+        max_new_tokens: int | None,
+        plan: Callable[[DecodingOptions], Windows] | None,
+    ) -> None:
+        self._ids = count()
+        self._fault: Exception | None = None
+        self._thread = EngineThread[PairEvent]("pair", self._on_fault)
+        self._pools = [
+            EndingPool(name, num_threads)
+            for name, num_threads in (
+                ("encoder", target.max_windows),
+                ("aligner", 1),
+                ("draft-encoder", (draft or target).max_windows),
+                ("reader", target.num_slots),
+            )
+        ]
+        encoder, aligner, draft_encoder, reader = self._pools
+        self._engine = PairEngine(
+            target,
+            draft,
+            encoder=encoder,
+            aligner=aligner,
+            draft_encoder=draft_encoder,
+            reader=reader,
+            wake=self._thread.wake,
+            max_width=MAX_GAMMA,  # no session's block is longer
+            max_new_tokens=max_new_tokens,
+            plan=plan,
+        )
+        self._thread.start(self._engine, call_soon=lambda deliver, *args: deliver(*args))
+
+    def new_id(self) -> str:
+        """Return a session id that no other session has."""
+        return str(next(self._ids))
+
+    def open(
+        self,
+        session: PairSession,
+        length: DraftLength,
+        options: DecodingOptions,
+        events: SimpleQueue[tuple[str, PairEvent]],
+    ) -> None:
+        """Open a session whose events go into a queue; where the engine has stopped, the session fails."""
+
+        def receive(event: PairEvent | Failed) -> None:
+            events.put((session.id, event))
+            if isinstance(event, Failed):  # now: a caller at rest would leave a broken session to every step
+                self.close(session.id)
+
+        self._thread.subscribe(session.id, receive)
+        if not self._thread.post(partial(self._engine.open, session.id, session.feed, length, options)):
+            receive(Failed(self._fault or RuntimeError("The engine has been stopped.")))
+
+    def close(self, session_id: str) -> None:
+        """End a session, begun or not, and free its slots."""
+        self._thread.unsubscribe(session_id)
+        self._thread.post(partial(self._engine.close, session_id))
+
+    def stop(self) -> None:
+        """End all threads after what they are doing; what they hold is freed then."""
+        self._thread.stop_soon()
+        for pool in self._pools:
+            pool.stop()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a session is open, or something still computes for one that was."""
+        return self._engine.num_sessions > 0 or any(pool.busy.seconds > 0 for pool in self._pools)
+
+    def leave_to_parent(self) -> None:
+        """Fail the sessions, in a forked process."""
+        self._fault = InvalidRequest("These results are the parent process's: begin a call in this one.")
+        self._thread.leave_to_parent(self._fault)
+
+    def _on_fault(self, fault: Exception) -> None:
+        self._fault = fault
+        self._thread.stop_soon()
+
+
+_pairs: WeakSet[SharedPair] = WeakSet()
+
+
+def _leave_all() -> None:
+    for pair in list(_pairs):
+        pair.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # where processes can be forked
+    os.register_at_fork(after_in_child=_leave_all)

@@ -1,0 +1,313 @@
+"""A Whisper model in slots: encode a window into a slot, then score ragged rows of tokens by the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import compress
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from specwhisper.audio.recording import Recording
+from specwhisper.errors import InvalidRequest, UnsupportedOption
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.model.choosing import Heard, Row, Scores, choose
+from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
+from specwhisper.model.kernels.graphs import CAPTURING
+from specwhisper.model.kernels.padded_slots import CROSS_CACHE_DTYPES
+from specwhisper.model.micro_batcher import Gathering
+from specwhisper.model.placement import place
+from specwhisper.model.rules import DecodingRules
+from specwhisper.model.sharing import SharedEncoder
+from specwhisper.model.words import align_words, begin_fit, most_attended_ms
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import FRAMES_PER_TIMESTAMP, Window, WordAlignment
+
+EMBEDDING = "model.decoder.embed_tokens.weight"
+MAX_WINDOWS = 8  # that a GPU encodes at once; more of them keep it no busier
+
+
+class Model(Protocol):
+    """What both engines need of a model; Whisper is one, tests script another.
+
+    Attributes
+    ----------
+    max_windows : most windows that it gains by being given at once, each by a thread.
+    has_word_times : whether :meth:`align` can find words.
+    """
+
+    vocabulary: Vocabulary
+    num_slots: int
+    num_mel_bins: int
+    max_positions: int
+    max_windows: int
+    has_word_times: bool
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and give it the window of ``recording`` that starts at a mel frame."""
+
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Append each row's tokens to its slot and choose behind each candidate."""
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a slot."""
+
+    def length(self, slot: int) -> int:
+        """Tell how many tokens a slot holds."""
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Turn a prompt's text into tokens."""
+
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        """Begin to find the words of the window in a slot; ``num_frames`` of its mel frames hold audio.
+
+        Feeds the slot. What is returned ends it, on any thread: it touches neither slot nor model, so that
+        the slot may serve another session by then.
+        """
+
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[float, ...]]:
+        """Begin to find where in the window the decoder looked most for each text token, likewise."""
+
+
+class WhisperModel:
+    """A checkpoint with ``num_slots`` slots, speaking its own vocabulary or, as a draft, its target's."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        num_slots: int,
+        *,
+        vocabulary: Vocabulary | None = None,
+        ids: Sequence[int | None] | None = None,
+        device_map: dict[str, int | str] | None = None,
+        offload_folder: str | None = None,
+        is_draft: bool = False,
+        cross_cache_dtype: str | None = None,
+        has_static_shapes: bool | None = None,
+    ) -> None:
+        """Place a checkpoint.
+
+        Parameters
+        ----------
+        vocabulary, ids : the target's vocabulary and this model's id of each of its tokens
+            (:func:`specwhisper.api.pairing.draft_ids`); the embedding is reordered once, so nothing is
+            translated later.
+        device_map : accelerate's map from decoder module (``layers.0``, ...) to device, "cpu" or "disk".
+        is_draft : whether it only proposes: a token may get other bits in company than alone.
+        cross_cache_dtype : "int8" or "float8" halves what a slot takes and a pass over many rows reads, and
+            rounds what is heard; only with static shapes.
+        has_static_shapes : whether passes are padded to a few shapes; by default on a GPU without device map.
+        """
+        self.vocabulary = vocabulary or checkpoint.vocabulary
+        self.num_slots = num_slots
+        self.num_mel_bins = checkpoint.num_mel_bins
+        self.max_positions = checkpoint.config.max_target_positions
+        self._encoder = checkpoint.encoder
+        parameter = next(checkpoint.encoder.parameters())
+        self._device, self._dtype = parameter.device, parameter.dtype
+        self._tokenizer = checkpoint.tokenizer
+        self._alignment_heads = checkpoint.alignment_heads
+        self.has_word_times = bool(self._alignment_heads) and self._tokenizer is not None
+        self._median_width = checkpoint.config.median_filter_width
+        is_gpu = self._device.type == "cuda"
+        if has_static_shapes is None:
+            has_static_shapes = is_gpu and device_map is None
+        check_static_shapes(checkpoint, device_map, has_static_shapes=has_static_shapes)
+        check_cross_cache(cross_cache_dtype, has_static_shapes=has_static_shapes)
+        # What is shared is kept window by window, and for another thread's stream.
+        is_beside = is_gpu and has_static_shapes and not isinstance(self._encoder, SharedEncoder)
+        self._stream = torch.cuda.Stream(self._device) if is_beside else None
+        self.max_windows = MAX_WINDOWS if is_beside else 1
+        self._gathering = Gathering[tuple[int, Tensor]](self._encode, self.max_windows)
+        language_ids = list(self.vocabulary.languages.values())
+        self._language_ids = torch.tensor(language_ids, dtype=torch.long, device=self._device)
+        config, state = checkpoint.config, checkpoint.state
+        if ids is not None:
+            rows = torch.tensor([0 if i is None else i for i in ids])
+            state = state | {key: state[key][rows] for key in (EMBEDDING, "proj_out.weight")}
+            config = type(config)(**{**config.to_dict(), "vocab_size": len(ids)})
+        absent = [target_id for target_id, own_id in enumerate(ids or ()) if own_id is None]
+        self._rules = DecodingRules(self.vocabulary, self._device, absent=absent)
+        with torch.device("meta"):
+            self._decoder = CachedDecoder(config, num_slots)
+        load_decoder_weights(self._decoder, state)
+        self._decoder.eval().requires_grad_(False)
+        if device_map is not None:
+            place(self._decoder, device_map, offload_folder=offload_folder, main_device=self._device)
+        else:
+            if torch.equal(state[EMBEDDING], state["proj_out.weight"]):
+                self._decoder.tie()
+            self._decoder.to(self._device)
+            if self._device.type == "cpu" and not has_static_shapes:
+                self._decoder.pack(is_int8=checkpoint.dtype == "int8", is_draft=is_draft)
+        self._decoder.allocate(has_static_shapes=has_static_shapes, cross_cache_dtype=cross_cache_dtype)
+
+    def warm_up(self, max_width: int) -> None:
+        """Capture the passes of up to ``max_width`` candidates where a GPU would when it first meets them."""
+        self._decoder.warm_up(max_width + 1)
+
+    def weights(self) -> Iterator[Tensor]:
+        """Give every weight, in the form in which it is held."""
+        for module in (self._encoder, self._decoder):
+            yield from module.parameters()
+            yield from module.buffers()
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory one slot takes."""
+        return self._decoder.bytes_per_slot
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and give it the window of ``recording`` that starts at a mel frame.
+
+        On a GPU, what several threads bring at once is encoded together, beside the decoder's passes; with an
+        encoder that draft and target share, one by one and on the stream of the passes.
+        """
+        features = torch.from_numpy(recording.window_features(start_frame, self.num_mel_bins))
+        self._gathering.bring((slot, features))
+
+    @torch.inference_mode()
+    def _encode(self, windows: Sequence[tuple[int, Tensor]]) -> None:
+        """Encode windows, each into its slot; features are mel bins x frames."""
+        if self._stream is not None:  # what passes have read of these slots comes first
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with nullcontext() if self._stream is None else CAPTURING, torch.cuda.stream(self._stream):
+            features = torch.stack([features for _, features in windows]).to(self._device, self._dtype)
+            for (slot, _), encoded in zip(windows, self._encoder(features).last_hidden_state, strict=True):
+                self._decoder.prefill_audio(slot, encoded)
+        if self._stream is not None:
+            self._stream.synchronize()  # now any pass may read it, and none had to wait for it
+
+    @torch.inference_mode()
+    def score(self, rows: Sequence[Row]) -> list[Scores]:
+        """Append each row's tokens to its slot and choose, by the rules, behind each candidate."""
+        counts = [row.num_candidates + 1 for row in rows]
+        probes = [(i, row.probe) for i, row in enumerate(rows) if row.probe is not None]
+        logits = self._decoder.append(
+            [row.slot for row in rows], [row.tokens for row in rows], counts, probes
+        ).to(self._device)
+        logits, probed = logits.split([sum(counts), len(probes)])
+        probs = self._probe(probed) if probes else None  # read below: a GPU works on meanwhile
+        allowed = [
+            state
+            for row in rows
+            for state in self._rules.allowed(
+                row.generated,
+                row.candidates,
+                timestamps=row.timestamps,
+                max_initial_timestamp=row.max_initial_timestamp,
+            )
+        ]
+        self._rules.apply(logits, allowed)
+        scores = choose(rows, logits)
+        if probs is not None:
+            for (i, _), heard in zip(probes, probs.tolist(), strict=True):
+                scores[i] = replace(scores[i], heard=self._heard(heard))
+        return scores
+
+    def _probe(self, logits: Tensor) -> Tensor:
+        """Give what raw logits tell of each probe: the probability of every language, then of silence."""
+        vocabulary = self.vocabulary
+        told = [logits[:, self._language_ids].softmax(dim=-1)]
+        if vocabulary.no_speech is not None:
+            told.append(logits.softmax(dim=-1)[:, vocabulary.no_speech, None])
+        return torch.cat(told, dim=1)
+
+    def _heard(self, probs: Sequence[float]) -> Heard:
+        vocabulary = self.vocabulary
+        no_speech_prob = None if vocabulary.no_speech is None else probs[-1]
+        return Heard(no_speech_prob, dict(zip(vocabulary.languages, probs, strict=False)))
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Turn a prompt's text into tokens; text that names special tokens is refused."""
+        if not text.strip():
+            return ()
+        if self._tokenizer is None:
+            raise UnsupportedOption("This model came without its tokenizer: it takes no prompt.")
+        ids = tuple(self._tokenizer(" " + text.strip(), add_special_tokens=False).input_ids)
+        if specials := [i for i in ids if i >= self.vocabulary.end_of_text]:
+            raise UnsupportedOption(
+                f"A prompt may not hold special tokens such as {self.vocabulary.tokens[specials[0]]}."
+            )
+        return ids
+
+    @torch.inference_mode()
+    def align(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[WordAlignment, ...]]:
+        """Begin to find the words of the window in a slot; ``num_frames`` of its mel frames hold audio."""
+        tokenizer, vocabulary, tokens = self._tokenizer, self.vocabulary, tuple(tokens)
+        if not self.has_word_times or tokenizer is None:
+            raise UnsupportedOption("This model names no alignment heads: it has no word times.")
+        weights = self._attention(slot, window, tokens)
+        fit = begin_fit(weights, num_frames=num_frames, median_width=self._median_width)
+        return lambda: align_words(fit(), window, tokens, tokenizer, vocabulary)
+
+    @torch.inference_mode()
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[float, ...]]:
+        """Begin to find where the decoder looked most for each text token, in milliseconds of the window."""
+        if not self.has_word_times:
+            raise UnsupportedOption("This model names no alignment heads: choose another policy.")
+        weights = self._attention(slot, window, tokens, from_prompt=True)
+        num_frames = max(num_frames, FRAMES_PER_TIMESTAMP)  # one position at least
+        fit = begin_fit(weights, num_frames=num_frames, median_width=self._median_width)
+        is_text = [token < self.vocabulary.end_of_text for token in tokens]
+        return lambda: tuple(compress(most_attended_ms(fit()), is_text))
+
+    def _attention(
+        self, slot: int, window: Window, tokens: Sequence[int], *, from_prompt: bool = False
+    ) -> Tensor:
+        """Look where the alignment heads do: behind each token but the last, or before each but the first.
+
+        Parameters
+        ----------
+        from_prompt : whether to begin behind the prompt's last token, where the first one is chosen.
+
+        Returns
+        -------
+        heads x tokens x positions.
+        """
+        fed = [*window.prompt, *tokens[:-1]]
+        weights = self._decoder.cross_attention(slot, fed, self._alignment_heads)
+        return weights[:, len(window.prompt) - from_prompt :]
+
+    def rollback(self, slot: int, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a slot."""
+        self._decoder.rollback(slot, length)
+
+    def length(self, slot: int) -> int:
+        """Tell how many tokens a slot holds."""
+        return self._decoder.lengths[slot]
+
+
+def check_static_shapes(
+    checkpoint: Checkpoint, device_map: dict[str, int | str] | None, *, has_static_shapes: bool
+) -> None:
+    """Refuse what is for models on one GPU elsewhere, and int8 weights where nothing packs them."""
+    if has_static_shapes and device_map is not None:
+        raise UnsupportedOption("Static shapes are for a model on one device: leave the device map out.")
+    if checkpoint.dtype == "int8" and (has_static_shapes or device_map is not None):
+        raise UnsupportedOption("int8 weights are for a CPU without a device map: choose another dtype.")
+
+
+def check_cross_cache(dtype: str | None, *, has_static_shapes: bool) -> None:
+    """Refuse a type of the cross-attention cache that there is not, or not here."""
+    if dtype is None:
+        return
+    if dtype not in CROSS_CACHE_DTYPES:
+        raise InvalidRequest(
+            f"There is no cross-attention cache of '{dtype}': choose one of {', '.join(CROSS_CACHE_DTYPES)}."
+        )
+    if not has_static_shapes:
+        raise UnsupportedOption(
+            f"A cross-attention cache of '{dtype}' is for models on one GPU: leave it out elsewhere."
+        )

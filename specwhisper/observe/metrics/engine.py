@@ -1,0 +1,87 @@
+"""What a target's engine does, read from the events that it gives its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.observe.metrics.registry import Registry
+from specwhisper.observe.metrics.tokens import NS_PER_S, Tally, TokenCounters
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, ToTarget, WindowOpened
+
+# From a small model's pass to one that hundreds of tokens share.
+PASS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5)
+QUEUE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+ENCODE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+PASS_SESSIONS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+class Slotted(Protocol):
+    """An engine whose sessions take slots."""
+
+    @property
+    def num_slots(self) -> int:
+        """How many there are."""
+
+    @property
+    def num_free_slots(self) -> int:
+        """How many are free."""
+
+    @property
+    def held_audio_bytes(self) -> int:
+        """Audio of all sessions that is in memory."""
+
+
+class EngineMetrics:
+    """Counters of one target's engine; all names begin with ``specwhisper_target_``."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._totals = SpeculationStatistics()  # of all sessions
+        self._tally = Tally(TokenCounters(registry, drafts=False))
+        self._audio_s = registry.counter(
+            "audio_seconds", "Audio that was received, also what was sent again."
+        )
+        self._pass_s = registry.histogram("pass_seconds", "Time of a forward pass.", PASS_SECONDS)
+        self._pass_sessions = registry.histogram(
+            "pass_sessions", "Sessions that shared a forward pass.", PASS_SESSIONS
+        )
+        self._queue_s = registry.histogram(
+            "queue_seconds", "From when a session had something to do to the pass that did it.", QUEUE_SECONDS
+        )
+        self._encode_s = registry.histogram("encode_seconds", "Time of encoding a window.", ENCODE_SECONDS)
+
+    def watch(self, engine: Slotted) -> None:
+        """Tell an engine's slots from now on."""
+        gauge = self._registry.gauge
+        gauge("slots", "Slots of the model; a session takes one.", lambda: engine.num_slots)
+        gauge("slots_in_use", "Those that are taken.", lambda: engine.num_slots - engine.num_free_slots)
+        gauge("held_audio_bytes", "Audio that windows still need.", lambda: engine.held_audio_bytes)
+
+    def hear(self, message: ToTarget) -> None:
+        """Count what a session was sent."""
+        if isinstance(message, AudioChunk):
+            self._audio_s.inc(len(message.pcm) / (BYTES_PER_SAMPLE * SAMPLE_RATE))
+        elif isinstance(message, Candidates):
+            self._totals.observe(message)
+
+    def observe(self, events: Sequence[tuple[str, object]]) -> None:
+        """Count the events of one step: one pass, or the parts that it was repeated in."""
+        passes: set[tuple[int, int]] = set()
+        for _, event in events:
+            if isinstance(event, WindowOpened):
+                self._totals.observe(event)
+            elif isinstance(event, Commit) and event.tokens:
+                self._totals.observe(event)
+                timing = event.timing
+                self._queue_s.observe(timing.queue_ns / NS_PER_S)
+                if timing.encode_ns:
+                    self._encode_s.observe(timing.encode_ns / NS_PER_S)
+                this_pass = (timing.forward_ns, timing.batch_size)
+                if timing.batch_size == 1 or this_pass not in passes:
+                    passes.add(this_pass)
+                    self._pass_s.observe(timing.forward_ns / NS_PER_S)
+                    self._pass_sessions.observe(timing.batch_size)
+        self._tally.count(self._totals)

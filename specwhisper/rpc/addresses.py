@@ -1,0 +1,89 @@
+"""Network addresses: ``HOST:PORT`` and which hosts only this machine can reach."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from specwhisper.errors import InvalidRequest, PortTaken, UnsafeBind
+
+if TYPE_CHECKING:
+    from specwhisper.rpc.tls import ServerTls
+    from specwhisper.rpc.tokens import Tokens
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Split ``HOST:PORT``; an IPv6 host stands in brackets, as in ``[::1]:50052``."""
+    host, _, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    is_host = bool(host) and not set(host) & set("/[] ") and (":" in host) == bracketed
+    number = int(port) if port.isascii() and port.isdecimal() else 0
+    if not is_host or not 0 < number < 65_536:
+        raise InvalidRequest(f"Address '{address}' is not HOST:PORT; write for example 127.0.0.1:50052.")
+    return host, number
+
+
+def join_address(host: str, port: int) -> str:
+    """Write ``HOST:PORT``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def cannot_listen(host: str, port: int, error: OSError | None = None) -> InvalidRequest:
+    """Tell why nobody can listen there: :class:`PortTaken`, or what no waiting mends.
+
+    Parameters
+    ----------
+    error : what the system said; without it, it is asked once more, and where it sees no hindrance now, the
+        port was taken a moment ago.
+    """
+    error = error or bind_error(host, port)
+    where = join_address(host, port)
+    if error is None or error.errno == errno.EADDRINUSE:
+        return PortTaken(f"Cannot listen on {where}: the port is taken.")
+    return InvalidRequest(f"Cannot listen on {where}: {error.strerror}.")
+
+
+def bind_error(host: str, port: int) -> OSError | None:
+    """Ask the system what hinders somebody to listen there now."""
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as tried:
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.bind(address)
+    except OSError as error:
+        return error
+    return None
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address, not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the host; names other than ``localhost`` count as reachable."""
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def check_bind(
+    host: str, *, insecure: bool, tls: ServerTls | None = None, tokens: Tokens | None = None
+) -> None:
+    """Refuse to expose a server that is not encrypted, or lets everybody in, unless the operator insists."""
+    asks_who = tokens is not None or (tls is not None and tls.client_roots is not None)
+    if insecure or is_loopback(host) or (tls is not None and asks_who):
+        return
+    wanted = (("encryption", tls is not None), ("a check of who calls", asks_who))
+    lacks = " and without ".join(name for name, is_there in wanted if not is_there)
+    raise UnsafeBind(
+        f"Listening on '{host}' would open a server without {lacks} to the network: give it what it "
+        "lacks, use 127.0.0.1, or pass --insecure if everybody on that network may use it and read "
+        "along."
+    )

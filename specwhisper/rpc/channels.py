@@ -1,0 +1,168 @@
+"""Client ends of the connections between client, draft server and target server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.observe import request_id, tracing
+from specwhisper.rpc.addresses import is_loopback, split_address
+from specwhisper.rpc.keepalive import keepalive
+from specwhisper.rpc.tls import ClientTls
+from specwhisper.rpc.tokens import read_token
+
+MAX_REPLY_BYTES = 8 * 1024 * 1024  # a vocabulary of 52,000 tokens takes 0.6 MB, an hour's transcript less
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How a caller reaches a server, and who it is.
+
+    Attributes
+    ----------
+    tls : encrypts the connection; ``None`` leaves it open.
+    token : that the server knows the caller by, if it asks for one.
+    """
+
+    tls: ClientTls | None = None
+    token: str | None = field(default=None, repr=False)
+
+
+OPEN = Credentials()
+
+
+def client_credentials(
+    use_ssl: bool,
+    roots: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    token_file: Path | None,
+    *,
+    variable: str,
+    server_name: str | None = None,
+) -> Credentials:
+    """Put together what was said on a command line; the token may stand in the environment's ``variable``."""
+    if not use_ssl and (roots or certificate or key or server_name):
+        raise InvalidRequest("A certificate is given, but no encryption: ask for it.")
+    tls = ClientTls(roots, certificate, key, server_name) if use_ssl else None
+    return Credentials(tls, read_token(token_file, variable))
+
+
+def check_credentials(address: str, credentials: Credentials) -> None:
+    """Raise :class:`UnsafeBind` where a token would cross a network unencrypted."""
+    host, _ = split_address(address)
+    if credentials.token is not None and credentials.tls is None and not is_loopback(host):
+        raise UnsafeBind(
+            f"The token for {address} would cross the network unencrypted, where others can read it: "
+            "encrypt the connection."
+        )
+
+
+def open_channel(
+    address: str,
+    credentials: Credentials = OPEN,
+    *,
+    resolved: str | None = None,
+    max_message_bytes: int = MAX_REPLY_BYTES,
+) -> grpc.aio.Channel:
+    """Open a channel to ``HOST:PORT``; ``max_message_bytes`` bounds what it receives.
+
+    It connects on first use and again after a loss. What it sends is bounded by the server, whose refusal
+    names the limit. Repeating a call is up to the caller, who knows what was committed.
+
+    ``resolved`` is the one of the host's addresses to connect to. The server's certificate is still verified
+    against the host, and each channel has a connection of its own.
+    """
+    check_credentials(address, credentials)
+    host, _ = split_address(address)
+    options: list[tuple[str, int | str]] = [
+        *keepalive(),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.enable_retries", 0),
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 500),
+        ("grpc.use_local_subchannel_pool", 1),  # no shared backoff with another channel to the same address
+    ]
+    if resolved is not None:
+        options.append(("grpc.default_authority", address))
+    if is_loopback(host) or resolved is not None:
+        options.append(("grpc.enable_http_proxy", 0))
+    if credentials.tls is not None and credentials.tls.server_name is not None:
+        options.append(("grpc.ssl_target_name_override", credentials.tls.server_name))
+    if credentials.tls is None:
+        channel = grpc.aio.insecure_channel(resolved or address, options=options)
+    else:
+        tls = credentials.tls.credentials()
+        channel = grpc.aio.secure_channel(resolved or address, tls, options=options)
+    return _Telling(channel, address, credentials.token)
+
+
+class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints
+    """A channel whose every call tells who makes it, under which name, and what trace it is part of.
+
+    A token is told encrypted or within a machine. gRPC's own call credentials want encryption on loopback
+    too, and its interceptors wrap the calls.
+    """
+
+    def __init__(self, channel: grpc.aio.Channel, address: str, token: str | None) -> None:
+        self._channel = channel
+        self._address = address
+        self._credentials = [("authorization", f"Bearer {token}")] if token is not None else []
+
+    async def __aenter__(self) -> grpc.aio.Channel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Close the channel."""
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Tell whether it is connected."""
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Wait for another state."""
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        """Wait until it is connected."""
+        await self._channel.channel_ready()
+
+    def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return self._telling(method, self._channel.unary_unary(method, *args, **kwargs))
+
+    def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return self._telling(method, self._channel.unary_stream(method, *args, **kwargs))
+
+    def stream_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return self._telling(method, self._channel.stream_unary(method, *args, **kwargs))
+
+    def stream_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Make a method's calls."""
+        return self._telling(method, self._channel.stream_stream(method, *args, **kwargs))
+
+    def _telling(self, method: str, make: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, metadata: Iterable[tuple[str, str | bytes]] = (), **kwargs: Any) -> Any:
+            told = [*self._credentials, *metadata]
+            if not any(key == request_id.KEY for key, _ in told):
+                told.append((request_id.KEY, request_id.current_request_id()))
+            follow = tracing.begin_call(method, self._address, told)
+            made = make(*args, metadata=tuple(told), **kwargs)
+            if follow is not None:
+                follow(made)
+            return made
+
+        return call

@@ -1,0 +1,251 @@
+"""What every server process shares: limits, health, reflection, a safe address and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.observe.failpoints import VARIABLE, Failpoints
+from specwhisper.observe.metrics.server import ServerMetrics
+from specwhisper.rpc.access import Access
+from specwhisper.rpc.addresses import cannot_listen, check_bind, is_loopback, join_address
+from specwhisper.rpc.calls import Calls
+from specwhisper.rpc.collector import freeze_loaded
+from specwhisper.rpc.health import CheckHealth, Health
+from specwhisper.rpc.keepalive import keepalive
+from specwhisper.rpc.metrics_server import serving_metrics
+from specwhisper.rpc.stop_signals import stop_signals
+from specwhisper.rpc.tls import ServerTls
+from specwhisper.rpc.tokens import Tokens
+from specwhisper.types import Limits
+
+logger = logging.getLogger(__name__)
+
+SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
+HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
+# For a connection without a call; clients open another one by themselves. How old one may become is not
+# bounded: behind its grace, gRPC cuts off the calls that are open, and a session may last for hours.
+IDLE_CONNECTION_S = 300.0
+# At once: who has no token may connect, and each connection is a file of this process. One is a draft server,
+# or a client with all of its streams.
+MAX_CONNECTIONS = 1_000
+GOODBYE_S = 0.5  # for the last bytes, once no call of ours is open
+
+# Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
+AddServicer = Callable[[grpc.aio.Server], Any]
+OnDrain = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """How a server listens and stops.
+
+    Attributes
+    ----------
+    host, port : where to listen; port 0 takes a free one.
+    insecure : allow a host that other machines can reach, without encryption or tokens.
+    tls : encrypts every connection.
+    tokens : who may call; ``None`` lets everybody in.
+    max_message_bytes : largest message it receives.
+    max_concurrent_streams : most calls at once on one connection; further ones wait without a word, so there
+        has to be room for all the sessions of a draft server.
+    drain_timeout_s : how long open calls may go on after a stop signal.
+    idle_timeout_s : how long the caller of a stream may send nothing, or take no answer, until it ends.
+    max_session_s : how long a call may last.
+    max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
+    metrics_host, metrics_port : where metrics are served, under the same protection; ``None`` serves none.
+    failpoints : where the server is to fail, in tests.
+    local_socket : a path where it listens as well, unencrypted: for questions of its own process, which has
+        neither a certificate to show nor one to trust. Nobody else may enter the folder.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    insecure: bool = False
+    tls: ServerTls | None = None
+    tokens: Tokens | None = None
+    max_message_bytes: int = Limits().max_message_bytes
+    max_concurrent_streams: int = SHORT_CALLS
+    drain_timeout_s: float = 30.0
+    idle_timeout_s: float = 60.0
+    max_session_s: float = 86_400.0
+    max_sessions_per_token: int | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    failpoints: Failpoints | None = None
+    local_socket: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.failpoints is not None and not is_loopback(self.host):
+            raise UnsafeBind(
+                f"{VARIABLE} is set, which makes this server fail: unset it, or listen on 127.0.0.1 only."
+            )
+        for host in (self.host, self.metrics_host):
+            check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
+        for flag, seconds in (
+            ("--idle-timeout", self.idle_timeout_s),
+            ("--session-timeout", self.max_session_s),
+        ):
+            if not seconds > 0:
+                raise InvalidRequest(f"{flag} is {seconds}: it must be more than 0.")
+        if self.max_sessions_per_token is not None:
+            if self.tokens is None:
+                raise InvalidRequest(
+                    "--max-sessions-per-token needs --tokens-file or $SPECWHISPER_TOKENS: callers have names."
+                )
+            if self.max_sessions_per_token < 1:
+                raise InvalidRequest(
+                    f"--max-sessions-per-token is {self.max_sessions_per_token}: it must be at least 1."
+                )
+
+    @property
+    def may_reflect(self) -> bool:
+        """Whether services are listed: to this machine, or to whoever has a token."""
+        return is_loopback(self.host) or self.tokens is not None
+
+
+class RunningServer:
+    """A started server: its address, that of its metrics if it serves any, and the way to stop it.
+
+    Parameters
+    ----------
+    beside : what ends with the server.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        address: str,
+        health_servicer: Health,
+        calls: Calls,
+        metrics_address: str | None,
+        beside: AsyncExitStack,
+    ) -> None:
+        self.address = address
+        self.metrics_address = metrics_address
+        self.calls = calls
+        self._server = server
+        self._health = health_servicer
+        self._beside = beside
+
+    async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
+        """Say "not serving", refuse new calls, let open ones end in time, then stop."""
+        await self._health.enter_graceful_shutdown()
+        self.calls.shut()
+        logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
+        try:
+            async with asyncio.timeout(drain_timeout_s):
+                if on_drain is not None:
+                    await on_drain()
+                await self.calls.wait_none_open()
+        except TimeoutError:
+            logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
+        finally:
+            async with self._beside:
+                await self._server.stop(GOODBYE_S)
+        logger.info("stopped", extra={"address": self.address})
+
+
+async def start_server(
+    services: Mapping[str, AddServicer],
+    options: ServingOptions,
+    metrics: ServerMetrics | None = None,
+    check_health: CheckHealth | None = None,
+) -> RunningServer:
+    """Start a server of the named services (full protobuf names), healthy from the first moment.
+
+    All of it starts, or nothing: where a port is taken, no other one stays bound. With ``check_health``, it
+    is healthy for as long as that returns in time.
+    """
+    calls = Calls(options.max_session_s, options.idle_timeout_s, metrics)
+    access = [Access(options.tokens, metrics)] if options.tokens is not None else []
+    server = grpc.aio.server(
+        interceptors=[*access, calls],
+        options=[
+            ("grpc.max_receive_message_length", options.max_message_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", options.max_concurrent_streams),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+            *keepalive(),
+            ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_S * 1000)),
+            ("grpc.max_connection_idle_ms", round(IDLE_CONNECTION_S * 1000)),
+            ("grpc.max_allowed_incoming_connections", MAX_CONNECTIONS),
+            ("grpc.so_reuseport", 0),  # a taken port is an error, not a lottery
+        ],
+    )
+    health_servicer = Health()
+    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+    for name, add_servicer in services.items():
+        add_servicer(server)
+        await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    if options.may_reflect:
+        names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+    metrics_address = None
+    async with AsyncExitStack() as beside:
+        # Before calls: grpc never lets a port go that was bound and not served.
+        if metrics is not None and options.metrics_port is not None:
+            metrics_address = await beside.enter_async_context(
+                serving_metrics(
+                    metrics.collected, options.metrics_host, options.metrics_port, options.tls, options.tokens
+                )
+            )
+        address = _listen(server, options)
+        beside.push_async_callback(server.stop, None)
+        await server.start()
+        if metrics_address is not None:
+            logger.info("metrics", extra={"address": metrics_address})
+        if check_health is not None:
+            beside.callback(asyncio.create_task(health_servicer.follow(check_health)).cancel)
+        return RunningServer(server, address, health_servicer, calls, metrics_address, beside.pop_all())
+
+
+def _listen(server: grpc.aio.Server, options: ServingOptions) -> str:
+    """Bind where a server is reached, and give the address."""
+    wanted = join_address(options.host, options.port)
+    try:
+        if options.tls is None:
+            port = server.add_insecure_port(wanted)
+        else:
+            port = server.add_secure_port(wanted, options.tls.credentials())
+    except RuntimeError as error:
+        if options.tls is not None:
+            options.tls.context()  # raises where certificate and key are what is wrong
+        raise cannot_listen(options.host, options.port) from error
+    if options.local_socket is not None:
+        server.add_insecure_port(f"unix:{options.local_socket}")
+    return join_address(options.host, port)
+
+
+async def serve(
+    services: Mapping[str, AddServicer],
+    options: ServingOptions,
+    *,
+    on_drain: OnDrain | None = None,
+    metrics: ServerMetrics | None = None,
+    check_health: CheckHealth | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then stop in order; further signals change nothing.
+
+    ``on_drain`` runs after health has changed and before open calls are waited for: the moment to tell their
+    peers to go elsewhere. ``check_health`` is asked every few seconds, as in :func:`start_server`. The log
+    line "ready" carries the address.
+    """
+    stop = asyncio.Event()
+    with stop_signals(stop.set):
+        server = await start_server(services, options, metrics, check_health)
+        freeze_loaded()
+        logger.info("ready", extra={"address": server.address})
+        await stop.wait()
+        await server.stop(options.drain_timeout_s, on_drain)

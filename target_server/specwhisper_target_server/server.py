@@ -1,0 +1,128 @@
+"""Put a target together: checkpoint, slots, engine thread, gRPC."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+from specwhisper.engine.local import TargetEngine
+from specwhisper.engine.process import prepare_process
+from specwhisper.errors import OutOfMemory
+from specwhisper.model.checkpoint import Checkpoint, digest_in, load_checkpoint
+from specwhisper.model.faults import is_out_of_memory
+from specwhisper.model.model import Model, WhisperModel
+from specwhisper.observe.tracing import configure_tracing
+from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.serving import AddServicer, serve
+from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_target_server.config import TargetConfig
+from specwhisper_target_server.failing import Failing
+from specwhisper_target_server.metrics import TargetMetrics
+from specwhisper_target_server.service import VerificationService
+
+logger = logging.getLogger(__name__)
+SERVICE_NAME = "specwhisper.wire.v1.Verification"
+
+
+@asynccontextmanager
+async def running_service(
+    config: TargetConfig,
+    checkpoint: Checkpoint,
+    model: Model | None = None,
+    leases: Leases | None = None,
+) -> AsyncIterator[VerificationService]:
+    """Keep the engine of a checkpoint running; inside the event loop that serves it.
+
+    Parameters
+    ----------
+    model : what transcribes; by default the checkpoint itself, placed in slots.
+    leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
+    """
+    metrics = TargetMetrics(checkpoint, config.device)
+    failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
+    model = model or _placed(config, checkpoint)
+    engine = TargetEngine(
+        model if failing is None else failing.model(model),
+        limits=config.limits,
+        max_width=config.max_width,
+        max_pass_tokens=config.max_pass_tokens,
+        latency_budget_ms=config.latency_budget_ms,
+        max_new_tokens=checkpoint.max_new_tokens,
+        observe=metrics.engine.observe,
+        thread=None if failing is None else failing.thread(metrics.engine.observe),
+    )
+    metrics.engine.watch(engine.verifier)
+    make = VerificationService if failing is None else failing.service
+    try:
+        yield make(checkpoint, engine, config.serving, metrics, leases)
+    finally:
+        await engine.stop()
+
+
+def _placed(config: TargetConfig, checkpoint: Checkpoint) -> WhisperModel:
+    num_slots = config.limits.max_sessions
+    try:
+        model = WhisperModel(
+            checkpoint,
+            num_slots,
+            device_map=config.device_map,
+            offload_folder=config.offload_folder,
+            cross_cache_dtype=config.cross_cache,
+        )
+        model.warm_up(config.max_width)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemory(
+            f"There is no memory for '{checkpoint.name}' in {config.dtype} with {num_slots} "
+            "slots: start with a lower --max-sessions, or a --dtype that takes less."
+        ) from error
+    logger.info(
+        "model placed",
+        extra={"model": checkpoint.name, "slots": model.num_slots, "mb_per_slot": model.bytes_per_slot / 1e6},
+    )
+    return model
+
+
+@asynccontextmanager
+async def loaded_service(
+    config: TargetConfig, leases: Leases | None = None
+) -> AsyncIterator[VerificationService]:
+    """Load the model and keep its engine running."""
+    configure_tracing("specwhisper-target-server")
+    prepare_process(config.device, config.threads, config.cores)
+    checkpoint = named_by_precision(
+        load_checkpoint(config.model, revision=config.revision, dtype=config.dtype, device=config.device),
+        config.cross_cache,
+    )
+    async with running_service(config, checkpoint, leases=leases) as service:
+        checkpoint.state.clear()  # the slots hold the weights now, in a layout of their own
+        yield service
+
+
+def named_by_precision(checkpoint: Checkpoint, cross_cache: str | None) -> Checkpoint:
+    """Return the checkpoint with a digest of its own where it keeps a cross-cache in reduced precision."""
+    if cross_cache is None:
+        return checkpoint
+    digest = digest_in(checkpoint.weights_digest, f"a cross-cache of {cross_cache}")
+    return replace(checkpoint, weights_digest=digest)
+
+
+def services_of(service: VerificationService) -> Mapping[str, AddServicer]:
+    """Name what the service is offered as."""
+    return {SERVICE_NAME: partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)}
+
+
+async def run(config: TargetConfig) -> None:
+    """Load the model and serve it until a signal stops the process."""
+    async with loaded_service(config) as service:
+        await serve(
+            services_of(service),
+            config.serving,
+            on_drain=service.say_goodbye,
+            metrics=service.metrics,
+            check_health=service.check_health,
+        )

@@ -1,0 +1,317 @@
+"""The gRPC face of the target: one stream per session, in front of the engine's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from time import monotonic_ns, perf_counter_ns
+from typing import Any
+
+from specwhisper import __version__
+from specwhisper.engine.local import TargetEngine
+from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
+from specwhisper.model.checkpoint import Checkpoint
+from specwhisper.observe.tracing import WindowSpans, note_event
+from specwhisper.options import DecodingOptions
+from specwhisper.rpc.access import ANYBODY, caller
+from specwhisper.rpc.eviction import Tenure
+from specwhisper.rpc.leases import Leases
+from specwhisper.rpc.places import Places
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
+from specwhisper.wire import HEARTBEAT_S, codec
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper.wire.versions import LINK, Protocols, check_protocol
+from specwhisper_target_server.event_queue import Answers, event_of
+from specwhisper_target_server.metrics import TargetMetrics
+
+logger = logging.getLogger(__name__)
+
+# Of one session, that wait for the engine's next step:
+MAX_POSTED_MESSAGES = 32
+MAX_POSTED_BYTES = 1024 * 1024  # of samples, which a compressed message may hold many of
+
+
+class VerificationService(verification_pb2_grpc.VerificationServicer):
+    """Answers ``Locate``, ``Describe`` and ``Verify`` for one checkpoint."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        engine: TargetEngine,
+        serving: ServingOptions,
+        metrics: TargetMetrics | None = None,
+        leases: Leases | None = None,
+    ) -> None:
+        self.metrics = metrics or TargetMetrics(checkpoint)
+        self._checkpoint = checkpoint
+        self._engine = engine
+        self._verifier = engine.verifier
+        self._thread = engine.thread
+        self._serving = serving
+        self._leases = leases
+        limits = engine.verifier.limits
+        self._places = Places("The target", limits.max_sessions, serving.max_sessions_per_token)
+        self._going_away = asyncio.Event()
+
+    @property
+    def num_free_slots(self) -> int:
+        """Sessions that can still be opened."""
+        return self._verifier.num_free_slots
+
+    @property
+    def num_sessions(self) -> int:
+        """Sessions that are open."""
+        return self._verifier.limits.max_sessions - self._verifier.num_free_slots
+
+    @property
+    def weights_digest(self) -> str:
+        """What sessions that began here need."""
+        return self._checkpoint.weights_digest
+
+    @property
+    def vocabulary_digest(self) -> str:
+        """What drafts for this target speak."""
+        return self._checkpoint.vocabulary.digest
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another session could be opened now."""
+        try:
+            self._verifier.check_room()
+        except ServerFull:
+            return False
+        return True
+
+    @property
+    def answer_ms(self) -> float:
+        """How long a session that has something to verify waits for its commit."""
+        return self._verifier.answer_ms
+
+    async def check_health(self) -> None:
+        """Return once the engine has done what was asked of it before; see :class:`TargetEngine`."""
+        await self._engine.check_health()
+
+    async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
+        """Name this server; an empty address means "where you asked"."""
+        return await self.locate(request, caller.get())
+
+    async def locate(self, request: pb.LocateRequest, caller: str) -> pb.LocateResponse:
+        """Answer a caller, by name, that its session finds room here.
+
+        Raises
+        ------
+        ServerFull
+            where it does not.
+        PairMismatch
+            where this target is not what the session needs, whether or not there is room.
+        TargetUnavailable
+            while its engine hangs.
+        """
+        if request.model and request.model != self._checkpoint.name:
+            raise InvalidRequest(f"This target runs '{self._checkpoint.name}', not '{request.model}'.")
+        protocols = Protocols(request.protocol_version, request.oldest_protocol_version)
+        if protocols.version:  # else the caller is older, and says it in its hello
+            self._check_protocol(protocols, request.software_version)
+        self._check_weights(request.vocabulary_digest, request.weights_digest)
+        self._places.check(caller)
+        # Asked in the engine's own order: a session that has just ended frees its slot first.
+        num_free = await self._engine.check_room()
+        lease = self._leases.grant(caller) if self._leases is not None else ""
+        return pb.LocateResponse(free_slots=num_free, lease=lease)
+
+    async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
+        """Tell what a draft must know of this target."""
+        checkpoint = self._checkpoint
+        is_known = request.vocabulary_digest == checkpoint.vocabulary.digest
+        return pb.DescribeResponse(
+            protocol_version=LINK.version,
+            oldest_protocol_version=LINK.oldest,
+            software_version=__version__,
+            model=checkpoint.name,
+            weights_digest=checkpoint.weights_digest,
+            vocabulary_digest=checkpoint.vocabulary.digest,
+            vocabulary=None if is_known else codec.vocabulary_to_proto(checkpoint.vocabulary),
+            num_mel_bins=checkpoint.num_mel_bins,
+            dtype=checkpoint.dtype,
+            limits=codec.limits_to_proto(self._verifier.limits),
+        )
+
+    async def Verify(
+        self, requests: AsyncIterator[pb.VerifyRequest], context: Any
+    ) -> AsyncIterator[pb.VerifyResponse]:
+        """Run one session: hello and welcome, then audio and candidates against windows and commits."""
+        sent = self._until_silent(requests)
+        hello = await _hello(sent)
+        mode, options = self._agree(hello)
+        session_id = secrets.token_hex(8)
+        log = {"session": session_id, "draft_session": hello.session[:64]}
+        if (name := caller.get()) != ANYBODY:
+            log["caller"] = name
+        events = Answers(overflow=Tenure(context, count_error=self.metrics.count_error).end)
+        windows = WindowSpans()
+        async with AsyncExitStack() as held:
+            held.enter_context(self.metrics.session(mode))
+            held.enter_context(self._places.taken(name))
+            await held.enter_async_context(self._engine.session(session_id, mode, options, events))
+            note_event("session opened", **log, mode=mode.value)
+            logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
+            tasks = [
+                asyncio.create_task(self._read(session_id, sent, events)),
+                asyncio.create_task(self._say_goodbye(events)),
+                asyncio.create_task(_beat(events)),
+            ]
+            try:
+                yield self._welcome()
+                while not isinstance(answer := await events.get(), Finished):
+                    if isinstance(answer, Failed):
+                        raise answer.error
+                    if windows.are_wanted:
+                        windows.observe(event_of(answer))
+                    yield answer
+                    events.task_done()
+            finally:
+                windows.close()
+                for task in tasks:
+                    task.cancel()
+                logger.info("session closed", extra=log)
+
+    async def say_goodbye(self) -> None:
+        """Tell every open session that this server stops."""
+        self._going_away.set()
+
+    def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
+        """Check that caller and target speak of the same things, and that the caller may."""
+        protocols = Protocols(hello.protocol_version, hello.oldest_protocol_version)
+        self._check_protocol(protocols, hello.software_version)
+        if self._leases is not None:
+            self._leases.check(hello.lease, caller.get())
+        if not hello.vocabulary_digest:
+            raise InvalidRequest("A hello names the vocabulary that its session's tokens belong to.")
+        self._check_weights(hello.vocabulary_digest, hello.weights_digest, hello.draft_model)
+        return codec.mode_from_proto(hello.mode), codec.decoding_options_from_proto(hello.options)
+
+    @staticmethod
+    def _check_protocol(protocols: Protocols, software: str) -> None:
+        """Refuse a caller that speaks no protocol of this target's."""
+        check_protocol("The draft server", protocols, software, here="this target", own=LINK)
+
+    def _check_weights(self, vocabulary_digest: str, weights_digest: str, draft: str = "") -> None:
+        """Refuse a session that needs another vocabulary or other weights; empty needs any."""
+        checkpoint = self._checkpoint
+        if vocabulary_digest not in ("", checkpoint.vocabulary.digest):
+            name = f"Draft '{draft}'" if draft else "The draft"
+            raise PairMismatch(
+                f"{name} was set up for another vocabulary than that of target '{checkpoint.name}': "
+                "restart the draft server, or connect it to the target it was set up for."
+            )
+        if weights_digest not in ("", checkpoint.weights_digest):
+            raise PairMismatch(
+                f"This session began on other weights than those of target '{checkpoint.name}': "
+                "keep a target with those until their sessions have ended."
+            )
+
+    def _welcome(self) -> pb.VerifyResponse:
+        limits = self._verifier.limits
+        welcome = pb.Welcome(
+            protocol_version=LINK.version,
+            software_version=__version__,
+            weights_digest=self._checkpoint.weights_digest,
+            limits=codec.limits_to_proto(limits),
+            credit=limits.max_ahead_tokens,
+        )
+        return pb.VerifyResponse(welcome=welcome)
+
+    async def _read(
+        self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: Answers
+    ) -> None:
+        """Hand what the draft sends to the engine; what cannot be read ends the session."""
+        has_all_audio = False
+        num_posted = num_posted_bytes = 0
+        try:
+            async for request in requests:
+                if events.are_many:
+                    await events.join()
+                if request.WhichOneof("message") == "heartbeat":
+                    echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
+                    events.put_nowait(pb.VerifyResponse(heartbeat=echo))
+                    continue
+                if request.audio.codec == pb.AUDIO_CODEC_FLAC:
+                    message = await asyncio.to_thread(self._message, request)  # decoding is computing
+                else:
+                    message = self._message(request)
+                self.metrics.engine.hear(message)
+                has_all_audio |= isinstance(message, AudioChunk) and message.is_last
+                submit = partial(self._verifier.submit, session_id, message, perf_counter_ns())
+                num_posted += 1
+                num_posted_bytes += len(message.pcm) if isinstance(message, AudioChunk) else 0
+                if num_posted < MAX_POSTED_MESSAGES and num_posted_bytes < MAX_POSTED_BYTES:
+                    self._thread.post(submit)
+                else:
+                    await self._thread.call(submit)
+                    num_posted = num_posted_bytes = 0
+            if not has_all_audio:
+                events.put_nowait(
+                    Failed(InvalidAudio("The draft server left before the last audio message."))
+                )
+        except Exception as error:
+            events.put_nowait(Failed(error))
+
+    async def _until_silent(
+        self, requests: AsyncIterator[pb.VerifyRequest]
+    ) -> AsyncIterator[pb.VerifyRequest]:
+        """Give what the draft sends; it has signs of life to give where it has nothing to say."""
+        sent, idle_timeout_s = aiter(requests), self._serving.idle_timeout_s
+        while True:
+            try:
+                async with asyncio.timeout(idle_timeout_s):
+                    request = await anext(sent)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise SessionExpired(f"The draft server has sent nothing for {idle_timeout_s:g} s.") from None
+            yield request
+
+    def _message(self, request: pb.VerifyRequest) -> ToTarget:
+        limits = self._verifier.limits
+        match request.WhichOneof("message"):
+            case "audio":
+                return codec.audio_chunk_from_proto(request.audio, max_samples=limits.max_ahead_samples)
+            case "candidates":
+                return codec.candidates_from_proto(
+                    request.candidates,
+                    vocabulary_size=len(self._checkpoint.vocabulary),
+                    max_tokens=limits.max_block_tokens,
+                )
+            case "resume":
+                return codec.resume_from_proto(
+                    request.resume, vocabulary_size=len(self._checkpoint.vocabulary)
+                )
+            case kind:
+                raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
+
+    async def _say_goodbye(self, events: Answers) -> None:
+        await self._going_away.wait()
+        going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._serving.drain_timeout_s)
+        events.put_nowait(pb.VerifyResponse(going_away=going_away))
+
+
+async def _beat(events: Answers) -> None:
+    """Give signs of life unasked: what the draft asks may wait behind its audio for long on a slow link."""
+    while True:
+        await asyncio.sleep(HEARTBEAT_S)
+        if events.empty():  # else there are others
+            events.put_nowait(pb.VerifyResponse(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
+
+
+async def _hello(requests: AsyncIterator[pb.VerifyRequest]) -> pb.Hello:
+    with suppress(StopAsyncIteration):
+        first = await anext(requests)
+        if first.WhichOneof("message") == "hello":
+            return first.hello
+    raise InvalidRequest("A session begins with a hello; this one began with something else.")
