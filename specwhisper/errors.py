@@ -171,8 +171,8 @@ class UnsafeBind(SpecWhisperError):
 
 
 GONE = (TargetUnavailable, ServerDraining)  # a server that is away, or stops: what another one may mend
-GONE_OR_FULL = (*GONE, ServerFull)  # what another one may mend, or another try
-RETRY_ELSEWHERE = (*GONE_OR_FULL, PairMismatch)  # the same of targets, which differ in their weights
+RETRY_ELSEWHERE = (*GONE, ServerFull)  # what another one may mend, or another try
+RETRY_OTHER_TARGET = (*RETRY_ELSEWHERE, PairMismatch)  # the same of targets, which differ in their weights
 
 
 def within_floats(number: Any) -> Any:

@@ -44,7 +44,7 @@ class Mode(StrEnum):
         return self in (Mode.TARGET_ONLY, Mode.FULL)
 
     @property
-    def waits(self) -> bool:
+    def is_lock_step(self) -> bool:
         """Whether the draft stops until its last block is answered."""
         return self in (Mode.SYNC, Mode.ONE_PROCESS)
 
@@ -181,7 +181,7 @@ class Resume:
 
     window: Window
     committed: tuple[int, ...]
-    log_mel_ceiling: float | None = None
+    log_mel_max: float | None = None
     log_probs: tuple[float, ...] = ()
     previous: tuple[int, ...] = ()
 
@@ -237,11 +237,11 @@ class WindowOpened:
     ----------
     expected : what it will verify before any draft arrives, from an earlier decoding of the same audio.
     num_final : how many text tokens of live audio that lies in the window are final already, the newest ones.
-    log_mel_ceiling, previous : for :class:`Resume`.
+    log_mel_max, previous : for :class:`Resume`.
     """
 
     window: Window
-    log_mel_ceiling: float | None = None
+    log_mel_max: float | None = None
     expected: tuple[int, ...] = ()
     num_final: int = 0
     previous: tuple[int, ...] = ()
@@ -274,7 +274,7 @@ class Commit:
     log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
         second best; both of ``len(tokens)``.
     num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
-    num_recalled : how many of these, the first ones, were the target's own, from an earlier decoding of the
+    num_reused : how many of these, the first ones, were the target's own, from an earlier decoding of the
         same audio.
     num_self_decoded : 1 when the pass had no candidates, else 0.
     candidates_received : number of the newest candidate block of this window that was dealt with.
@@ -282,7 +282,7 @@ class Commit:
     credit : position up to which (exclusive) candidates may be sent.
     is_final : the window is complete; ``outcome`` tells what becomes of it, ``words`` are its words where
         they were asked for.
-    num_align_passes : extra passes behind a complete window, for word times and for AlignAtt.
+    num_align_forwards : extra passes behind a complete window, for word times and for AlignAtt.
     step : what a complete window of live audio has settled; ``None`` for recordings.
     no_speech_prob : probability that nothing is spoken in the window; with the window's first tokens.
     language_probs : probability by language code; with the first tokens after a detection.
@@ -295,7 +295,7 @@ class Commit:
     margins: tuple[float, ...] = ()
     num_verified: int = 0
     num_accepted: int = 0
-    num_recalled: int = 0
+    num_reused: int = 0
     num_self_decoded: int = 0
     candidates_received: int = 0
     held: int = 0
@@ -303,7 +303,7 @@ class Commit:
     is_final: bool = False
     outcome: Outcome = Outcome.KEPT
     words: tuple[WordAlignment, ...] = ()
-    num_align_passes: int = 0
+    num_align_forwards: int = 0
     step: Step | None = None
     no_speech_prob: float | None = None
     language_probs: Mapping[str, float] = field(default_factory=dict)
@@ -312,12 +312,12 @@ class Commit:
     @property
     def num_drafted_verified(self) -> int:
         """Candidates of the draft that were judged: none behind one of the target's own that was wrong."""
-        return self.num_verified - self.num_recalled if self.num_accepted >= self.num_recalled else 0
+        return self.num_verified - self.num_reused if self.num_accepted >= self.num_reused else 0
 
     @property
     def num_drafted_accepted(self) -> int:
         """Those of them that were kept."""
-        return max(0, self.num_accepted - self.num_recalled)
+        return max(0, self.num_accepted - self.num_reused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ class DecodedStep:
 
     start_sample: int
     end_sample: int
-    num_passes: int
+    num_forwards: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from experiments.common.scripted import END, ScriptedModel
 from specwhisper.audio.recording import Recording
+from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.drafter_session import Drafted
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.live import LiveOptions

@@ -12,10 +12,11 @@ from typing import Any, Self
 
 import grpc.aio
 
-from specwhisper.errors import GONE_OR_FULL
+from specwhisper.errors import RETRY_ELSEWHERE
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.types import Mode
+from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
@@ -26,7 +27,6 @@ from specwhisper_client.messages import (
     seconds,
     segments_from_proto,
     server_from_proto,
-    statistics_from_proto,
 )
 from specwhisper_client.servers import Servers
 from specwhisper_client.transcript import PathLike, ServerInfo, Transcript
@@ -154,6 +154,6 @@ class TranscriptionClient:
                     return await ask(request, timeout=timeout_s), connection.address
                 except grpc.aio.AioRpcError as rpc_error:
                     error = error_from_rpc(rpc_error, connection.address)
-                    is_final = not isinstance(error, GONE_OR_FULL)
+                    is_final = not isinstance(error, RETRY_ELSEWHERE)
                     if is_final or not await attempts.failed(error):
                         raise error from rpc_error

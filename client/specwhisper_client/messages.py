@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields
 
 from google.protobuf.duration_pb2 import Duration
 
 from specwhisper import __version__
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.controller import Choice, Estimates
-from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Mode, Segment, VoiceEvent, Word
-from specwhisper.wire.codec import decoding_options_to_proto, mode_from_proto, mode_to_proto
+from specwhisper.wire.codec import (
+    decoding_options_to_proto,
+    mode_from_proto,
+    mode_to_proto,
+    statistics_from_proto,
+)
 from specwhisper.wire.stability import is_verified
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import CLIENT
@@ -120,20 +122,6 @@ def server_from_proto(message: pb.GetModelResponse) -> ServerInfo:
         software_version=message.software_version,
         log_mel_max_bins=tuple(message.log_mel_max_bins),
     )
-
-
-def statistics_from_proto(message: pb.SpeculationStatistics) -> SpeculationStatistics:
-    """Read the statistics, whose fields have the same names on both sides."""
-    names = (field.name for field in fields(SpeculationStatistics) if field.name not in NOT_TOTALS)
-    values = {name: getattr(message, name) for name in names}
-    values["acceptance_histogram"] = list(message.acceptance_histogram)
-    if message.HasField("control"):
-        control = message.control
-        values["choice"] = Choice(control.gamma, control.max_ahead, control.reason, control.min_confidence)
-        if control.survival:
-            told = {field.name: getattr(control, field.name) for field in fields(Estimates)}
-            values["estimates"] = Estimates(**told | {"survival": tuple(control.survival)})
-    return SpeculationStatistics(**values)
 
 
 def seconds(duration: Duration) -> float:

@@ -20,7 +20,7 @@ import grpc.aio
 from specwhisper.audio.canonical import CanonicalStream, Samples
 from specwhisper.audio.kept import KeptAudio
 from specwhisper.errors import (
-    GONE_OR_FULL,
+    RETRY_ELSEWHERE,
     IdleClient,
     InvalidRequest,
     PairMismatch,
@@ -195,7 +195,7 @@ class StreamingClient:
                     heard_to = round(self.received_s * SAMPLE_RATE)
                     if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
                         return
-                except GONE_OR_FULL as error:
+                except RETRY_ELSEWHERE as error:
                     # A server that never answered is more likely a wrong address than lost; one that did, and
                     # is full now, may hold the place of the very call that was lost.
                     has_answered = self.model is not None

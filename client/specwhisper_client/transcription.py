@@ -14,7 +14,7 @@ import grpc.aio
 from specwhisper.audio.decode import decode_file
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import GONE_OR_FULL, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.errors import RETRY_ELSEWHERE, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.observe import request_id
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.backoff import Backoff
@@ -138,7 +138,7 @@ class Transcription:
                 return
             except grpc.aio.AioRpcError as rpc_error:
                 error = error_from_rpc(rpc_error, attempts.address)
-                if not isinstance(error, GONE_OR_FULL):
+                if not isinstance(error, RETRY_ELSEWHERE):
                     raise error from rpc_error
                 if not await attempts.failed(error):
                     if not self._is_mendable(error, rpc_error):

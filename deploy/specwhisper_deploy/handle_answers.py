@@ -58,7 +58,7 @@ def _as_value(answer: Callable[..., Awaitable[Message]]) -> Callable[..., Awaita
     return tell
 
 
-class TargetAnswers:
+class HandleStream:
     """Answers the front for one target.
 
     Parameters

@@ -24,7 +24,7 @@ from specwhisper_deploy import target_locator as front
 from specwhisper_deploy.discovery import finder
 from specwhisper_deploy.draft_locator import Directory, DiscoveryService, DraftPlace
 from specwhisper_deploy.grpc_replica import OwnServer, on_free_ports, once_ports_are_free, reachable
-from specwhisper_deploy.handle_answers import TargetAnswers, Told
+from specwhisper_deploy.handle_answers import HandleStream, Told
 from specwhisper_deploy.health import NotServing, check_http
 from specwhisper_deploy.nodes import configs_on_this_node
 from specwhisper_deploy.ports import Flags
@@ -51,7 +51,7 @@ class TargetReplica(OwnServer):
         self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
         service, choices = self._service, [config.serving for config in configs]
         await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
-        self._answers = TargetAnswers(service, self.address)
+        self._answers = HandleStream(service, self.address)
 
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> Told:
         """Answer the front's ``Locate`` for a caller; the router reads ``known_first``."""

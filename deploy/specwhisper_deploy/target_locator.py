@@ -10,7 +10,7 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from specwhisper.errors import (
-    RETRY_ELSEWHERE,
+    RETRY_OTHER_TARGET,
     InvalidRequest,
     PairMismatch,
     SpecWhisperError,
@@ -71,7 +71,7 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
                 for question in answered:
                     try:
                         return question.result()
-                    except RETRY_ELSEWHERE as error:  # what is known of it was a second old
+                    except RETRY_OTHER_TARGET as error:  # what is known of it was a second old
                         known_first = (True,) if isinstance(error, PairMismatch) else known_first
                         if refusal is silence or not isinstance(error, PairMismatch):
                             refusal = error

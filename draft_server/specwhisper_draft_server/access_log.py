@@ -13,7 +13,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent
 from specwhisper_draft_server.metrics import LIVE, RECORDING, DraftMetrics
 from specwhisper_draft_server.sessions.live_session import LiveSession
-from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session
 
 MAX_ARRIVALS = 4096  # pieces of audio whose time of arrival is remembered
@@ -43,7 +43,7 @@ class Observed:
         self, session: Session | LiveSession, updates: AsyncGenerator[list[Segment]]
     ) -> AsyncGenerator[list[Segment]]:
         """Pass on what becomes final."""
-        is_live = isinstance(session.builder, LiveTranscript | BridgedTranscript)
+        is_live = isinstance(session.builder, LiveTranscript | MergedTranscript)
         if is_live:
             self._awaits_text_since_ns = None  # nobody has said anything yet
         try:
@@ -61,7 +61,7 @@ class Observed:
         """Note who has begun to speak, and how late the text of each step is."""
         if any(mark.event is VoiceEvent.BEGIN for mark in session.speech_events):
             self._awaits_text_since_ns = perf_counter_ns()
-        if isinstance(session.builder, LiveTranscript | BridgedTranscript):
+        if isinstance(session.builder, LiveTranscript | MergedTranscript):
             for step in session.builder.steps:
                 while self._arrivals and self._arrivals[0][0] < step.end_sample:
                     self._arrivals.popleft()

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from specwhisper.api.pairing import draft_ids
+from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.drafter_session import Drafted
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.watchdog import ENDS_WITHIN_S, TimedExecutor, watch
 from specwhisper.errors import DeviceFault, PairMismatch, ServerDraining
@@ -127,12 +127,12 @@ class Drafting:
         options: DecodingOptions,
         *,
         receive: Callable[[Drafted], None],
-    ) -> AsyncIterator[DraftSession]:
+    ) -> AsyncIterator[DraftStream]:
         """Open a session; ``receive`` gets its blocks and reports, in the event loop.
 
         Where the engine does not answer in time, or has no model, the session has failed from the first.
         """
-        session = DraftSession(session_id, self._thread, length.mode, receive, self._note_failure)
+        session = DraftStream(session_id, self._thread, length.mode, receive, self._note_failure)
         self._thread.subscribe(session_id, session.receive)
         try:
             if (error := self._why_no_drafts()) is not None:
@@ -144,7 +144,7 @@ class Drafting:
             self._thread.unsubscribe(session_id)
             session.close()
 
-    async def _open_in_time(self, session: DraftSession, *args: Any) -> None:
+    async def _open_in_time(self, session: DraftStream, *args: Any) -> None:
         """Open a session, or have it fail as it is known that the engine gives no drafts."""
         try:
             async with asyncio.timeout(self._timeout_s) as opening:
@@ -158,7 +158,7 @@ class Drafting:
 
     async def _open(
         self,
-        session: DraftSession,
+        session: DraftStream,
         session_id: str,
         target: TargetDescription,
         length: DraftLength,
@@ -262,7 +262,7 @@ class Drafting:
         logger.info("draft engine answers again")
 
 
-class DraftSession:
+class DraftStream:
     """One session's draft: receives the audio and the target's events, and proposes blocks.
 
     A draft is only advice: when it fails, the session goes on without it. A target that waits for candidates

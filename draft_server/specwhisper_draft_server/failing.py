@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from specwhisper.model.model import Model
 from specwhisper.observe.failpoints import FailingModel, Failpoints
-from specwhisper.transcription.transcriber import Transcriber, TranscriberSession
+from specwhisper.transcription.transcriber import TargetStream, Transcriber
 from specwhisper.types import Commit, WindowOpened
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.drafting import PlaceDraft
@@ -47,13 +47,13 @@ class _FailingTranscriber:
         return cast(Transcriber, _FailingTranscriber(room, self._failpoints))
 
     @asynccontextmanager
-    async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[TranscriberSession]:
+    async def open(self, *args: Any, **kwargs: Any) -> AsyncIterator[TargetStream]:
         async with self._transcriber.open(*args, **kwargs) as session:
-            yield cast(TranscriberSession, _FailingSession(session, self._failpoints))
+            yield cast(TargetStream, _FailingTargetStream(session, self._failpoints))
 
 
-class _FailingSession:
-    def __init__(self, session: TranscriberSession, failpoints: Failpoints) -> None:
+class _FailingTargetStream:
+    def __init__(self, session: TargetStream, failpoints: Failpoints) -> None:
         self._session = session
         self._failpoints = failpoints
 

@@ -18,7 +18,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Mode, Segment
-from specwhisper_draft_server.link.target_session import PIECE_BYTES
+from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
@@ -48,7 +48,7 @@ class _Spool:
     written: Tokens = ()
 
 
-class Auditor:
+class ParityChecker:
     """Decodes one recording in so many again, one at a time, beside the sessions of clients.
 
     It never holds up a client: it begins when a session is over, and leaves a target that has no room for

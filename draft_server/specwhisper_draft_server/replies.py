@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from typing import Protocol
 
 from google.protobuf.duration_pb2 import Duration
 
 from specwhisper.model.languages import language_name
-from specwhisper.speculation.statistics import NOT_TOTALS, SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, Segment, VoiceEvent, VoiceMark
 from specwhisper.wire.stability import DRAFT_STABILITY, VERIFIED_STABILITY
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -95,24 +93,6 @@ def interim_results(written: Written) -> list[pb.SpeechRecognitionResult]:
         for text, stability in texts
         if text
     ]
-
-
-def statistics_message(statistics: SpeculationStatistics) -> pb.SpeculationStatistics:
-    """Write the counts; field names are the same on both sides."""
-    names = (field.name for field in fields(statistics) if field.name not in NOT_TOTALS)
-    message = pb.SpeculationStatistics(**{name: getattr(statistics, name) for name in names})
-    if (choice := statistics.choice) is not None:
-        message.control.MergeFrom(
-            pb.DraftControl(
-                gamma=choice.gamma,
-                max_ahead=choice.max_ahead,
-                reason=choice.reason,
-                min_confidence=choice.min_confidence,
-            )
-        )
-    if (estimates := statistics.estimates) is not None:
-        message.control.MergeFrom(pb.DraftControl(**asdict(estimates)))
-    return message
 
 
 def spoken_language(written: Written) -> pb.SpokenLanguage:

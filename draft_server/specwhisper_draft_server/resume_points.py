@@ -14,7 +14,7 @@ from specwhisper_draft_server.sessions.session import Session
 TOLD_TOKENS = 16  # between two checkpoints; another session may have to write so many again
 
 
-class Checkpoints:
+class ResumePoints:
     """Puts checkpoints into what a client is told: behind final text, and now and then."""
 
     def __init__(self, session: Session) -> None:

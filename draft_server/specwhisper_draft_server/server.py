@@ -23,7 +23,7 @@ from specwhisper_draft_server.drafting import Drafting, PlaceDraft, pair_ids, pl
 from specwhisper_draft_server.failing import Failing
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.parity_check import Auditor
+from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.service import TranscriptionService
 from specwhisper_draft_server.voice_activity import load_voice
@@ -62,7 +62,7 @@ async def running_service(
             check_pair=check_pair,
         )
         metrics.watch_engine(drafting)
-    auditor = Auditor(config.audit_every, transcriber, metrics)
+    auditor = ParityChecker(config.audit_every, transcriber, metrics)
     try:
         if failing is None:
             yield TranscriptionService(config, transcriber, drafting, metrics, auditor)

@@ -31,6 +31,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
+from specwhisper.wire.codec import statistics_to_proto
 from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
@@ -42,18 +43,17 @@ from specwhisper_draft_server.idle_timeout import unless_idle
 from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.link.needs import Needs
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.parity_check import Auditor
+from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.replies import (
     duration,
     final_result,
     interim_results,
     speech_event,
     spoken_language,
-    statistics_message,
 )
-from specwhisper_draft_server.resume_points import Checkpoints, read_checkpoint
+from specwhisper_draft_server.resume_points import ResumePoints, read_checkpoint
 from specwhisper_draft_server.sessions.live_session import LiveSession
-from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import TELL_SAMPLES, Session, SessionRequest
 
 MAX_ADDED_LATENCY_MS = 2_000
@@ -69,7 +69,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         transcriber: Transcriber,
         drafting: Drafting | None,
         metrics: DraftMetrics,
-        auditor: Auditor,
+        auditor: ParityChecker,
     ) -> None:
         self._auditor = auditor
         self.metrics = metrics
@@ -165,7 +165,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         response.model.CopyFrom(self._model_of(session, wanted))
         response.language.CopyFrom(spoken_language(session.builder))
         response.audio_duration.CopyFrom(duration(session.builder.num_samples / SAMPLE_RATE))
-        response.statistics.CopyFrom(statistics_message(session.builder.statistics))
+        response.statistics.CopyFrom(statistics_to_proto(session.builder.statistics))
         return response
 
     async def StreamingRecognize(
@@ -200,7 +200,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 "endpointing and continue_unverified are for live audio: set decoding.live too."
             )
         if is_live and (config.with_checkpoints or config.checkpoint):
-            raise InvalidRequest("Checkpoints are of recordings: live audio goes on from a position.")
+            raise InvalidRequest("ResumePoints are of recordings: live audio goes on from a position.")
         check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
         wanted = replace(wanted, added_latency_ms=config.added_latency_ms)
         if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
@@ -237,7 +237,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             told_position = 0
             checkpoints = None
             if config.with_checkpoints and isinstance(session, Session):
-                checkpoints = Checkpoints(session)
+                checkpoints = ResumePoints(session)
             live = wanted.options.live
             observed = Observed(self.metrics, live.position.start_sample if live is not None else 0)
             heard = observed.hear(_canonical_stream(requests, audio))
@@ -368,10 +368,10 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         builder = session.builder
         update = pb.StreamingRecognizeResponse(
             results=results,
-            statistics=statistics_message(builder.statistics),
+            statistics=statistics_to_proto(builder.statistics),
             audio_received=duration(builder.num_samples / SAMPLE_RATE),
         )
-        if isinstance(builder, LiveTranscript | BridgedTranscript):
+        if isinstance(builder, LiveTranscript | MergedTranscript):
             steps, builder.steps = builder.steps, []
             update.steps.extend(pb.DecodedStep(**asdict(step)) for step in steps)
             update.position.CopyFrom(codec.live_position_to_proto(builder.position))

@@ -40,7 +40,7 @@ class Summary:
     total_ms: tuple[float, ...]
     decode_ms: tuple[float, ...]
     encode_ms: float
-    tokens_per_pass: float | None
+    tokens_per_forward: float | None
     acceptance_rate: float | None
 
 
@@ -83,7 +83,9 @@ def _summary(
 def _speculation(measurements: Sequence[Measurement]) -> tuple[float | None, float | None]:
     """Give tokens per pass and acceptance over all sessions: ratios of sums."""
     statistics = [m.statistics for m in measurements if m.statistics is not None]
-    passes, verified = (sum(getattr(s, name) for s in statistics) for name in ("num_passes", "num_verified"))
+    passes, verified = (
+        sum(getattr(s, name) for s in statistics) for name in ("num_forwards", "num_verified")
+    )
     committed, accepted = (
         sum(getattr(s, name) for s in statistics) for name in ("num_committed", "num_accepted")
     )
@@ -134,7 +136,7 @@ def print_table(
         columns += [str(ratios(summaries, summary.arm, reference, seed=seed)[0]) for reference in references]
         columns += [f"{spread(summary.decode_ms):.2f}", f"{summary.encode_ms:.0f}"]
         columns += [
-            "" if summary.tokens_per_pass is None else f"{summary.tokens_per_pass:.2f}",
+            "" if summary.tokens_per_forward is None else f"{summary.tokens_per_forward:.2f}",
             "" if summary.acceptance_rate is None else f"{summary.acceptance_rate:.0%}",
             "differs" if summary.arm in differing else "same",
         ]

@@ -37,7 +37,7 @@ class Row:
     batch_size: int
     alone_s: list[float] = field(default_factory=list)
     pair_s: list[float] = field(default_factory=list)
-    tokens_per_pass: float = 0.0
+    tokens_per_forward: float = 0.0
     acceptance_rate: float = 0.0
     num_different: int = 0
 
@@ -104,7 +104,7 @@ def batching(
             f"{np.median(row.alone_s):.2f}",
             f"{np.median(row.pair_s):.2f}",
             str(ratio),
-            f"{row.tokens_per_pass:.2f}",
+            f"{row.tokens_per_forward:.2f}",
             f"{row.acceptance_rate:.0%}",
             "differs" if row.num_different else "same",
         )
@@ -150,7 +150,7 @@ def measure(
     counts = [text.stats.counts for text in texts[False] if text.stats]
     for more in counts[1:]:
         counts[0].add(more)
-    row.tokens_per_pass, row.acceptance_rate = counts[0].tokens_per_pass, counts[0].acceptance_rate
+    row.tokens_per_forward, row.acceptance_rate = counts[0].tokens_per_forward, counts[0].acceptance_rate
     row.num_different += sum(
         [s.tokens for s in a.segments] != [s.tokens for s in b.segments]
         for a, b in zip(texts[True], texts[False], strict=True)

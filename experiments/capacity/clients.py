@@ -23,7 +23,7 @@ from experiments.common.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
+from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, Limits, Mode, WindowOpened
 from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.link.link import TargetLink
@@ -215,7 +215,7 @@ class Observed:
 class ObservedSession:
     """A session of whose events a log is kept."""
 
-    def __init__(self, session: TranscriberSession, log: SessionLog) -> None:
+    def __init__(self, session: TargetStream, log: SessionLog) -> None:
         self.target = session.target
         self.limits = session.limits
         self.min_round_trip_ns = 0

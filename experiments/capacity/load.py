@@ -122,7 +122,7 @@ class Outcome:
     @property
     def tokens_per_forward(self) -> float:
         """Tokens that a pass brings all sessions in it."""
-        return self.num_tokens / self.usage.num_passes if self.usage.num_passes else 0.0
+        return self.num_tokens / self.usage.num_forwards if self.usage.num_forwards else 0.0
 
     @property
     def tokens_per_decode_s(self) -> float:

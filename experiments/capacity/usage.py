@@ -28,12 +28,12 @@ class Usage:
 
     Attributes
     ----------
-    num_passes, num_rows, num_fed : forward passes, sessions in them, tokens fed by them.
+    num_forwards, num_rows, num_fed : forward passes, sessions in them, tokens fed by them.
     forward_s, encode_s : processor time of the passes and of the encoder.
     cpu_s : processor time of the whole process.
     """
 
-    num_passes: int = 0
+    num_forwards: int = 0
     num_rows: int = 0
     num_fed: int = 0
     forward_s: float = 0.0
@@ -50,7 +50,7 @@ class Usage:
     @property
     def batch_size(self) -> float:
         """Sessions that shared a pass, on average."""
-        return self.num_rows / self.num_passes if self.num_passes else 0.0
+        return self.num_rows / self.num_forwards if self.num_forwards else 0.0
 
     @property
     def decode_s(self) -> float:

@@ -78,7 +78,7 @@ class ScriptedModel:
         self.vocabulary = vocabulary
         self.num_slots = num_slots
         self.max_positions = max_positions
-        self.num_passes = 0
+        self.num_forwards = 0
         self._seed = seed
         self._error_rate = error_rate
         self._audio = [""] * num_slots
@@ -91,7 +91,7 @@ class ScriptedModel:
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
         """Append each row's tokens to its slot and choose behind each candidate."""
-        self.num_passes += 1
+        self.num_forwards += 1
         assert len({row.slot for row in rows}) == len(rows), "a slot may appear once in a pass"
         return [self._score(row) for row in rows]
 

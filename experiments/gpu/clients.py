@@ -48,12 +48,12 @@ class Heard:
 
     Attributes
     ----------
-    num_tokens, num_passes : within the period.
+    num_tokens, num_forwards : within the period.
     num_texts, num_different : in all, and those that are not the target's.
     """
 
     num_tokens: int = 0
-    num_passes: int = 0
+    num_forwards: int = 0
     num_texts: int = 0
     num_different: int = 0
     failures: tuple[str, ...] = ()
@@ -105,14 +105,14 @@ async def sessions(load: Load) -> Heard:
 
     def totals() -> NDArray[np.int64]:
         told = [session.builder.statistics for session in started]
-        return np.array([[each.num_committed, each.num_passes] for each in told]).sum(axis=0)
+        return np.array([[each.num_committed, each.num_forwards] for each in told]).sum(axis=0)
 
     tasks = [asyncio.create_task(client(number)) for number in load.numbers]
     try:
         await until(load.begin_s)
         before = totals()
         await until(load.end_s)
-        heard.num_tokens, heard.num_passes = (totals() - before).tolist()
+        heard.num_tokens, heard.num_forwards = (totals() - before).tolist()
         heard.failures = tuple(repr(task.exception()) for task in tasks if task.done())
     finally:
         for task in tasks:

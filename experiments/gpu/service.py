@@ -124,7 +124,7 @@ class Service:
             self.texts.acceptance,
             period_s,
             num_tokens=sum(one.num_tokens for one in heard),
-            num_passes=sum(one.num_passes for one in heard),
+            num_passes=sum(one.num_forwards for one in heard),
             num_texts=sum(one.num_texts for one in heard),
             num_different=sum(one.num_different for one in heard),
             failures=tuple(failure for one in heard for failure in one.failures),

@@ -77,7 +77,7 @@ def runs_beside(sweep: Sweep, repeat: int, round_trip: int) -> Sequence[Run]:
 
 
 def _passes(run: Run) -> int:
-    return int(run.statistics["num_passes"])
+    return int(run.statistics["num_forwards"])
 
 
 def _tokens(run: Run) -> int:
@@ -89,8 +89,8 @@ def theory_costs(costs: Costs, round_trip_s: float) -> theory.Costs:
     """Give the same as the closed forms take it."""
     return theory.Costs(
         draft_s=costs.draft.pass_s,
-        pass_s=costs.target.pass_s,
-        pass_token_s=costs.target.token_s,
+        forward_s=costs.target.pass_s,
+        forward_token_s=costs.target.token_s,
         round_trip_s=round_trip_s + 2 * costs.message_s,
     )
 

@@ -96,7 +96,7 @@ def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trac
             "yes" if outcome.lag_s[1] <= max_lag_s else "no",
             *([" / ".join(f"{lag_s:.2f}" for lag_s in outcome.p95_by_round_trip_s)] if by_link else []),
             f"{outcome.tokens_per_s:,.0f}",
-            f"{outcome.tokens_per_pass:.2f}",
+            f"{outcome.tokens_per_forward:.2f}",
             f"{outcome.target_use:.0%}",
             f"{outcome.encoder_use:.0%}",
             f"{outcome.draft_use:.0%}",

@@ -152,6 +152,6 @@ def _cells(
         f"{spread(summary.audio_ms):.0f}",
         *(str(compare(summaries, arm, reference, seed=seed) or "") for reference in references),
         f"{error_rates[arm]:.1%}" if arm in error_rates else "",
-        f"{statistics.tokens_per_pass:.2f}" if statistics is not None else "",
+        f"{statistics.tokens_per_forward:.2f}" if statistics is not None else "",
         f"{statistics.acceptance_rate:.0%}" if statistics is not None and drafts else "",
     )

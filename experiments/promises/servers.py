@@ -83,11 +83,11 @@ class WatchedModel(PacedModel):
         finally:
             self.is_scoring = False
         behaviour = self._behaviour
-        if behaviour.fault_at and self.num_passes == behaviour.fault_at:
+        if behaviour.fault_at and self.num_forwards == behaviour.fault_at:
             if behaviour.fault_file is not None:
                 behaviour.fault_file.write_text(repr(monotonic()))
             raise RuntimeError("CUDA error: device-side assert triggered")
-        if behaviour.no_memory_every and self.num_passes % behaviour.no_memory_every == 0:
+        if behaviour.no_memory_every and self.num_forwards % behaviour.no_memory_every == 0:
             self.num_short += 1
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return scores

@@ -46,7 +46,7 @@ class Heard:
     shown: list[Shown] = field(default_factory=list)
     steps: list[DecodedStep] = field(default_factory=list)
     num_steps: int = 0
-    num_passes: int = 0
+    num_forwards: int = 0
     target_cpu_s: float = 0.0  # of the target's process; in one process, of everything
     elapsed_s: float = 0.0
 
@@ -87,7 +87,7 @@ async def listen(
             speaking.cancel()
         heard.elapsed_s = time.perf_counter() - started_s
     heard.num_steps = statistics.num_windows
-    heard.num_passes = statistics.num_passes + statistics.num_align_passes
+    heard.num_forwards = statistics.num_forwards + statistics.num_align_forwards
     return heard
 
 

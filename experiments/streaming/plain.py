@@ -44,7 +44,7 @@ class PlainTransformers:
         self._model: Any = WhisperForConditionalGeneration.from_pretrained(resolve(target), **load)
         self._vocabulary = load_checkpoint(target).vocabulary
         self._extract: Any = WhisperFeatureExtractor(feature_size=self._model.config.num_mel_bins)
-        self._num_passes = 0
+        self._num_forwards = 0
         self._model.model.decoder.register_forward_hook(self._count)
 
     def listen(self, take: Take, live: LiveOptions) -> Heard:
@@ -53,7 +53,7 @@ class PlainTransformers:
         windows, recording, heard = LiveWindows(self._vocabulary, options), Recording(), Heard()
         voice = Voice(EndpointingOptions())
         unheard = list(pieces(take.pcm))[::-1]
-        self._num_passes, num_samples = 0, 0
+        self._num_forwards, num_samples = 0, 0
         transcript = LiveTranscript(self._vocabulary)  # read as ours is
         started_s = time.perf_counter()
         while True:
@@ -75,7 +75,7 @@ class PlainTransformers:
             num_final = windows.num_final
             window = windows.open(num_frames)
             transcript.observe(WindowOpened(window, num_final=num_final))
-            passes_before = self._num_passes
+            passes_before = self._num_forwards
             clip = recording.clip(window.start_frame, window.num_frames)
             tokens = self._generate(clip.window_samples(0), window)
             closed = windows.close(window, tokens)
@@ -84,10 +84,10 @@ class PlainTransformers:
             )
             final = "".join(segment.text for segment in segments)
             heard.shown.append(Shown(time.perf_counter() - started_s, final, transcript.verified_text, ""))
-            num_passes = self._num_passes - passes_before
-            heard.steps.append(DecodedStep(window.start_sample, window.end_sample, num_passes))
+            num_forwards = self._num_forwards - passes_before
+            heard.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
         heard.elapsed_s = time.perf_counter() - started_s
-        heard.num_steps, heard.num_passes = len(heard.steps), self._num_passes
+        heard.num_steps, heard.num_forwards = len(heard.steps), self._num_forwards
         return heard
 
     def _generate(self, samples: np.ndarray, window: Window) -> list[int]:
@@ -109,7 +109,7 @@ class PlainTransformers:
         return [int(token) for segment in output["segments"][0] for token in segment["tokens"]]
 
     def _count(self, *_: Any) -> None:
-        self._num_passes += 1
+        self._num_forwards += 1
 
 
 def _begins(marks: Sequence[VoiceMark], at_s: float, shown: Sequence[Shown]) -> list[Shown]:

@@ -83,7 +83,7 @@ def row_of(taken: Sequence[Taken]) -> Row:
         final_s=tuple(word.latency_s for _, found in words for word in found),
         changed=sum(words_changed(one.heard.shown, with_draft=True) for one in taken) / num_words,
         changed_verified=sum(words_changed(one.heard.shown, with_draft=False) for one in taken) / num_words,
-        passes_per_step=sum(one.heard.num_passes for one in taken) / num_steps,
+        passes_per_step=sum(one.heard.num_forwards for one in taken) / num_steps,
         steps_per_s=num_steps / duration_s,
         target_cpu=sum(one.heard.target_cpu_s for one in taken) / duration_s,
         drift_s_per_minute=fmean(
@@ -193,8 +193,8 @@ def facts(one: Taken) -> dict[str, Any]:
         "num_changed": words_changed(one.heard.shown, with_draft=True),
         "num_changed_verified": words_changed(one.heard.shown, with_draft=False),
         "num_steps": one.heard.num_steps,
-        "num_passes": one.heard.num_passes,
+        "num_forwards": one.heard.num_forwards,
         "target_cpu_s": one.heard.target_cpu_s,
         "all_is_final": one.heard.all_is_final,
-        "steps": [(step.start_sample, step.end_sample, step.num_passes) for step in one.heard.steps],
+        "steps": [(step.start_sample, step.end_sample, step.num_forwards) for step in one.heard.steps],
     }

@@ -40,7 +40,7 @@ class Row:
     gamma: int
     top_k: int
     acceptance_rate: float
-    tokens_per_pass: float
+    tokens_per_forward: float
     speed_ups: list[float]
     is_identical: bool
 
@@ -77,7 +77,7 @@ def text(
         fast = f"{median(row.speed_ups):.2f} ({min(row.speed_ups):.2f} to {max(row.speed_ups):.2f})"
         same = "yes" if row.is_identical else "NO"
         accepted = f"{row.acceptance_rate:.0%}"
-        table.add_row(str(row.gamma), str(row.top_k), accepted, f"{row.tokens_per_pass:.2f}", fast, same)
+        table.add_row(str(row.gamma), str(row.top_k), accepted, f"{row.tokens_per_forward:.2f}", fast, same)
     console.print(table)
     num_different = sum(not row.is_identical for row in rows)
     bars = [Bar("rows whose text differs from the target's", num_different, 0.5, str(num_different))]
@@ -122,8 +122,8 @@ def measure(
             counts = written[0].stats.counts
             for completion in written[1:]:
                 counts.add(completion.stats.counts)
-            rate, tokens_per_pass = counts.acceptance_rate, counts.tokens_per_pass
-            rows.append(Row(gamma, top_k, rate, tokens_per_pass, speed_ups, is_identical))
+            rate, tokens_per_forward = counts.acceptance_rate, counts.tokens_per_forward
+            rows.append(Row(gamma, top_k, rate, tokens_per_forward, speed_ups, is_identical))
     return rows
 
 

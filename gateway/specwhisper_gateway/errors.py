@@ -51,7 +51,7 @@ class ForeignPage(SpecWhisperError):
     """A page of another site tries to use this gateway with its reader's connection."""
 
 
-class IdleSession(SpecWhisperError):
+class IdleTimeout(SpecWhisperError):
     """A client has said nothing for too long, in a session or in the middle of an upload."""
 
 

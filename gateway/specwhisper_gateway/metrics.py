@@ -89,7 +89,7 @@ class GatewayMetrics(Registry):
         self._verified.inc(statistics.num_verified)
         self._accepted.inc(statistics.num_accepted)
         self._committed.inc(statistics.num_committed)
-        self._passes.inc(statistics.num_passes)
+        self._passes.inc(statistics.num_forwards)
 
     def write(self, accept: str) -> tuple[bytes, str]:
         """Give all figures and their media type, in the format that a scraper accepts."""

@@ -23,7 +23,7 @@ class Stats:
     @property
     def avg_tokens_per_iteration(self) -> float:
         """Tokens written per forward pass of the target."""
-        return self.counts.tokens_per_pass
+        return self.counts.tokens_per_forward
 
     @property
     def acceptance_histogram(self) -> list[int]:

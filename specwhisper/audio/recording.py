@@ -141,12 +141,12 @@ class Recording:
         clip.append(AudioChunk(0, bytes(pcm), is_last=True))
         return clip
 
-    def log_mel_ceiling(self, start_frame: int, num_mel_bins: int) -> float | None:
+    def log_mel_max(self, start_frame: int, num_mel_bins: int) -> float | None:
         """Tell what the window's features are clamped to; ``None`` before any were computed."""
         with self._lock:
             return self._ceiling.at(num_mel_bins, start_frame + self.window_frames(start_frame))
 
-    def resume_ceiling(self, num_mel_bins: int, ceiling: float) -> None:
+    def resume_log_mel_max(self, num_mel_bins: int, ceiling: float) -> None:
         """Take over the ceiling that another recording of the same audio had reached."""
         with self._lock:
             self._ceiling.raise_to(num_mel_bins, 0, ceiling)

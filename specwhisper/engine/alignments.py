@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
-from specwhisper.engine.verifier_session import VerifierSession
+from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.model.model import Model
 from specwhisper.speculation.acceptance import Verdict
 from specwhisper.types import Commit, Outcome, Window, WordAlignment
@@ -25,16 +25,16 @@ class Alignments:
 
     Attributes
     ----------
-    num_passes, align_ns : how many there were, and what they took, in the engine and on the executor.
+    num_forwards, align_ns : how many there were, and what they took, in the engine and on the executor.
     """
 
     def __init__(self, model: Model, executor: Executor, clock: Callable[[], int]) -> None:
         self._model = model
         self._executor = executor
         self._clock = clock
-        self.num_passes = self.align_ns = 0
+        self.num_forwards = self.align_ns = 0
 
-    def attended_ms(self, session: VerifierSession, verdict: Verdict) -> Waiting[tuple[float, ...]]:
+    def attended_ms(self, session: VerifierState, verdict: Verdict) -> Waiting[tuple[float, ...]]:
         """Find where the decoder looked for each text token of a window that ends, where that matters."""
         if not (verdict.is_final and session.windows.attends):
             return ()
@@ -47,7 +47,7 @@ class Alignments:
         )
 
     def words(
-        self, session: VerifierSession, window: Window, commit: Commit
+        self, session: VerifierState, window: Window, commit: Commit
     ) -> Waiting[tuple[WordAlignment, ...]]:
         """Find the words of the window that was just closed that are of the transcript, where asked for."""
         is_kept = commit.is_final and commit.outcome is Outcome.KEPT
@@ -77,6 +77,6 @@ class Alignments:
         future = self._executor.submit(run)
         yield future
         result, took_ns = future.result()
-        self.num_passes += 1
+        self.num_forwards += 1
         self.align_ns += took_ns
         return result

@@ -12,7 +12,7 @@ from math import exp
 from time import perf_counter_ns
 
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.drafter_session import NOTHING, Drafted, DrafterSession
+from specwhisper.engine.draft_state import NOTHING, Drafted, DraftState
 from specwhisper.engine.encodings import Encodings
 from specwhisper.engine.slots import Slots
 from specwhisper.engine.window_draft import WindowDraft
@@ -61,7 +61,7 @@ class Drafter:
         self._slots = Slots(model.num_slots, "The draft server")
         self._encodings = Encodings()
         self._unfinished: dict[int, list[Future[None]]] = {}  # encodings of each slot
-        self._sessions: dict[str, DrafterSession] = {}
+        self._sessions: dict[str, DraftState] = {}
         self._failures: list[tuple[str, Failed]] = []
 
     @property
@@ -89,7 +89,7 @@ class Drafter:
         if not self._slots.num_free:
             self._free_one_ahead()
         current = WindowDraft(self._slots.take(), max_ahead_tokens)
-        self._sessions[session_id] = DrafterSession(
+        self._sessions[session_id] = DraftState(
             length,
             Controller(length),
             options,
@@ -191,7 +191,7 @@ class Drafter:
         for session_id, score in zip(rows, scores, strict=True):
             session = self._sessions[session_id]
             belief = drafts[session_id].belief
-            known_from = belief.num_committed if session.length.mode.waits else belief.run_start
+            known_from = belief.num_committed if session.length.mode.is_lock_step else belief.run_start
             drafts[session_id].extend(score, distance_from=known_from)
             session.report += DraftReport(forward_ns=forward_ns)
             session.controller.observe_step(forward_ns)
@@ -207,7 +207,7 @@ class Drafter:
         self._failures.append((session_id, Failed(error)))
         self.close(session_id)
 
-    def _begin(self, session: DrafterSession, opened: WindowOpened) -> None:
+    def _begin(self, session: DraftState, opened: WindowOpened) -> None:
         """Turn to a window that the target has opened; what was foreseen of it stands."""
         window = opened.window
         session.num_blocks = {
@@ -224,7 +224,7 @@ class Drafter:
         if session.ahead is not None:
             session.ahead.window = None
 
-    def _look_ahead(self, session: DrafterSession) -> None:
+    def _look_ahead(self, session: DraftState) -> None:
         """Expect the window that will follow, in a slot of its own."""
         if not self._runs_ahead:
             return
@@ -251,7 +251,7 @@ class Drafter:
 
     def _hear(
         self,
-        session: DrafterSession,
+        session: DraftState,
         draft: WindowDraft,
         window: Window,
         expected: Sequence[int],
@@ -289,7 +289,7 @@ class Drafter:
         self._encodings.add(draft.encoding)
         draft.encoding.add_done_callback(lambda _: self._wake())
 
-    def _follow(self, session: DrafterSession, commit: Commit) -> None:
+    def _follow(self, session: DraftState, commit: Commit) -> None:
         """Apply a commit: keep what agrees, forget the rest."""
         draft = session.current
         if draft.window is None or commit.window_id != draft.window.id:
@@ -318,18 +318,18 @@ class Drafter:
         if commit.is_final:
             draft.window = None
 
-    def _time_answer(self, session: DrafterSession, commit: Commit) -> None:
+    def _time_answer(self, session: DraftState, commit: Commit) -> None:
         """Note what link and target took for the newest block that a commit answers."""
         sent_ns = session.current.answered_since_ns(commit)
         if sent_ns is not None and commit.timing.block_age_ns != UNKNOWN_AGE_NS:
             round_trip_ns = max(0, self._clock() - sent_ns - commit.timing.block_age_ns)
             session.report += DraftReport(network_ns=round_trip_ns, num_answers=1)
             session.controller.observe_answer(round_trip_ns)
-        if commit.tokens and not commit.num_recalled:
+        if commit.tokens and not commit.num_reused:
             timing = commit.timing
-            session.controller.observe_pass(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
+            session.controller.observe_forward(1 + commit.num_verified, timing.forward_ns, timing.batch_size)
 
-    def _row(self, session: DrafterSession, draft: WindowDraft) -> Row:
+    def _row(self, session: DraftState, draft: WindowDraft) -> Row:
         if draft.window is None or draft.encoding is None:
             raise RuntimeError("A session without a window cannot draft.")
         draft.encoding.result()  # what went wrong with it surfaces here
@@ -346,7 +346,7 @@ class Drafter:
             acceptance=session.options.acceptance,
         )
 
-    def _can_draft(self, session: DrafterSession, draft: WindowDraft) -> bool:
+    def _can_draft(self, session: DraftState, draft: WindowDraft) -> bool:
         if draft.window is None or not draft.is_ready:
             return False
         tokens = draft.belief.tokens
@@ -358,23 +358,23 @@ class Drafter:
         min_confidence = session.controller.choice.min_confidence
         return not min_confidence or draft.confidence >= min_confidence
 
-    def _limit(self, session: DrafterSession, belief: Belief) -> int:
+    def _limit(self, session: DraftState, belief: Belief) -> int:
         """Give the position up to which (exclusive) the draft may extend a belief now."""
         choice = session.controller.choice
         if not session.length.mode.drafts:
             return belief.num_committed
-        if not session.length.mode.waits:
+        if not session.length.mode.is_lock_step:
             return min(belief.credit, belief.num_committed + choice.max_ahead)
         if belief.blocks_in_flight:
             return len(belief.tokens)
         return min(belief.credit, belief.num_sent + choice.gamma)
 
-    def _block_is_due(self, session: DrafterSession, draft: WindowDraft) -> bool:
+    def _block_is_due(self, session: DraftState, draft: WindowDraft) -> bool:
         """Whether a block is full, or is all there is; an empty one lets a target that waits go on alone."""
         if not draft.is_ready:
             return False
         belief, mode = draft.belief, session.length.mode
-        if mode.waits and belief.blocks_in_flight:
+        if mode.is_lock_step and belief.blocks_in_flight:
             return False
         if draft.num_unsent >= session.controller.choice.gamma:
             return True

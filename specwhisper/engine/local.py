@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from specwhisper.engine.engine_thread import EngineThread
-from specwhisper.engine.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
+from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS, Verifier
 from specwhisper.engine.watchdog import HANGS_AFTER_S, TimedExecutor, watch
 from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.model.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ class TargetEngine:
         *,
         limits: Limits,
         max_width: int = DEFAULT_MAX_WIDTH,
-        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
         observe: Callable[[Sequence[tuple[str, FromTarget]]], None] = lambda _: None,
@@ -68,7 +68,7 @@ class TargetEngine:
             is_patient=True,
             limits=limits,
             max_width=max_width,
-            max_pass_tokens=max_pass_tokens,
+            max_num_batched_tokens=max_num_batched_tokens,
             latency_budget_ms=latency_budget_ms,
             max_new_tokens=max_new_tokens,
         )
@@ -151,8 +151,8 @@ def _hanging() -> TargetUnavailable:
     return TargetUnavailable(f"The target's engine has not answered for {HANGS_AFTER_S:g} s.")
 
 
-class LocalSession:
-    """One session on a target in this process; see :class:`TranscriberSession`."""
+class LocalTargetStream:
+    """One session on a target in this process; see :class:`TargetStream`."""
 
     min_round_trip_ns = 0
 
@@ -239,12 +239,12 @@ class LocalTranscriber:
         same_weights: bool = False,
         avoid: str = "",
         resume: Resume | None = None,
-    ) -> AsyncIterator[LocalSession]:
+    ) -> AsyncIterator[LocalTargetStream]:
         """Open a session; no other target could have taken this one's place meanwhile."""
         async with self._engine.session(session_id, mode, options) as events:
             if resume is not None:
                 self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
-            yield LocalSession(session_id, target, self._engine, events, self._note)
+            yield LocalTargetStream(session_id, target, self._engine, events, self._note)
 
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""

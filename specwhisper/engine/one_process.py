@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from specwhisper.engine.pair_engine import Feed, PairEngine
-from specwhisper.engine.pair_session import PairSession
-from specwhisper.engine.verifier import DEFAULT_MAX_PASS_TOKENS
+from specwhisper.engine.pair_transcription import PairTranscription
+from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -47,7 +47,7 @@ class OneProcess:
     gamma, depth, is_adaptive, min_confidence : as :class:`DraftLength` has them; without a gamma each session
         chooses for itself.
     max_sessions : recordings that are transcribed side by side; by default as many as the target has slots.
-    max_pass_tokens : as :class:`Verifier` takes it.
+    max_num_batched_tokens : as :class:`Verifier` takes it.
     runs_ahead : as :class:`Drafter` takes it.
     plan : as :class:`Verifier` takes it.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
@@ -65,7 +65,7 @@ class OneProcess:
         min_confidence: float | None = None,
         max_new_tokens: int | None = None,
         max_sessions: int | None = None,
-        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         runs_ahead: bool = False,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
@@ -79,7 +79,7 @@ class OneProcess:
         self._max_sessions = target.num_slots if max_sessions is None else min(max_sessions, target.num_slots)
         if self._max_sessions < 1:
             raise InvalidRequest(f"max_sessions is {self._max_sessions}: it must be at least 1.")
-        self._max_pass_tokens = max_pass_tokens
+        self._max_num_batched_tokens = max_num_batched_tokens
         self._runs_ahead = runs_ahead
         self._plan = plan
         self._edit_block = edit_block
@@ -111,14 +111,14 @@ class OneProcess:
             draft_encoder=executor,
             reader=executor,
             max_width=max(DEFAULT_MAX_WIDTH, self._length.longest),
-            max_pass_tokens=self._max_pass_tokens,
+            max_num_batched_tokens=self._max_num_batched_tokens,
             max_new_tokens=self._max_new_tokens,
             plan=self._plan,
             runs_ahead=self._runs_ahead,
             edit_block=self._edit_block,
         )
         sessions = [
-            PairSession(str(place), place, Feed(recording), self._target.vocabulary)
+            PairTranscription(str(place), place, Feed(recording), self._target.vocabulary)
             for place, recording in enumerate(recordings)
         ]
         waiting = deque(sessions)

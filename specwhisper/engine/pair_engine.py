@@ -13,9 +13,9 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter
-from specwhisper.engine.drafter_session import Drafted
-from specwhisper.engine.verifier import DEFAULT_MAX_PASS_TOKENS, Verifier
+from specwhisper.engine.verifier import DEFAULT_MAX_NUM_BATCHED_TOKENS, Verifier
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
@@ -95,7 +95,7 @@ class PairEngine:
     aligner : finds where words lie.
     reader : runs the reading of recordings.
     wake : called, from any thread, when an encoding or a piece of audio is there.
-    max_width, max_pass_tokens, max_new_tokens, plan : as :class:`Verifier` takes them.
+    max_width, max_num_batched_tokens, max_new_tokens, plan : as :class:`Verifier` takes them.
     runs_ahead : as :class:`Drafter` takes it.
     edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
     """
@@ -111,7 +111,7 @@ class PairEngine:
         reader: Executor,
         wake: Callable[[], None] = lambda: None,
         max_width: int = DEFAULT_MAX_WIDTH,
-        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         max_new_tokens: int | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
         runs_ahead: bool = False,
@@ -123,7 +123,7 @@ class PairEngine:
             aligner=aligner,
             wake=wake,
             max_width=max_width,
-            max_pass_tokens=max_pass_tokens,
+            max_num_batched_tokens=max_num_batched_tokens,
             max_new_tokens=max_new_tokens,
             plan=plan,
         )

@@ -18,7 +18,7 @@ from weakref import WeakSet, finalize
 from specwhisper.engine.ending_threads import EndingPool
 from specwhisper.engine.engine_thread import EngineThread
 from specwhisper.engine.pair_engine import Feed, PairEngine, PairEvent
-from specwhisper.engine.pair_session import PairSession
+from specwhisper.engine.pair_transcription import PairTranscription
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
@@ -119,16 +119,16 @@ class SharedPair:
         """Do the same while the call counts as one in progress."""
         running = self._engine()
         events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
-        sessions: dict[str, PairSession] = {}
+        sessions: dict[str, PairTranscription] = {}
         numbered = enumerate(recordings)
         ahead: tuple[int, Prepared | Exception] | None = None
 
         def begin(place: int, recording: Prepared) -> None:
-            session = PairSession(running.new_id(), place, Feed(recording.pcm), self._target.vocabulary)
+            session = PairTranscription(running.new_id(), place, Feed(recording.pcm), self._target.vocabulary)
             sessions[session.id] = session  # first: an interrupt from here on closes it
             running.open(session, length, recording.options, events)
 
-        def next_ended() -> PairSession:
+        def next_ended() -> PairTranscription:
             while True:
                 session_id, event = events.get()
                 session = sessions.get(session_id)
@@ -223,7 +223,7 @@ class _Running:
 
     def open(
         self,
-        session: PairSession,
+        session: PairTranscription,
         length: DraftLength,
         options: DecodingOptions,
         events: SimpleQueue[tuple[str, PairEvent]],

@@ -17,7 +17,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.engine.alignments import Alignments, Waiting
 from specwhisper.engine.encodings import Encodings
 from specwhisper.engine.slots import Slots
-from specwhisper.engine.verifier_session import VerifierSession
+from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.errors import DeviceFault, InvalidRequest, OutOfMemory, ServerFull, UnsupportedOption
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
@@ -25,9 +25,9 @@ from specwhisper.model.languages import language_code
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
-from specwhisper.speculation.admission import AnswerTime
+from specwhisper.speculation.admission import ResponseTime
 from specwhisper.speculation.patience import Patience
-from specwhisper.speculation.scheduling import next_pass
+from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
 from specwhisper.transcription.windows import SequentialWindows, Windows
@@ -48,7 +48,7 @@ from specwhisper.types import (
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MAX_PASS_TOKENS = 256  # of all sessions in one pass; what is over waits for the next
+DEFAULT_MAX_NUM_BATCHED_TOKENS = 256  # of all sessions in one pass; what is over waits for the next
 MAX_SILENCE_NS = 5_000_000_000  # after which a session no longer waits for candidates: they may be lost
 
 
@@ -65,7 +65,7 @@ class Verifier:
     wake : called, from any thread, when the executors are done and :meth:`step` has something to do.
     is_patient : whether passes are put off for candidates on their way, by :attr:`holds_for_s`.
     max_width : most candidates one session may put into one pass.
-    max_pass_tokens : tokens that one pass feeds (:func:`specwhisper.speculation.scheduling.next_pass`).
+    max_num_batched_tokens : most tokens in one forward pass (:func:`speculation.scheduling.next_batch`).
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
     plan : decides which windows a session has; by default Whisper's, or those of live audio.
     """
@@ -81,7 +81,7 @@ class Verifier:
         is_patient: bool = False,
         limits: Limits | None = None,
         max_width: int = DEFAULT_MAX_WIDTH,
-        max_pass_tokens: int = DEFAULT_MAX_PASS_TOKENS,
+        max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
         plan: Callable[[DecodingOptions], Windows] | None = None,
@@ -94,16 +94,16 @@ class Verifier:
         self._wake = wake
         self._is_patient = is_patient
         self._max_width = max_width
-        self._max_pass_tokens = max_pass_tokens
-        self._answer_time = AnswerTime(latency_budget_ms)
+        self._max_num_batched_tokens = max_num_batched_tokens
+        self._answer_time = ResponseTime(latency_budget_ms)
         self._patience = Patience()
-        self._last_pass_ns = 0  # when it ended
+        self._last_forward_ns = 0  # when it ended
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._windows
         self._slots = Slots(model.num_slots, "The target")
         self._encodings = Encodings()
         self._last_encodings: dict[int, Future[int]] = {}  # of each slot
-        self._sessions: dict[str, VerifierSession] = {}
+        self._sessions: dict[str, VerifierState] = {}
         self._outbox: list[tuple[str, FromTarget]] = []
         self._answers_first = False
 
@@ -152,11 +152,11 @@ class Verifier:
         runnable = [session for session in self._sessions.values() if session.is_runnable]
         if not self._is_patient or not runnable:
             return 0.0
-        could_begin_ns = max(self._last_pass_ns, min(session.ready_ns for session in runnable))
+        could_begin_ns = max(self._last_forward_ns, min(session.ready_ns for session in runnable))
         awaited = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
         return max(0.0, self._patience.begin_ns(could_begin_ns, awaited) - self._clock())
 
-    def _is_overdue(self, session: VerifierSession) -> bool:
+    def _is_overdue(self, session: VerifierState) -> bool:
         """Tell whether a session has waited for candidates for too long."""
         return session.awaits_candidates and self._clock() - session.ready_ns >= MAX_SILENCE_NS
 
@@ -171,7 +171,7 @@ class Verifier:
             raise UnsupportedOption("This model names no alignment heads: leave word_timestamps out.")
         if windows.attends and not self._model.has_word_times:
             raise UnsupportedOption("This model names no alignment heads: align-att is not for it.")
-        self._sessions[session_id] = VerifierSession(
+        self._sessions[session_id] = VerifierState(
             id=session_id,
             slot=self._slots.take(),  # last: what fails before it takes none
             mode=mode,
@@ -262,16 +262,16 @@ class Verifier:
         self._answers_first = bool(self._outbox) and not self._answers_first
         runnable = [session for session in self._sessions.values() if session.is_runnable]
         if runnable and not self._answers_first and not self._puts_off_ns:
-            self._run_pass(self._choose(runnable))
+            self._run_forward(self._choose(runnable))
         events, self._outbox = self._outbox, []
         return events
 
-    def _choose(self, runnable: list[VerifierSession]) -> dict[VerifierSession, int]:
+    def _choose(self, runnable: list[VerifierState]) -> dict[VerifierState, int]:
         """Give the sessions of the next pass, and how many candidates each may have verified."""
         requests = [
             session.request(self._model.length(session.slot), self._max_width) for session in runnable
         ]
-        parts = next_pass(requests, self._max_pass_tokens)
+        parts = next_batch(requests, self._max_num_batched_tokens)
         for session in runnable:
             session.num_missed += 1
         chosen = {runnable[part.index]: part.num_candidates for part in parts}
@@ -279,7 +279,7 @@ class Verifier:
             session.num_missed = 0
         return chosen
 
-    def _run_pass(self, batch: Mapping[VerifierSession, int]) -> None:
+    def _run_forward(self, batch: Mapping[VerifierState, int]) -> None:
         """Collect, forward, accept, roll back, reply; if that fails, half by half, so that one alone ends."""
         started_ns = self._clock()
         held = [self._model.length(session.slot) for session in batch]
@@ -299,11 +299,11 @@ class Verifier:
             for session, length in zip(batch, held, strict=True):
                 self._model.rollback(session.slot, length)
             parts = list(batch.items())
-            self._run_pass(dict(parts[: len(parts) // 2]))
-            self._run_pass(dict(parts[len(parts) // 2 :]))
+            self._run_forward(dict(parts[: len(parts) // 2]))
+            self._run_forward(dict(parts[len(parts) // 2 :]))
             return
         forward_ns = self._clock() - started_ns
-        self._last_pass_ns = started_ns + forward_ns
+        self._last_forward_ns = started_ns + forward_ns
         self._patience.observe(forward_ns)
         for session, row, score in zip(batch, rows, scores, strict=True):
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
@@ -314,7 +314,7 @@ class Verifier:
             except Exception as error:
                 self._fail(session, error)
 
-    def _go_on(self, session: VerifierSession) -> None:
+    def _go_on(self, session: VerifierState) -> None:
         """Carry a session's commit on, to the end or until it waits for the executor."""
         session.aligning = None
         for aligning in session.committing or ():
@@ -324,7 +324,7 @@ class Verifier:
                 return
         session.committing = None
 
-    def _commit(self, session: VerifierSession, row: Row, scores: Scores, timing: Timing) -> Waiting[None]:
+    def _commit(self, session: VerifierState, row: Row, scores: Scores, timing: Timing) -> Waiting[None]:
         """Append what the target chose, forget the rejected keys and values, and answer the draft.
 
         Yields what it waits for at the end of a window; the session does nothing else meanwhile.
@@ -352,14 +352,14 @@ class Verifier:
             attended_ms=attended_ms,
         )
         words = yield from alignments.words(session, window, commit)
-        if alignments.num_passes:
+        if alignments.num_forwards:
             timing = replace(commit.timing, align_ns=alignments.align_ns)
-            commit = replace(commit, words=words, num_align_passes=alignments.num_passes, timing=timing)
+            commit = replace(commit, words=words, num_align_forwards=alignments.num_forwards, timing=timing)
         if session.window is None and session.windows.language is None:
             self._model.rollback(session.slot, 0)  # it may be asked at once what language the slot is in
         self._reply(session, commit)
 
-    def _can_advance(self, session: VerifierSession) -> bool:
+    def _can_advance(self, session: VerifierState) -> bool:
         """Tell whether a session goes on without a pass.
 
         A window of live audio is opened only when it can be encoded: by then it reaches further.
@@ -369,7 +369,7 @@ class Verifier:
             return session.can_advance
         return self._encodings.num_unfinished < self._model.max_windows
 
-    def _advance(self, session: VerifierSession) -> None:
+    def _advance(self, session: VerifierState) -> None:
         """Note a finished alignment or encoding, open the next window, or finish."""
         if not self._can_advance(session):
             return
@@ -393,7 +393,7 @@ class Verifier:
         window = session.begin_window(num_frames)
         session.opened_ns = self._clock()
         # What was heard before this window is all that another replica cannot know of its ceiling.
-        ceiling = session.recording.log_mel_ceiling(window.start_frame, self._model.num_mel_bins)
+        ceiling = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
         # It may be heard already: for its language, by a try that failed, or in a pause that was the end.
         if session.encoded == (start_frame, num_frames):
             self._model.rollback(session.slot, 0)
@@ -408,7 +408,7 @@ class Verifier:
         for answer in session.take_early(self._clock()):
             self._reply(session, answer)
 
-    def _encode(self, session: VerifierSession, start_frame: int, num_frames: int) -> None:
+    def _encode(self, session: VerifierState, start_frame: int, num_frames: int) -> None:
         """Have a window encoded into the session's slot, on the executor."""
         before = self._last_encodings.get(session.slot)
 
@@ -429,7 +429,7 @@ class Verifier:
         self._encodings.add(session.encoding)
         session.encoding.add_done_callback(lambda _: self._wake())
 
-    def _fail(self, session: VerifierSession, error: Exception) -> None:
+    def _fail(self, session: VerifierState, error: Exception) -> None:
         """End a session by an error; :class:`DeviceFault` where it is everybody's."""
         if is_device_fault(error):
             raise DeviceFault(f"The target's device has failed: {error}") from error
@@ -439,5 +439,5 @@ class Verifier:
         self._reply(session, Failed(error))
         self.close(session.id)
 
-    def _reply(self, session: VerifierSession, event: FromTarget) -> None:
+    def _reply(self, session: VerifierState, event: FromTarget) -> None:
         self._outbox.append((session.id, event))

@@ -125,7 +125,7 @@ def table_of(comparison: Comparison, final_model: str, draft_model: str) -> Tabl
             f"{arm.elapsed_s:.1f} s",
             f"{arm.elapsed_s / comparison.duration_s:.3f}",
             f"{counts.acceptance_rate:.1%}" if counts.num_verified else "",
-            f"{counts.tokens_per_pass:.2f}",
+            f"{counts.tokens_per_forward:.2f}",
         )
     return table
 
@@ -140,7 +140,7 @@ def facts(comparison: Comparison) -> dict[str, object]:
             "cer": rates.cer,
             "elapsed_s": arm.elapsed_s,
             "acceptance_rate": arm.statistics.acceptance_rate,
-            "tokens_per_pass": arm.statistics.tokens_per_pass,
+            "tokens_per_forward": arm.statistics.tokens_per_forward,
             "batch_seconds": arm.seconds,
             "texts": arm.texts,
         }

@@ -17,9 +17,9 @@ from transformers.activations import ACT2FN
 
 from specwhisper.model.kernels.graphs import CudaGraphs, uncaptured
 from specwhisper.model.kernels.linear import Int8Embedding, is_even, pack_linears
-from specwhisper.model.kernels.padded_pass import PaddedPasses, PaddedRows
+from specwhisper.model.kernels.padded_pass import PaddedLayout, PaddedRows
 from specwhisper.model.kernels.padded_slots import CROSS_CACHE_DTYPES, PaddedSlots
-from specwhisper.model.kernels.ragged_pass import RaggedPasses
+from specwhisper.model.kernels.ragged_pass import RaggedLayout
 from specwhisper.model.kernels.slot_attention import Fed, LayerSlots, Padding
 
 UNPACKED = ("cross_kv",)  # it sees a whole window at once
@@ -151,14 +151,14 @@ class CachedDecoder(nn.Module):
         config, dtype = self.config, self._cache_dtype or self.embed_positions.weight.dtype
         device, heads = _execution_device(self.embed_positions), config.decoder_attention_heads
         if has_static_shapes:
-            self._passes: Passes = PaddedPasses(
+            self._passes: Passes = PaddedLayout(
                 self._through_padded,
                 spare_slot=self.num_slots,
                 device=device,
                 capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
             )
         else:
-            self._passes = RaggedPasses(
+            self._passes = RaggedLayout(
                 self._through_layers,
                 num_positions=config.max_target_positions,
                 padding=self._padding,
@@ -181,7 +181,7 @@ class CachedDecoder(nn.Module):
 
     def warm_up(self, width: int) -> None:
         """Prepare all passes of up to so many tokens of each slot, where they are prepared at all."""
-        if isinstance(self._passes, PaddedPasses):
+        if isinstance(self._passes, PaddedLayout):
             self._passes.warm_up(self.num_slots, width)
 
     @property

@@ -20,7 +20,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE
 
 
-class Situation(IntEnum):
+class TimestampState(IntEnum):
     """Where in the text a prefix ends; each situation forbids a fixed set of ids."""
 
     UNTIMED_START = 0  # without timestamps only the suppression rules apply
@@ -32,13 +32,13 @@ class Situation(IntEnum):
     @property
     def is_timed(self) -> bool:
         """Whether the timestamp rules apply."""
-        return self >= Situation.START
+        return self >= TimestampState.START
 
 
 class Allowed(NamedTuple):
     """What may follow a prefix: what the situation leaves, and of the times those between two indices."""
 
-    situation: Situation
+    situation: TimestampState
     first_time: int
     last_time: int
 
@@ -65,14 +65,14 @@ class DecodingRules:
 
     def _situations(self, absent: Sequence[int]) -> Tensor:
         vocabulary = self._vocabulary
-        forbidden = torch.zeros(len(Situation), len(vocabulary))
+        forbidden = torch.zeros(len(TimestampState), len(vocabulary))
         forbidden[:, [*vocabulary.suppress, *absent]] = -torch.inf
-        starts = [[Situation.UNTIMED_START], [Situation.START]]
+        starts = [[TimestampState.UNTIMED_START], [TimestampState.START]]
         forbidden[starts, list(vocabulary.begin_suppress)] = -torch.inf
         if vocabulary.no_timestamps is not None:
-            forbidden[Situation.START :, vocabulary.no_timestamps] = -torch.inf
-        forbidden[Situation.START, : self._begin] = -torch.inf
-        forbidden[Situation.PAUSE, : vocabulary.end_of_text] = -torch.inf
+            forbidden[TimestampState.START :, vocabulary.no_timestamps] = -torch.inf
+        forbidden[TimestampState.START, : self._begin] = -torch.inf
+        forbidden[TimestampState.PAUSE, : vocabulary.end_of_text] = -torch.inf
         return forbidden
 
     def allowed(
@@ -90,7 +90,9 @@ class DecodingRules:
         begin, last_index = self._begin, self._num_times - 1
         if not timestamps:
             for length in range(len(prefix), len(prefix) + len(following) + 1):
-                yield Allowed(Situation.UNTIMED if length else Situation.UNTIMED_START, 0, last_index)
+                yield Allowed(
+                    TimestampState.UNTIMED if length else TimestampState.UNTIMED_START, 0, last_index
+                )
             return
         if max_initial_timestamp is None:
             max_initial_timestamp = self._vocabulary.max_initial_timestamp
@@ -104,7 +106,7 @@ class DecodingRules:
                 before, last = last, token >= begin
                 last_time = token - begin if last else last_time
             if length == 0:
-                yield Allowed(Situation.START, 0, min(max_initial_timestamp, last_index))
+                yield Allowed(TimestampState.START, 0, min(max_initial_timestamp, last_index))
             else:
                 yield self._after(length, before, last, last_time)
 
@@ -112,12 +114,12 @@ class DecodingRules:
         """Judge a prefix by whether its last two tokens are times, and by its last time."""
         last_index = self._num_times - 1
         if last_time is None:
-            return Allowed(Situation.SEGMENT, 0, last_index)
+            return Allowed(TimestampState.SEGMENT, 0, last_index)
         if not last:  # within a segment: time moves on
-            return Allowed(Situation.SEGMENT, last_time + 1, last_index)
+            return Allowed(TimestampState.SEGMENT, last_time + 1, last_index)
         if length == 1 or before:  # a segment has just begun: text must follow
-            return Allowed(Situation.SEGMENT, self._num_times, last_index)
-        return Allowed(Situation.PAUSE, last_time, last_index)
+            return Allowed(TimestampState.SEGMENT, self._num_times, last_index)
+        return Allowed(TimestampState.PAUSE, last_time, last_index)
 
     def apply(self, logits: Tensor, allowed: Sequence[Allowed]) -> None:
         """Forbid in ``logits`` (rows x vocabulary, float32, changed in place) what each row may not say."""
@@ -127,14 +129,14 @@ class DecodingRules:
             return
         text = logits[:, : self._begin]
         for i, row in enumerate(allowed):
-            if row.situation is Situation.START:
+            if row.situation is TimestampState.START:
                 logits[i, self._begin + row.last_time + 1 :] = -torch.inf
         # Added out of place: logsumexp is faster on rows that lie side by side.
         times = logits[:, self._begin :] + self._too_early.index_select(0, self._num_times - first_times)
         logits[:, self._begin :] = times
         # When time as a whole is likelier than any single text token, it is time.
         is_time = times.logsumexp(dim=-1) > text.amax(dim=-1)
-        text.masked_fill_((is_time & (situations >= Situation.START))[:, None], -torch.inf)
+        text.masked_fill_((is_time & (situations >= TimestampState.START))[:, None], -torch.inf)
 
 
 def max_initial_timestamp(options: DecodingOptions) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 SMOOTHING = 0.05  # weight of the latest answer
 
 
-class AnswerTime:
+class ResponseTime:
     """How long sessions wait for their answers of late: from having something to verify to its commit.
 
     Encoding is not in it: what waits for the encoder keeps no pass waiting.

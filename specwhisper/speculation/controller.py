@@ -15,7 +15,7 @@ import numpy as np
 
 from specwhisper.speculation.arrivals import Smoothed
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
-from specwhisper.speculation.pass_time import PassTime
+from specwhisper.speculation.forward_time import ForwardTime
 from specwhisper.speculation.theory import Costs, best_gamma, full_s, sync_s, target_only_s
 from specwhisper.types import Mode
 
@@ -42,7 +42,7 @@ class Estimates:
     Attributes
     ----------
     draft_ns : a step of the draft.
-    pass_ns, pass_token_ns : a pass of the target: its constant part, and each token of this session.
+    forward_ns, forward_token_ns : a pass of the target: its constant part, and each token of this session.
     round_trip_ns, jitter_ns : from a block sent to its answer heard, without the time it lay at the target;
         and how far single ones lie from that.
     survival : how often the first i drafted tokens are all right, ``survival[0]`` is 1: behind the known end
@@ -52,8 +52,8 @@ class Estimates:
     """
 
     draft_ns: float
-    pass_ns: float
-    pass_token_ns: float
+    forward_ns: float
+    forward_token_ns: float
     round_trip_ns: float
     jitter_ns: float
     survival: tuple[float, ...]
@@ -63,7 +63,7 @@ class Estimates:
     @property
     def costs(self) -> Costs:
         """The same as the closed forms take it."""
-        times = (self.draft_ns, self.pass_ns, self.pass_token_ns, self.round_trip_ns)
+        times = (self.draft_ns, self.forward_ns, self.forward_token_ns, self.round_trip_ns)
         return Costs(*(ns / 1e9 for ns in times))
 
 
@@ -105,17 +105,17 @@ def _worth_drafting(length: DraftLength, estimates: Estimates) -> float:
     not drafted comes when the draft has heard that those before it were right: a round trip and a pass later.
     """
     costs = estimates.costs
-    if length.mode.waits:
+    if length.mode.is_lock_step:
         token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))
-        return min(MAX_CONFIDENCE, (costs.draft_s + costs.pass_token_s) / max(token_s, 1e-9))
+        return min(MAX_CONFIDENCE, (costs.draft_s + costs.forward_token_s) / max(token_s, 1e-9))
     saved_s = full_s(costs, estimates.survival) + costs.round_trip_s + costs.verify_s(0)
-    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, costs.pass_token_s / max(saved_s, 1e-9)))
+    return min(MAX_CONFIDENCE, max(MIN_CONFIDENCE, costs.forward_token_s / max(saved_s, 1e-9)))
 
 
 def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
     if estimates is None:
         return Choice(length.gamma, length.gamma * length.first_depth, "nothing is measured yet")
-    if length.mode.waits:
+    if length.mode.is_lock_step:
         if not length.is_adaptive:
             return Choice(length.gamma, length.gamma, "as asked for")
         gamma = best_gamma(estimates.costs, estimates.survival, MAX_ADAPTIVE_GAMMA)
@@ -130,7 +130,7 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
     gamma = _portion(estimates) if length.is_adaptive else length.gamma
     if length.depth is not None:
         return Choice(gamma, gamma * length.depth, "as deep as asked for")
-    answer_ns = estimates.round_trip_ns + 2 * estimates.jitter_ns + 2 * estimates.pass_ns
+    answer_ns = estimates.round_trip_ns + 2 * estimates.jitter_ns + 2 * estimates.forward_ns
     awaited = ceil(answer_ns / max(1.0, estimates.draft_ns))  # drafted before an answer can come
     likely = sum(chance >= MIN_SURVIVAL for chance in estimates.survival[1:])
     if awaited <= likely:
@@ -190,7 +190,7 @@ class Controller:
         self._length = length
         self._draft = Smoothed()
         self._round_trip = Smoothed()
-        self._passes = PassTime()
+        self._passes = ForwardTime()
         self._sharing = Smoothed()
         self._survival = Survival()
         self._num_right = self._num_promised = 0.0
@@ -205,7 +205,7 @@ class Controller:
         """Note an answer of the target's: how long block and answer were on their way."""
         self._round_trip.observe(round_trip_ns)
 
-    def observe_pass(self, num_tokens: int, forward_ns: int, num_sharing: int = 1) -> None:
+    def observe_forward(self, num_tokens: int, forward_ns: int, num_sharing: int = 1) -> None:
         """Note a pass over so many tokens of this session, and how many sessions shared it."""
         self._passes.observe(num_tokens, forward_ns)
         self._sharing.observe(num_sharing)
@@ -242,8 +242,8 @@ class Controller:
             return None
         return Estimates(
             draft_ns=draft_ns,
-            pass_ns=self._passes.constant_ns or self._passes.mean_ns,
-            pass_token_ns=self._passes.per_token_ns,
+            forward_ns=self._passes.constant_ns or self._passes.mean_ns,
+            forward_token_ns=self._passes.per_token_ns,
             round_trip_ns=round_trip_ns,
             jitter_ns=self._round_trip.spread,
             survival=self._survival.chances,

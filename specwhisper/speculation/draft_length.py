@@ -62,4 +62,4 @@ class DraftLength:
     @property
     def first_depth(self) -> int:
         """Blocks in flight while nothing is measured."""
-        return 1 if self.mode.waits else self.depth or DEPTH
+        return 1 if self.mode.is_lock_step else self.depth or DEPTH

@@ -33,7 +33,7 @@ class Ledger:
     Attributes
     ----------
     correction : position of the last committed token that contradicted a candidate; -1 without one.
-    num_recalled : pending candidates that are the target's own; they come first.
+    num_reused : pending candidates that are the target's own; they come first.
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class Ledger:
     ) -> None:
         self.committed = list(committed)
         self.pending = [*expected, *ending][:max_pending]
-        self.num_recalled = len(self.pending)
-        self._num_unsure = max(0, self.num_recalled - len(expected))  # at the end of the pending
+        self.num_reused = len(self.pending)
+        self._num_unsure = max(0, self.num_reused - len(expected))  # at the end of the pending
         self._num_agreed = 1  # of these, since one of them was wrong
         self._max_pending = max_pending
         self.correction = -1
@@ -60,7 +60,7 @@ class Ledger:
     @property
     def expected(self) -> tuple[int, ...]:
         """The target's own candidates that are not unsure."""
-        return tuple(self.pending[: min(self.num_recalled, len(self.pending) - self._num_unsure)])
+        return tuple(self.pending[: min(self.num_reused, len(self.pending) - self._num_unsure)])
 
     def offer(self, base: int, known_committed: int, tokens: Sequence[int]) -> Offer:
         """Take candidates for the positions from ``base`` on.
@@ -82,7 +82,7 @@ class Ledger:
         if any(ours != theirs for ours, theirs in zip(own, fresh, strict=False)):
             return Offer.VOID  # the target knows better what it wrote before
         if fresh != behind[: len(fresh)]:  # the draft changed its mind, or goes on
-            self.num_recalled = min(self.num_recalled, place + len(own))
+            self.num_reused = min(self.num_reused, place + len(own))
             self.pending[place:] = fresh
             del self.pending[self._max_pending :]
             self._num_unsure = 0
@@ -95,11 +95,11 @@ class Ledger:
         for token in tokens:
             if self.pending and self.pending[0] == token:
                 del self.pending[0]
-                self.num_recalled = max(0, self.num_recalled - 1)
+                self.num_reused = max(0, self.num_reused - 1)
                 self._num_agreed += 1
             elif self.pending:
                 self.pending = self._anchored_anew(token)
-                self.num_recalled = len(self.pending)
+                self.num_reused = len(self.pending)
                 self._num_agreed = 0
                 self.correction = len(self.committed)
             self._num_unsure = min(self._num_unsure, len(self.pending))
@@ -111,7 +111,7 @@ class Ledger:
         With a little more audio mostly a single time or word is another one: what followed it follows again.
         If the next one is wrong too, the text is another.
         """
-        own = self.pending[1 : self.num_recalled]
+        own = self.pending[1 : self.num_reused]
         if not self._num_agreed:
             return []
         return own[own.index(token) + 1 :] if token in own[:MAX_LEFT_OUT] else own

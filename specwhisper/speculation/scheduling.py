@@ -34,7 +34,7 @@ class Part:
     num_candidates: int
 
 
-def next_pass(requests: Sequence[Request], max_tokens: int) -> list[Part]:
+def next_batch(requests: Sequence[Request], max_tokens: int) -> list[Part]:
     """Choose the next pass, in the order of the requests.
 
     Who has missed most comes first. Candidates are cut where the tokens are used up; what a slot lacks is

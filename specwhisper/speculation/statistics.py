@@ -48,13 +48,13 @@ class SpeculationStatistics:
     num_drafted : tokens sent as candidates.
     num_verified, num_accepted : candidates that went through a forward pass, and those that were kept; not
         those behind a recalled one that was wrong, which tell nothing of the draft.
-    num_recalled, num_recalled_accepted, num_recalled_passes : the same for candidates that the target
+    num_reused, num_reused_accepted, num_reused_forwards : the same for candidates that the target
         remembered by itself, from an earlier decoding of the same audio, and the passes they took part in.
     num_self_decoded : tokens the target decoded without a candidate.
     num_committed : tokens appended, end-of-text included.
-    num_passes, forward_ns : forward passes of the target for this session, those that detect the language
+    num_forwards, forward_ns : forward passes of the target for this session, those that detect the language
         included, and their time.
-    num_align_passes : further ones, that only look where words lie: for word times and for AlignAtt.
+    num_align_forwards : further ones, that only look where words lie: for word times and for AlignAtt.
     acceptance_histogram : entry n counts the passes with candidates that kept n of them.
     num_blocks : candidate blocks sent. Where the draft waits for each answer, they are the round trips.
     network_ns, num_answers : as :class:`DraftReport` has them.
@@ -64,13 +64,13 @@ class SpeculationStatistics:
     num_drafted: int = 0
     num_verified: int = 0
     num_accepted: int = 0
-    num_recalled: int = 0
-    num_recalled_accepted: int = 0
-    num_recalled_passes: int = 0
+    num_reused: int = 0
+    num_reused_accepted: int = 0
+    num_reused_forwards: int = 0
     num_self_decoded: int = 0
     num_committed: int = 0
-    num_passes: int = 0
-    num_align_passes: int = 0
+    num_forwards: int = 0
+    num_align_forwards: int = 0
     acceptance_histogram: list[int] = field(default_factory=list)
     num_blocks: int = 0
     num_windows: int = 0
@@ -96,9 +96,9 @@ class SpeculationStatistics:
         return self.num_accepted / self.num_verified if self.num_verified else 0.0
 
     @property
-    def tokens_per_pass(self) -> float:
+    def tokens_per_forward(self) -> float:
         """Committed tokens per forward pass of the target; 0 before the first."""
-        return self.num_committed / self.num_passes if self.num_passes else 0.0
+        return self.num_committed / self.num_forwards if self.num_forwards else 0.0
 
     def observe(self, message: WindowOpened | Candidates | Commit | DraftReport) -> None:
         """Count one message of the session, or what its draft reports."""
@@ -109,7 +109,7 @@ class SpeculationStatistics:
                 self.num_blocks += 1
                 self.num_drafted += len(message.tokens)
             case Commit() if message.tokens:
-                self._observe_pass(message)
+                self._observe_forward(message)
             case DraftReport():
                 self._observe_draft(message)
 
@@ -140,18 +140,18 @@ class SpeculationStatistics:
         self.num_answers += report.num_answers
         self.choice, self.estimates = report.choice or self.choice, report.estimates or self.estimates
 
-    def _observe_pass(self, commit: Commit) -> None:
-        self.num_passes += 1 + bool(commit.language_probs)  # a pass of its own had detected the language
+    def _observe_forward(self, commit: Commit) -> None:
+        self.num_forwards += 1 + bool(commit.language_probs)  # a pass of its own had detected the language
         self.num_committed += len(commit.tokens)
         self.num_self_decoded += commit.num_self_decoded
         self.queue_ns += commit.timing.queue_ns
         self.forward_ns += commit.timing.forward_ns + commit.timing.detect_ns
         self.encode_ns += commit.timing.encode_ns
-        self.num_align_passes += commit.num_align_passes
+        self.num_align_forwards += commit.num_align_forwards
         self.align_ns += commit.timing.align_ns
-        self.num_recalled += commit.num_recalled
-        self.num_recalled_accepted += min(commit.num_recalled, commit.num_accepted)
-        self.num_recalled_passes += commit.num_recalled > 0
+        self.num_reused += commit.num_reused
+        self.num_reused_accepted += min(commit.num_reused, commit.num_accepted)
+        self.num_reused_forwards += commit.num_reused > 0
         num_verified, num_accepted = commit.num_drafted_verified, commit.num_drafted_accepted
         self.num_verified += num_verified
         self.num_accepted += num_accepted

@@ -22,18 +22,18 @@ class Costs:
     Attributes
     ----------
     draft_s : a step of the draft.
-    pass_s, pass_token_s : a pass of the target: its constant part, and each token in it.
+    forward_s, forward_token_s : a pass of the target: its constant part, and each token in it.
     round_trip_s : from a candidate sent to its commit heard, without the pass.
     """
 
     draft_s: float
-    pass_s: float
-    pass_token_s: float = 0.0
+    forward_s: float
+    forward_token_s: float = 0.0
     round_trip_s: float = 0.0
 
     def verify_s(self, num_candidates: float) -> float:
         """Give the time of a pass over the last token and so many candidates."""
-        return self.pass_s + (1 + num_candidates) * self.pass_token_s
+        return self.forward_s + (1 + num_candidates) * self.forward_token_s
 
 
 def geometric(acceptance: float, length: int = 256) -> list[float]:

@@ -61,7 +61,7 @@ class LiveTranscript:
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
         self.steps: list[DecodedStep] = []
-        self._num_passes = 0  # of all steps that are complete
+        self._num_forwards = 0  # of all steps that are complete
 
     @property
     def position(self) -> LivePosition:
@@ -169,9 +169,9 @@ class LiveTranscript:
         self._is_open = False
         if self._believed is not None and self._believed[0].id <= window.id:
             self._believed = None  # all that it was about has been decoded
-        num_passes = self.statistics.num_passes - self._num_passes
-        self._num_passes = self.statistics.num_passes
-        self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_passes))
+        num_forwards = self.statistics.num_forwards - self._num_forwards
+        self._num_forwards = self.statistics.num_forwards
+        self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
         step = commit.step
         if step is None:  # it failed and is tried again
             return []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from specwhisper.errors import InvalidCandidates
 from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Resume, Timing, WindowOpened
 
-ToldEvents = list[WindowOpened | Commit]
+SentEvents = list[WindowOpened | Commit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class Checkpoint:
     Attributes
     ----------
     resume : what its target is told.
-    is_told : whether the window's text is told: it is complete but for the last token.
+    is_sent : whether the window's text is told: it is complete but for the last token.
     no_speech_prob : of the window.
     language_probs : of the recording, where its language was detected.
     """
 
     resume: Resume
-    is_told: bool = False
+    is_sent: bool = False
     no_speech_prob: float | None = None
     language_probs: Mapping[str, float] = field(default_factory=dict)
 
@@ -73,16 +73,16 @@ class Resumption:
         self._is_complete = False  # whether the window is
         self._has_committed = False  # in any window
         self.is_known = True
-        self._is_told = True  # whether who listens has heard of it
+        self._is_sent = True  # whether who listens has heard of it
         self._no_speech_prob: float | None = None
         self._language_probs: Mapping[str, float] = {}
         if resume is not None:
             self._opened = WindowOpened(
-                resume.window, log_mel_ceiling=resume.log_mel_ceiling, previous=resume.previous
+                resume.window, log_mel_max=resume.log_mel_max, previous=resume.previous
             )
             self._committed, self._log_probs = list(resume.committed), list(resume.log_probs)
             self._has_committed = True
-            self.is_known = self._is_told = False
+            self.is_known = self._is_sent = False
         self._newest: dict[int, int] = {}  # number of the newest block about each window
         self._lost: dict[int, int] = {}  # of those that no target has
         self._owed: Candidates | None = None
@@ -107,7 +107,7 @@ class Resumption:
         return Resume(
             self._opened.window,
             tuple(self._committed[:num_told]),
-            self._opened.log_mel_ceiling,
+            self._opened.log_mel_max,
             tuple(self._log_probs[:num_told]),
             self._opened.previous,
         )
@@ -128,7 +128,7 @@ class Resumption:
         owed, self._owed = self._owed, None
         return owed
 
-    def observe(self, event: WindowOpened | Commit) -> ToldEvents:
+    def observe(self, event: WindowOpened | Commit) -> SentEvents:
         """Take in what the target says; give what is news."""
         if isinstance(event, WindowOpened):
             return self._open(event)
@@ -149,14 +149,14 @@ class Resumption:
         self._is_complete = event.is_final
         return [event]
 
-    def _open(self, opened: WindowOpened) -> ToldEvents:
+    def _open(self, opened: WindowOpened) -> SentEvents:
         if not self.is_known:
             if self._opened is None or opened.window != self._opened.window:
                 raise InvalidCandidates(
                     f"A target was to go on with a window, and opened another one: {opened.window.id}."
                 )
-            news: ToldEvents = [] if self._is_told else [opened]
-            self.is_known, self._is_told, self._lost = True, True, dict(self._newest)
+            news: SentEvents = [] if self._is_sent else [opened]
+            self.is_known, self._is_sent, self._lost = True, True, dict(self._newest)
             if not self._is_complete:
                 return [*news, *self._lost_blocks(opened)]
             end = len(self._committed) - 1
@@ -169,7 +169,7 @@ class Resumption:
         }
         return [opened, *self._lost_blocks(opened)]
 
-    def _lost_blocks(self, opened: WindowOpened) -> ToldEvents:
+    def _lost_blocks(self, opened: WindowOpened) -> SentEvents:
         """Answer the blocks about a window that are lost: the draft sends anew what it still believes."""
         number = self._lost.pop(opened.window.id, 0)
         if not number:

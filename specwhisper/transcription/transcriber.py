@@ -27,7 +27,7 @@ class TargetDescription:
     limits: Limits
 
 
-class TranscriberSession(Protocol):
+class TargetStream(Protocol):
     """One transcription: send audio and candidates, iterate over windows and commits."""
 
     @property
@@ -84,7 +84,7 @@ class Transcriber(Protocol):
         same_weights: bool = False,
         avoid: str = "",
         resume: Resume | None = None,
-    ) -> AbstractAsyncContextManager[TranscriberSession]:
+    ) -> AbstractAsyncContextManager[TargetStream]:
         """Open a session; of a recording, from its beginning or in a window.
 
         Parameters

@@ -73,7 +73,7 @@ def read_config(
             help="Most candidates of one session in one forward pass.",
         ),
     ] = 16,
-    max_pass_tokens: Annotated[
+    max_num_batched_tokens: Annotated[
         int,
         typer.Option(
             min=1,
@@ -137,7 +137,7 @@ def read_config(
         threads=threads,
         cores=flags.parse_cores(cores),
         max_width=max_width,
-        max_pass_tokens=max_pass_tokens,
+        max_num_batched_tokens=max_num_batched_tokens,
         latency_budget_ms=latency_budget,
         device_map=read_device_map(device_map) if device_map else None,
         offload_folder=str(offload_folder) if offload_folder else None,

@@ -23,7 +23,7 @@ class TargetConfig:
     threads : CPU threads of one forward pass; ``None`` leaves it to torch.
     cores : the only ones the process runs on; ``None`` for all.
     max_width : most candidates of one session in one pass.
-    max_pass_tokens : most tokens of all sessions in one pass; what is over waits for the next.
+    max_num_batched_tokens : most tokens of all sessions in one pass; what is over waits for the next.
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
     device_map : accelerate's map from decoder module to device, for models larger than one device.
     cross_cache : of :data:`specwhisper.types.CROSS_CACHES`, to keep what is heard in a byte a number.
@@ -36,7 +36,7 @@ class TargetConfig:
     threads: int | None = None
     cores: tuple[int, ...] | None = None
     max_width: int = 16
-    max_pass_tokens: int = 256
+    max_num_batched_tokens: int = 256
     latency_budget_ms: float | None = None
     device_map: dict[str, int | str] | None = None
     offload_folder: str | None = None
@@ -56,7 +56,10 @@ class TargetConfig:
             raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
         if self.threads is not None and self.threads < 1:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
-        for flag, value in (("--max-width", self.max_width), ("--max-pass-tokens", self.max_pass_tokens)):
+        for flag, value in (
+            ("--max-width", self.max_width),
+            ("--max-pass-tokens", self.max_num_batched_tokens),
+        ):
             if value < 1:
                 raise InvalidRequest(f"{flag} is {value}: it must be at least 1.")
         if self.latency_budget_ms is not None and not self.latency_budget_ms > 0:

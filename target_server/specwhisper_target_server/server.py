@@ -48,7 +48,7 @@ async def running_service(
         model if failing is None else failing.model(model),
         limits=config.limits,
         max_width=config.max_width,
-        max_pass_tokens=config.max_pass_tokens,
+        max_num_batched_tokens=config.max_num_batched_tokens,
         latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
         observe=metrics.engine.observe,

@@ -116,7 +116,7 @@ def test_eight_threads_are_a_batch_of_eight(recordings, texts, monkeypatch):
     results = [future.result() for future in in_threads(calls)]
     assert [result.text for result in results] == texts
     assert max(batches) == NUM_THREADS
-    assert sum(batches) == sum(result.stats.counts.num_passes for result in results)
+    assert sum(batches) == sum(result.stats.counts.num_forwards for result in results)
     assert len(batches) <= sum(batches) / 2, "forward passes are shared"
 
 

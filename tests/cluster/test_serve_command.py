@@ -124,7 +124,7 @@ def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
         rows = json.loads(told)["servers"]
         assert Counter(row["kind"] for row in rows) == {"target": 1, "draft": 2, "gateway": 2}
         (target,) = (row for row in rows if row["kind"] == "target")
-        assert target["tokens_per_pass"] >= 1.0, "it has written the text"
+        assert target["tokens_per_forward"] >= 1.0, "it has written the text"
         assert all(row["streams"] for row in rows if row["kind"] == "draft"), "each has had a recording"
         asyncio.run(be_refused(f"127.0.0.1:{front}"))
         samples = parsed(asyncio.run(scrape(f"127.0.0.1:{targets_at}"))[0])

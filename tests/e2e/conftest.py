@@ -17,7 +17,7 @@ RATE = 16_000
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class ResumePoints:
     target: Path
     draft: Path
 
@@ -34,9 +34,9 @@ StartServer = Callable[..., Server]
 
 
 @pytest.fixture(scope="session")
-def checkpoints(tmp_path_factory) -> Checkpoints:
+def checkpoints(tmp_path_factory) -> ResumePoints:
     folder = tmp_path_factory.mktemp("checkpoints")
-    return Checkpoints(
+    return ResumePoints(
         save_checkpoint(Shape(d_model=32, max_target_positions=100), folder / "target"),
         save_checkpoint(
             Shape(d_model=32, decoder_layers=1, max_target_positions=100, seed=1), folder / "draft"

@@ -82,8 +82,8 @@ def test_however_live_text_is_settled_every_step_equals_transformers(kind: str):
     session = transcribed(Mode.FULL, OTHERS[kind])
     _check_against_transformers(session)
     attends = OTHERS[kind].policy is StabilityPolicy.ALIGN_ATT
-    num_align_passes = session.transcript.statistics.num_align_passes
-    assert num_align_passes == (len(session.windows) if attends else 0)
+    num_align_forwards = session.transcript.statistics.num_align_forwards
+    assert num_align_forwards == (len(session.windows) if attends else 0)
 
 
 def _check_against_transformers(session: LiveSession) -> None:
@@ -102,5 +102,5 @@ def test_final_text_and_passes_of_a_pair(mode: Mode):
     assert len({window.start_frame for window, _ in ours.windows}) == 3  # two utterances, one of them cut
     statistics = ours.transcript.statistics
     assert statistics.num_accepted > 0
-    assert statistics.num_recalled_accepted > 0.5 * statistics.num_recalled > 0
-    assert statistics.num_passes < 0.5 * alone.transcript.statistics.num_passes
+    assert statistics.num_reused_accepted > 0.5 * statistics.num_reused > 0
+    assert statistics.num_forwards < 0.5 * alone.transcript.statistics.num_forwards

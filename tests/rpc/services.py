@@ -208,14 +208,14 @@ def check_statistics(
     assert statistics.num_committed == sum(map(len, transcript.window_tokens))
     assert statistics.num_windows == len(transcript.window_tokens)
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
-    num_decoding = statistics.num_passes - bool(transcript.language_probs)  # one has detected the language
+    num_decoding = statistics.num_forwards - bool(transcript.language_probs)  # one has detected the language
     with_candidates = num_decoding - statistics.num_self_decoded
-    drafted, recalled = sum(statistics.acceptance_histogram), statistics.num_recalled_passes
+    drafted, recalled = sum(statistics.acceptance_histogram), statistics.num_reused_forwards
     assert max(drafted, recalled) <= with_candidates <= drafted + recalled
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted
     # Each pass appends what it accepts and one token of its own, but for one that ends on a candidate.
-    kept = statistics.num_accepted + statistics.num_recalled_accepted
+    kept = statistics.num_accepted + statistics.num_reused_accepted
     assert statistics.num_committed <= kept + num_decoding
 
 

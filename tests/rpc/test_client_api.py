@@ -60,7 +60,7 @@ async def test_updates_then_the_transcript(noise):
     assert (transcript.model.target, transcript.model.draft) == ("large", "tiny")
     assert (transcript.model.mode, transcript.model.gamma) == (Mode.FULL, 5)
     assert transcript.statistics.acceptance_rate == 0.75
-    assert transcript.statistics.tokens_per_pass == 2.5
+    assert transcript.statistics.tokens_per_forward == 2.5
     assert transcript.statistics.acceptance_histogram == [1, 0, 3]
     assert transcript.duration_s == 2.5
     assert transcript.real_time_factor == transcript.elapsed_s / 2.5 > 0

@@ -74,7 +74,7 @@ SECOND = (
 
 def check_totals(updates, stream: StreamingClient) -> None:
     counted = [update.statistics for update in updates if update.statistics is not None]
-    assert [each.num_passes for each in counted] == [2, 5, 6, 11]
+    assert [each.num_forwards for each in counted] == [2, 5, 6, 11]
     assert [each.num_verified for each in counted] == [4, 9, 9, 10]
     assert [update.received_s for update in updates] == [1.0, 3.0, 3.0, 3.0, 4.0]
     assert (stream.statistics, stream.received_s) == (counted[-1], 4.0)

@@ -12,7 +12,7 @@ from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc import backoff
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
-from specwhisper_draft_server.link.latency_injection import DistantSession
+from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.service import MAX_ADDED_LATENCY_MS
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
@@ -92,7 +92,7 @@ class Near:
 
 async def test_what_goes_up_arrives_in_order_and_what_comes_down_ends():
     near = Near([])
-    distant = DistantSession(near, 2)
+    distant = DelayedTargetStream(near, 2)
     sent = [AudioChunk(0, b"ab"), Candidates(1, 0, 0, (1,)), AudioChunk(1, b"cd", is_last=True)]
     arrived = asyncio.Event()
 
@@ -118,7 +118,7 @@ async def test_what_goes_up_arrives_in_order_and_what_comes_down_ends():
 async def test_an_error_comes_through_in_either_direction(is_up):
     error = TargetUnavailable("It is gone.")
     near = Near([], error) if is_up else Near([error])
-    distant = DistantSession(near, 2)
+    distant = DelayedTargetStream(near, 2)
     await distant.send_audio(AudioChunk(0, b"ab"))
     with pytest.raises(TargetUnavailable, match="It is gone"):
         async for _ in distant.events():
@@ -127,6 +127,6 @@ async def test_an_error_comes_through_in_either_direction(is_up):
 
 def test_a_round_trip_that_was_not_measured_stays_unknown():
     near = Near([])
-    assert DistantSession(near, 100).min_round_trip_ns == 0
+    assert DelayedTargetStream(near, 100).min_round_trip_ns == 0
     near.min_round_trip_ns = 5
-    assert DistantSession(near, 100).min_round_trip_ns == 100_000_005
+    assert DelayedTargetStream(near, 100).min_round_trip_ns == 100_000_005

@@ -21,7 +21,7 @@ from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc
-from specwhisper_draft_server.link import link, target_session
+from specwhisper_draft_server.link import grpc_target_stream, link
 from tests.rpc.gated import Gated
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -277,7 +277,7 @@ class Silent(EndsEarly):
 )
 async def test_a_target_that_falls_silent_is_given_up(welcomes, sentence, monkeypatch):
     monkeypatch.setattr(link, "WELCOME_S", 0.2)
-    monkeypatch.setattr(target_session, "SILENCE_S", 0.2)
+    monkeypatch.setattr(grpc_target_stream, "SILENCE_S", 0.2)
     async with target_server() as target, open_channel(target.address) as channel:
         silent = Silent(channel, welcomes=welcomes)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, silent)

@@ -29,7 +29,7 @@ from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUS
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy.discovery import finder
-from specwhisper_deploy.handle_answers import TargetAnswers
+from specwhisper_deploy.handle_answers import HandleStream
 from specwhisper_deploy.routing import UNANSWERED_S
 from specwhisper_deploy.target_locator import ANSWER_S, SERVICE_NAME, TRIES, FrontService
 from specwhisper_draft_server.config import DraftConfig
@@ -128,8 +128,8 @@ class Hanging:
     describe = locate
 
 
-def answers_of(target: Target) -> TargetAnswers:
-    return TargetAnswers(target.service, target.address)
+def answers_of(target: Target) -> HandleStream:
+    return HandleStream(target.service, target.address)
 
 
 @asynccontextmanager

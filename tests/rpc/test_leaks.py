@@ -6,9 +6,9 @@ import asyncio
 import gc
 import threading
 
-from specwhisper.engine.verifier_session import VerifierSession
-from specwhisper_draft_server.drafting import DraftSession
-from specwhisper_draft_server.link.target_session import Outbox
+from specwhisper.engine.verifier_state import VerifierState
+from specwhisper_draft_server.drafting import DraftStream
+from specwhisper_draft_server.link.grpc_target_stream import Outbox
 from specwhisper_draft_server.sessions.session import Session
 from tests.rpc.services import (
     Draft,
@@ -27,7 +27,7 @@ from tests.rpc.services import (
 
 NUM_SESSIONS = 200
 AT_ONCE = 8
-KINDS = (Session, DraftSession, Outbox, VerifierSession, asyncio.Queue)  # a session has one of each
+KINDS = (Session, DraftStream, Outbox, VerifierState, asyncio.Queue)  # a session has one of each
 MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 

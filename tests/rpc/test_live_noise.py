@@ -122,4 +122,4 @@ async def test_where_any_noise_is_taken_for_speech_nothing_loops(draft_address):
 async def test_silence_takes_no_pass(draft_address):
     async with StreamingClient(draft_address) as stream:
         assert await heard(stream, bytes(60 * 32_000)) == ""
-    assert stream.statistics.num_passes == stream.statistics.num_windows == 0
+    assert stream.statistics.num_forwards == stream.statistics.num_windows == 0

@@ -41,7 +41,7 @@ class NowAndThen(ScriptedModel):
 
     def score(self, rows):
         scores = super().score(rows)
-        if self.num_passes % self._passes == 0:
+        if self.num_forwards % self._passes == 0:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return scores
 

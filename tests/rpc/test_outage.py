@@ -49,7 +49,7 @@ from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_draft_server.sessions import live_session
-from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from specwhisper_draft_server.sessions.unverified_text import Foretold
 from tests.live import BEGIN, ENDED, mark
@@ -341,7 +341,7 @@ async def test_a_client_that_leaves_in_an_outage_leaves_nothing_behind():
             target = await targets.come()
             await all_free(target, draft)
         tasks = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
-        assert not [name for name in tasks if "LiveSession" in name or "DistantSession" in name]
+        assert not [name for name in tasks if "LiveSession" in name or "DelayedTargetStream" in name]
 
 
 async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
@@ -611,7 +611,7 @@ def test_the_language_is_known_before_the_next_session_has_heard_a_word():
     windows = LiveWindows(SPOKEN_MULTILINGUAL, replace(LIVE, language="de"))
     windows.hear(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0),)), SAMPLE_RATE)
     part = LiveTranscript(SPOKEN_MULTILINGUAL)
-    transcript = BridgedTranscript(part)
+    transcript = MergedTranscript(part)
     part.observe(WindowOpened(windows.open(100)))
     transcript.go_on(LiveTranscript(SPOKEN_MULTILINGUAL))
     assert transcript.language == "de"
@@ -621,7 +621,7 @@ def test_nothing_begins_before_what_was_told():
     """Times are estimates, and each target has its own."""
     first = Segment(1.0, 3.0, (1,), " one", words=(Word(1.0, 3.0, " one"),))
     second = Segment(2.5, 4.0, (2,), " two", words=(Word(2.5, 2.8, " two"), Word(3.5, 4.0, " three")))
-    told = BridgedTranscript(LiveTranscript(SPOKEN)).take([first, second])
+    told = MergedTranscript(LiveTranscript(SPOKEN)).take([first, second])
     assert [(s.start_s, s.end_s) for s in told] == [(1.0, 3.0), (3.0, 4.0)]
     assert [(w.start_s, w.end_s) for s in told for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
 

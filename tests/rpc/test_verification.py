@@ -193,7 +193,7 @@ async def test_a_target_over_its_latency_budget_takes_no_session_more():
 
 
 async def test_passes_of_few_tokens_give_everybody_the_same_text():
-    async with target_server(max_pass_tokens=3) as target:
+    async with target_server(max_num_batched_tokens=3) as target:
         transcripts = await asyncio.gather(*(_alone(target) for _ in range(MAX_SESSIONS)))
     assert all(tokens == ALONE.window_tokens for tokens in transcripts)
 

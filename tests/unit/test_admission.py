@@ -9,34 +9,34 @@ from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import ServerFull
 from specwhisper.options import DecodingOptions
-from specwhisper.speculation.admission import AnswerTime
+from specwhisper.speculation.admission import ResponseTime
 from specwhisper.types import Mode
 
 
 def test_without_a_budget_there_is_always_room():
-    time = AnswerTime()
+    time = ResponseTime()
     time.observe(10**12, 1)
     assert time.has_room(50)
 
 
 def test_one_more_session_takes_its_share():
-    time = AnswerTime(budget_ms=100)
+    time = ResponseTime(budget_ms=100)
     assert time.expected_ms(8) == 0
     for _ in range(3):
         time.observe(60_000_000, 4)
     assert (time.mean_ms, time.expected_ms(4), time.expected_ms(8)) == (60, 60, 120)
     assert time.has_room(5) and not time.has_room(6)
-    assert AnswerTime(budget_ms=1).has_room(0)
+    assert ResponseTime(budget_ms=1).has_room(0)
 
 
 def test_a_burst_does_not_pass_before_its_first_answers():
-    time = AnswerTime(budget_ms=100)
+    time = ResponseTime(budget_ms=100)
     time.observe(30_000_000, 1)
     assert [time.has_room(number) for number in (1, 2, 3, 63)] == [True, True, False, False]
 
 
 def test_the_mean_follows_the_latest_answers():
-    time = AnswerTime(budget_ms=100)
+    time = ResponseTime(budget_ms=100)
     time.observe(200_000_000, 2)
     for _ in range(100):
         time.observe(10_000_000, 2)

@@ -164,7 +164,7 @@ class TestEstimates:
         told[1][SYNC].statistics.estimates = estimates(0.8, 7, 5, 30)
         told[2][SYNC].statistics.estimates = estimates(0.8, 400, 0.1, 21)
         advice = advise(told)
-        parts_ms = (advice.costs.draft_s * 1e3, advice.costs.pass_s * 1e3, advice.costs.round_trip_s * 1e3)
+        parts_ms = (advice.costs.draft_s * 1e3, advice.costs.forward_s * 1e3, advice.costs.round_trip_s * 1e3)
         assert parts_ms == pytest.approx((4, 21, 7))
         alone = advise(
             rounds(*[(20, 15, 15, 10)] * 2, known=dict.fromkeys(COMPARED[1:], estimates(0.9, 7, 4, 21)))

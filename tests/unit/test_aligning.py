@@ -20,7 +20,7 @@ from experiments.common.speaking import SpeakingModel
 from specwhisper.engine.local import TargetEngine
 from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.pair_engine import Feed, PairEngine
-from specwhisper.engine.pair_session import PairSession
+from specwhisper.engine.pair_transcription import PairTranscription
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault
@@ -133,7 +133,7 @@ def test_others_go_on_while_words_are_found():
         timed += [event for _, event in drained(verifier)]
     assert timed[-1] == Finished()
     finals = [event for event in timed if isinstance(event, Commit) and event.is_final]
-    assert finals and all(event.words and event.num_align_passes == 1 for event in finals)
+    assert finals and all(event.words and event.num_align_forwards == 1 for event in finals)
     assert [t for event in timed if isinstance(event, Commit) for t in event.tokens] == text(PCMS[1])
 
 
@@ -166,7 +166,7 @@ def test_words_and_text_are_the_same_however_long_it_takes(
         reader=inline,
         runs_ahead=runs_ahead,
     )
-    sessions = [PairSession(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
+    sessions = [PairTranscription(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:
         engine.open(session.id, session.feed, DraftLength.of(mode, gamma, 4, None), options)
     while engine.num_sessions:

@@ -134,10 +134,10 @@ def test_without_the_maximum_the_ceiling_is_what_was_heard_up_to_the_window():
     pcm = louder_and_louder()
     recording = Recording()
     feed(recording, pcm, [])
-    assert recording.log_mel_ceiling(0, 80) is None
+    assert recording.log_mel_max(0, 80) is None
     for start_frame in (0, 1_000, 3_500):
         recording.window_features(start_frame, 80)
-    first, second, third = (recording.log_mel_ceiling(start_frame, 80) for start_frame in (0, 1_000, 3_500))
+    first, second, third = (recording.log_mel_max(start_frame, 80) for start_frame in (0, 1_000, 3_500))
     assert first < second < third
     assert third == pytest.approx(log_mel_max([pcm[: 2 * 160 * 6_500 + 80]], [80])[80], abs=1e-5)
 
@@ -152,7 +152,7 @@ def test_a_window_on_a_wrong_guess_leaves_no_trace():
     astray.window_features(3_000, 80)
     expected = straight.window_features(2_000, 80)
     np.testing.assert_array_equal(astray.window_features(2_000, 80), expected)
-    assert astray.log_mel_ceiling(2_000, 80) == straight.log_mel_ceiling(2_000, 80)
+    assert astray.log_mel_max(2_000, 80) == straight.log_mel_max(2_000, 80)
 
 
 def test_a_loud_beginning_is_remembered_after_it_was_discarded():
@@ -160,11 +160,11 @@ def test_a_loud_beginning_is_remembered_after_it_was_discarded():
     recording = Recording()
     feed(recording, pcm, [])
     recording.window_features(0, 80)
-    ceiling = recording.log_mel_ceiling(0, 80)
+    ceiling = recording.log_mel_max(0, 80)
     for start_frame in range(3_000, 10_000, 3_000):
         recording.discard_before(start_frame * 160)
         recording.window_features(start_frame, 80)
-        assert recording.log_mel_ceiling(start_frame, 80) == ceiling
+        assert recording.log_mel_max(start_frame, 80) == ceiling
 
 
 def test_another_recording_continues_where_one_stopped():
@@ -174,7 +174,7 @@ def test_another_recording_continues_where_one_stopped():
     for start_frame in (0, 2_500):
         whole.window_features(start_frame, 80)
     feed(resumed, pcm, [50_000], start_sample=2_500 * 160 - CONTEXT_SAMPLES)
-    resumed.resume_ceiling(80, whole.log_mel_ceiling(2_500, 80))
+    resumed.resume_log_mel_max(80, whole.log_mel_max(2_500, 80))
     for start_frame in (2_500, 4_000):
         expected = whole.window_features(start_frame, 80)
         np.testing.assert_array_equal(resumed.window_features(start_frame, 80), expected)

@@ -1,4 +1,4 @@
-"""Checkpoints load from where users have them; what cannot be loaded says why in one sentence."""
+"""ResumePoints load from where users have them; what cannot be loaded says why in one sentence."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ UNKNOWN = {
     "no_speech_prob": None,
     "words": [],
 }
-STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_passes=4)
+STATISTICS = SpeculationStatistics(num_verified=8, num_accepted=6, num_committed=10, num_forwards=4)
 
 
 def transcript(*texts: str, duration_s: float = 10.0) -> Transcript:
@@ -40,7 +40,7 @@ def test_json_has_everything():
         >= {
             "num_verified": 8,
             "acceptance_rate": 0.75,
-            "tokens_per_pass": 2.5,
+            "tokens_per_forward": 2.5,
             "elapsed_s": 2.5,
             "real_time_factor": 0.25,
         }.items()

@@ -147,7 +147,7 @@ def told(controller: Controller, *, num_right: int, blocks: int = 1, size: int =
     for _ in range(blocks):
         controller.observe_step(4 * MS)
         controller.observe_answer(100 * MS)
-        controller.observe_pass(size + 1, 20 * MS)
+        controller.observe_forward(size + 1, 20 * MS)
         judged = min(size, num_right + 1)
         controller.observe_tokens(
             range(judged), [1.0] * judged, num_right=num_right, num_committed=num_right + 1

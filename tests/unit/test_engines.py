@@ -52,7 +52,7 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     seed=st.integers(0, 10_000),
     keys=st.lists(st.sampled_from(sorted(RECORDINGS)[:6]), min_size=1, max_size=3),
     max_positions=st.sampled_from([64, 20]),
-    max_pass_tokens=st.sampled_from([1, 7, 256]),
+    max_num_batched_tokens=st.sampled_from([1, 7, 256]),
     num_spare=st.sampled_from([0, 1, 3]),
     min_confidence=st.sampled_from([0.0, 0.2, 0.9]),
 )
@@ -65,7 +65,7 @@ def test_any_draft_gives_the_targets_text(
     seed,
     keys,
     max_positions,
-    max_pass_tokens,
+    max_num_batched_tokens,
     num_spare,
     min_confidence,
 ):
@@ -78,7 +78,7 @@ def test_any_draft_gives_the_targets_text(
         gamma=gamma,
         depth=depth,
         min_confidence=min_confidence,
-        max_pass_tokens=max_pass_tokens,
+        max_num_batched_tokens=max_num_batched_tokens,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms)
     assert [transcript.window_tokens for transcript in split] == target_text(pcms, seed)
@@ -91,7 +91,7 @@ def test_a_perfect_draft_is_accepted_and_saves_passes(mode):
     transcript = OneProcess(target, ScriptedModel(seed=3), mode=mode, gamma=4).transcribe([pcm])[0]
     statistics = transcript.statistics
     assert statistics.num_accepted == statistics.num_verified > 0
-    assert statistics.num_passes == target.num_passes < statistics.num_committed
+    assert statistics.num_forwards == target.num_forwards < statistics.num_committed
 
 
 options = st.builds(
@@ -207,7 +207,7 @@ def test_a_draft_that_is_not_sure_stops_early(mode):
     bold, careful = transcribe(0.0), transcribe(0.5)
     assert careful.window_tokens == bold.window_tokens
     assert 0 < careful.statistics.num_drafted < bold.statistics.num_drafted
-    assert careful.statistics.num_passes > bold.statistics.num_passes
+    assert careful.statistics.num_forwards > bold.statistics.num_forwards
 
 
 def test_more_recordings_than_slots_follow_each_other():
@@ -224,8 +224,8 @@ def test_a_failed_text_is_recalled_as_a_free_draft():
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
     silenced = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
     text = silenced.transcribe([pcm], options)[0]
-    assert text.statistics.num_recalled > 0
-    assert OneProcess(target).transcribe([pcm], options)[0].statistics.num_recalled == 0
+    assert text.statistics.num_reused > 0
+    assert OneProcess(target).transcribe([pcm], options)[0].statistics.num_reused == 0
 
 
 def test_a_session_without_a_language_detects_it_once():
@@ -233,7 +233,7 @@ def test_a_session_without_a_language_detects_it_once():
     model = ScriptedModel(vocabulary=MULTILINGUAL)
     text = OneProcess(model).transcribe([pcm])[0]
     assert set(text.language_probs) == {"en", "de"}
-    assert text.statistics.num_passes == model.num_passes
+    assert text.statistics.num_forwards == model.num_forwards
     assert text.language == max(text.language_probs, key=text.language_probs.get)
     named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
     assert named.window_tokens == text.window_tokens

@@ -88,9 +88,11 @@ def test_rates_are_over_all_words_and_silence_is_left_out():
 @pytest.fixture
 def comparison() -> Comparison:
     alone = Arm("target alone", ["one two", "three"], [(1, 2), (3,)], [2.0, 2.0])
-    alone.statistics.add(SpeculationStatistics(num_committed=5, num_passes=5))
+    alone.statistics.add(SpeculationStatistics(num_committed=5, num_forwards=5))
     pair = Arm("speculative", ["one two", "three"], [(1, 2), (4,)], [1.0, 1.0])
-    pair.statistics.add(SpeculationStatistics(num_verified=4, num_accepted=3, num_committed=5, num_passes=2))
+    pair.statistics.add(
+        SpeculationStatistics(num_verified=4, num_accepted=3, num_committed=5, num_forwards=2)
+    )
     return Comparison(["one two", "free"], 10.0, alone, pair, "de")
 
 

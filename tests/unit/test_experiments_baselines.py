@@ -50,7 +50,7 @@ def taken(number, system, tokens=(1, 2), wall_s=1.0, encode_s=0.0, sample="a"):
     statistics = None
     if system in list(Mode):
         statistics = SpeculationStatistics(
-            num_committed=10, num_windows=1, num_passes=4, num_verified=8, num_accepted=6
+            num_committed=10, num_windows=1, num_forwards=4, num_verified=8, num_accepted=6
         )
     return Taken(number, Arm(system, True), sample, Measurement(tokens, wall_s, encode_s, statistics))
 
@@ -82,7 +82,7 @@ def test_times_are_per_token_of_target_only_and_ratios_pair_rounds():
     full = summaries[Arm(Mode.FULL, True)]
     assert full.total_ms == pytest.approx((150, 450, 150, 150))
     assert full.decode_ms == pytest.approx((50, 150, 50, 50))
-    assert full.tokens_per_pass == 2.5
+    assert full.tokens_per_forward == 2.5
     assert full.acceptance_rate == 0.75
     total, decode = ratios(summaries, full.arm, TRANSFORMERS, seed=0)
     assert (total.value, total.low, total.high) == pytest.approx((0.375,) * 3)

@@ -90,10 +90,10 @@ def test_a_text_that_differs_is_named():
 
 def test_a_tally_counts_what_fell_into_its_period():
     outcome = tally(LOAD, [played(session_log()), played(session_log())], 130.45, 142, 142)
-    assert (outcome.num_tokens, outcome.num_passes, outcome.num_verifying) == (6, 4, 2)
+    assert (outcome.num_tokens, outcome.num_forwards, outcome.num_verifying) == (6, 4, 2)
     assert (outcome.num_verified, outcome.num_accepted, outcome.held) == (4, 2, 2 * (5 + 3))
     assert outcome.tokens_per_s == 0.6
-    assert outcome.tokens_per_pass == 1.5
+    assert outcome.tokens_per_forward == 1.5
     assert (outcome.yield_of_blocks, outcome.width, outcome.mean_held) == (2.0, 2.0, 4.0)
     assert outcome.queue_s == pytest.approx(0.008)
     assert outcome.lags_s == pytest.approx((1.5, 1.5))  # the others were due before the period
@@ -102,15 +102,15 @@ def test_a_tally_counts_what_fell_into_its_period():
 def test_recalled_candidates_are_not_the_drafts():
     log = session_log()
     log.note(1, opened(1, 0))
-    log.note(2, commit(1, 0, 5, 6, verified=1, num_recalled=1))
+    log.note(2, commit(1, 0, 5, 6, verified=1, num_reused=1))
     assert tally(LOAD, [log], 0, 3, 3).num_verifying == 0
 
 
 def test_parts_of_a_load_are_summed():
-    one = Outcome(LOAD, num_tokens=5, lags_s=(1.0,), usage=Usage(num_passes=2, cpu_s=1.0), resident_mb=10)
+    one = Outcome(LOAD, num_tokens=5, lags_s=(1.0,), usage=Usage(num_forwards=2, cpu_s=1.0), resident_mb=10)
     both = together([one, replace(one, failures=("full",), lags_s=(3.0,))])
     assert (both.num_tokens, both.lags_s, both.failures) == (10, (1.0, 3.0), ("full",))
-    assert (both.usage, both.resident_mb, both.load) == (Usage(num_passes=4, cpu_s=2.0), 20, LOAD)
+    assert (both.usage, both.resident_mb, both.load) == (Usage(num_forwards=4, cpu_s=2.0), 20, LOAD)
 
 
 def test_a_quantile_of_few_lags_is_one_that_was_seen():
@@ -172,7 +172,7 @@ def files(arm: Arm, num_tokens: int, **more) -> Outcome:
 
 
 def test_a_gain_is_taken_round_by_round_and_held_against_its_bars():
-    usage = Usage(num_passes=50, num_rows=100, forward_s=5, encode_s=2, cpu_s=8)
+    usage = Usage(num_forwards=50, num_rows=100, forward_s=5, encode_s=2, cpu_s=8)
     rounds = {
         (Arm.TARGET_ONLY, 2): [files(Arm.TARGET_ONLY, 100, usage=usage)] * 2,
         (Arm.FULL, 2): [files(Arm.FULL, 150, num_verifying=10, num_verified=30, num_accepted=20, usage=usage)]
@@ -198,10 +198,10 @@ def test_counters_are_read_by_whoever_maps_them(tmp_path):
     meter.count(PASSES)
     meter.count(ENCODE, 2_000_000_000)
     spent = reader.read() - before
-    assert (spent.num_passes, spent.encode_s) == (1, 2.0)
+    assert (spent.num_forwards, spent.encode_s) == (1, 2.0)
     assert spent.forward_s > 0
     assert reader.read().cpu_s > 0
-    assert Usage(num_passes=2, num_rows=5).batch_size == 2.5
+    assert Usage(num_forwards=2, num_rows=5).batch_size == 2.5
     assert Usage().batch_size == Usage().encode_share == 0
 
 
@@ -227,8 +227,8 @@ def play(clients: ClientProcess, arm: Arm, numbers: range) -> Outcome:
     finally:
         clients.close()
     assert (outcome.failures, outcome.differences) == ((), ())
-    assert outcome.num_tokens > outcome.num_passes > 0
-    assert outcome.usage.num_passes > 0
+    assert outcome.num_tokens > outcome.num_forwards > 0
+    assert outcome.usage.num_forwards > 0
     assert outcome.usage.forward_s > 0
     assert outcome.usage.cpu_s > 0
     assert outcome.resident_mb > 50

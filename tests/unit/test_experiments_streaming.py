@@ -160,10 +160,10 @@ def test_bars_of_long_sessions_and_of_many_at_once(drift, holds):
 
 
 def test_a_row_is_of_sums():
-    told = heard(Shown(1.8, " hello there", "", ""), Shown(3.0, " Bob", "", ""), num_steps=4, num_passes=8)
+    told = heard(Shown(1.8, " hello there", "", ""), Shown(3.0, " Bob", "", ""), num_steps=4, num_forwards=8)
     told.target_cpu_s = 5.0
     one = Taken(1, FULL, GREETING, told)
-    other = replace(one, take=take(), heard=heard(num_steps=4, num_passes=24))
+    other = replace(one, take=take(), heard=heard(num_steps=4, num_forwards=24))
     row = row_of([one, other])
     assert (row.passes_per_step, row.steps_per_s, row.target_cpu) == (4.0, 0.4, 0.25)
     assert row.final_s == pytest.approx((0.8, 0.3, 1.0))

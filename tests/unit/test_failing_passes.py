@@ -39,7 +39,7 @@ class ShortOfMemory(ScriptedModel):
 
     def score(self, rows):
         scores = super().score(rows)
-        if len(rows) > self._fits and self.num_passes % self._every == 0:
+        if len(rows) > self._fits and self.num_forwards % self._every == 0:
             raise torch.OutOfMemoryError(NO_MEMORY)
         return scores
 
@@ -99,9 +99,9 @@ def test_the_one_that_has_no_memory_is_found_in_few_passes_and_may_go_on_elsewhe
     model = Culprit(16, 3, torch.OutOfMemoryError(NO_MEMORY))
     verifier = opened(model)
     while verifier.num_free_slots == 0:
-        num_before = model.num_passes
+        num_before = model.num_forwards
         events = verifier.step()
-    assert model.num_passes - num_before == 9  # one of 16, and two of each half that holds it
+    assert model.num_forwards - num_before == 9  # one of 16, and two of each half that holds it
     (failed,) = [(session, event.error) for session, event in events if isinstance(event, Failed)]
     assert failed[0] == "3" and type(failed[1]) is OutOfMemory
     assert not failed[1].__context__  # which would keep what the pass had allocated
@@ -114,7 +114,7 @@ def test_a_fault_of_the_device_is_everybodys_and_gives_no_result():
     verifier = opened(model)
     with pytest.raises(DeviceFault, match="device-side assert"):
         ends_of(verifier)
-    assert model.num_passes == 1  # nothing is tried again on it
+    assert model.num_forwards == 1  # nothing is tried again on it
 
 
 class BrokenEncoder(ScriptedModel):
@@ -139,7 +139,7 @@ async def test_no_step_follows_a_fault():
     thread.post(lambda: None)
     await thread.stop()
     assert [type(fault) for fault in told] == [DeviceFault]
-    assert model.num_passes == 1
+    assert model.num_forwards == 1
 
 
 @pytest.mark.parametrize("broken", ["score", "encode"])

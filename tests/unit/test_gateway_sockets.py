@@ -6,7 +6,7 @@ import pytest
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from specwhisper.errors import MessageTooLarge, PairMismatch, ServerFull, TargetUnavailable
-from specwhisper_gateway.errors import ClientGone, IdleSession, InvalidEvent
+from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidEvent
 from specwhisper_gateway.transport import sockets
 from specwhisper_gateway.transport.sockets import Peer, close_code, ended_by_errors, unless_stalled
 from tests.rpc.services import eventually
@@ -65,7 +65,7 @@ class Listener(Socket):
 
 
 async def test_who_does_not_speak_is_asked_to_come_again():
-    with pytest.raises(IdleSession):
+    with pytest.raises(IdleTimeout):
         await anext(Peer(Socket(), idle_timeout_s=0).frames())
 
 
@@ -88,7 +88,7 @@ async def test_what_is_told_when_the_time_is_just_over_comes_too_late():
     await asyncio.sleep(0)
     assert peer._patience.expired()
     await peer.send({})
-    with pytest.raises(IdleSession):
+    with pytest.raises(IdleTimeout):
         await waiting
 
 

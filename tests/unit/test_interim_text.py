@@ -11,7 +11,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
 from specwhisper.types import Candidates, Commit, Step, Window, WindowOpened
-from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 WORD = "日本語"
@@ -49,7 +49,7 @@ def test_of_recordings(num_verified, num_drafted):
 @pytest.mark.parametrize("is_bridged", [False, True])
 def test_of_live_audio(num_verified, num_believed, is_bridged):
     transcript = LiveTranscript(JAPANESE)
-    shown = BridgedTranscript(transcript) if is_bridged else transcript
+    shown = MergedTranscript(transcript) if is_bridged else transcript
     transcript.observe(OPENED)
     transcript.observe(commit(num_verified))
     if num_believed > num_verified:

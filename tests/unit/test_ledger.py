@@ -116,27 +116,27 @@ class TestRecalled:
 
     def test_they_wait_from_the_beginning_and_come_before_the_drafts(self):
         ledger = Ledger(expected=[1, 2])
-        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 2], 2, 2)
+        assert (ledger.pending, ledger.num_reused, ledger.held) == ([1, 2], 2, 2)
         assert ledger.offer(2, 0, [3]) is Offer.FRESH
-        assert (ledger.pending, ledger.num_recalled) == ([1, 2, 3], 2)
+        assert (ledger.pending, ledger.num_reused) == ([1, 2, 3], 2)
 
     def test_a_draft_that_contradicts_them_is_not_believed_while_they_hold(self):
         ledger = Ledger(expected=[1, 2])
         assert ledger.offer(1, 0, [7, 8]) is Offer.VOID
         assert ledger.pending == [1, 2]
         assert ledger.offer(0, 0, [1, 2, 3]) is Offer.FRESH
-        assert (ledger.pending, ledger.num_recalled) == ([1, 2, 3], 2)
+        assert (ledger.pending, ledger.num_reused) == ([1, 2, 3], 2)
 
     def test_those_that_were_right_move_up(self):
         ledger = Ledger(expected=[1, 2, 3])
         ledger.append([1, 2])
-        assert (ledger.pending, ledger.num_recalled) == ([3], 1)
+        assert (ledger.pending, ledger.num_reused) == ([3], 1)
 
     def test_behind_a_correction_they_follow_again_and_the_drafts_do_not(self):
         ledger = Ledger(expected=[1, 2, 3, 4])
         ledger.offer(4, 0, [5])
         ledger.append([1, 9])
-        assert (ledger.pending, ledger.num_recalled, ledger.correction) == ([3, 4], 2, 1)
+        assert (ledger.pending, ledger.num_reused, ledger.correction) == ([3, 4], 2, 1)
         assert ledger.offer(4, 0, [5]) is Offer.VOID  # it was drafted before the correction
 
     def test_a_correction_that_leaves_some_out_goes_on_behind_itself(self):
@@ -147,7 +147,7 @@ class TestRecalled:
     def test_a_second_correction_in_a_row_is_the_end_of_them(self):
         ledger = Ledger(expected=[1, 2, 3, 4])
         ledger.append([9, 8])
-        assert (ledger.pending, ledger.num_recalled) == ([], 0)
+        assert (ledger.pending, ledger.num_reused) == ([], 0)
 
     def test_a_correction_after_one_that_was_right_is_not(self):
         ledger = Ledger(expected=[1, 2, 3, 4, 5])
@@ -156,17 +156,17 @@ class TestRecalled:
 
     def test_an_ending_stands_until_a_draft_knows_better(self):
         ledger = Ledger(expected=[1, 2], ending=[8, 9])
-        assert (ledger.pending, ledger.num_recalled) == ([1, 2, 8, 9], 4)
+        assert (ledger.pending, ledger.num_reused) == ([1, 2, 8, 9], 4)
         assert (ledger.expected, ledger.held) == ((1, 2), 2)  # the draft was not told of it
         assert ledger.offer(2, 0, [3, 4]) is Offer.FRESH
-        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 2, 3, 4], 2, 4)
+        assert (ledger.pending, ledger.num_reused, ledger.held) == ([1, 2, 3, 4], 2, 4)
 
     def test_of_an_ending_a_draft_may_foresee_the_beginning(self):
         ledger = Ledger(expected=[1], ending=[7, 8, 9])
         assert ledger.offer(1, 0, [7, 8]) is Offer.FRESH
-        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 7, 8, 9], 4, 3)
+        assert (ledger.pending, ledger.num_reused, ledger.held) == ([1, 7, 8, 9], 4, 3)
         assert ledger.offer(3, 0, [5]) is Offer.FRESH
-        assert (ledger.pending, ledger.num_recalled, ledger.held) == ([1, 7, 8, 5], 3, 4)
+        assert (ledger.pending, ledger.num_reused, ledger.held) == ([1, 7, 8, 5], 3, 4)
 
     def test_an_ending_stays_one_behind_a_correction(self):
         ledger = Ledger(expected=[1, 2], ending=[8, 9])
@@ -175,7 +175,7 @@ class TestRecalled:
         ledger.append([2, 7])
         assert (ledger.pending, ledger.expected, ledger.held) == ([9], (), 3)
         assert ledger.offer(3, 3, [4]) is Offer.FRESH
-        assert (ledger.pending, ledger.num_recalled) == ([4], 0)
+        assert (ledger.pending, ledger.num_reused) == ([4], 0)
 
     @given(st.data())
     def test_they_are_always_the_first_of_what_is_pending(self, data):
@@ -187,12 +187,12 @@ class TestRecalled:
                 ledger.append(data.draw(st.lists(token, max_size=4)))
             else:
                 base, known = data.draw(st.integers(0, 20)), data.draw(st.integers(0, 20))
-                own, recalled = list(ledger.expected), ledger.pending[: ledger.num_recalled]
+                own, recalled = list(ledger.expected), ledger.pending[: ledger.num_reused]
                 ledger.offer(base, known, data.draw(st.lists(token, max_size=4)))
                 assert ledger.pending[: len(own)] == own
-                assert ledger.pending[: ledger.num_recalled] == recalled[: ledger.num_recalled]
+                assert ledger.pending[: ledger.num_reused] == recalled[: ledger.num_reused]
             end = len(ledger.committed)
-            assert len(ledger.expected) <= ledger.num_recalled <= len(ledger.pending) <= 8
+            assert len(ledger.expected) <= ledger.num_reused <= len(ledger.pending) <= 8
             assert end + len(ledger.expected) <= ledger.held <= end + len(ledger.pending)
 
 

@@ -159,10 +159,10 @@ def test_what_the_last_step_wrote_saves_passes_and_changes_nothing(mode, recalls
     alone = transcribe(LivePair(SpeakingModel()), TALK, options)
     assert told(ours) == told(alone)
     statistics = ours.transcript.statistics
-    assert statistics.num_passes < alone.transcript.statistics.num_passes
-    assert (statistics.num_recalled > 0) is recalls
+    assert statistics.num_forwards < alone.transcript.statistics.num_forwards
+    assert (statistics.num_reused > 0) is recalls
     assert statistics.num_windows == len(ours.windows) == len(ours.transcript.steps)
-    assert sum(step.num_passes for step in ours.transcript.steps) == statistics.num_passes
+    assert sum(step.num_forwards for step in ours.transcript.steps) == statistics.num_forwards
 
 
 @pytest.mark.parametrize("trim_ms", [2_000, 15_000, 28_000])
@@ -200,7 +200,7 @@ def test_silence_takes_no_pass_and_no_memory(mode):
         if mode.drafts:
             held = pair.drafter._sessions["one"].recording
             assert held.received_samples - held.first_sample < 6 * SAMPLE_RATE
-    assert session.windows == [] and target.num_passes == draft.num_passes == 0
+    assert session.windows == [] and target.num_forwards == draft.num_forwards == 0
     pair.hear("one", b"", is_last=True)
     pair.settle()
     assert session.is_finished

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.pass_time import PassTime
+from specwhisper.speculation.forward_time import ForwardTime
 
 
-def fitted(*passes: tuple[int, float]) -> PassTime:
-    pass_time = PassTime()
+def fitted(*passes: tuple[int, float]) -> ForwardTime:
+    pass_time = ForwardTime()
     for num_tokens, forward_ns in passes:
         pass_time.observe(num_tokens, forward_ns)
     return pass_time
@@ -27,7 +27,7 @@ def test_a_line_is_found(constant, per_token, sizes):
 
 
 def test_without_a_pass_or_with_passes_of_one_size_nothing_counts_as_constant():
-    assert PassTime().constant_ns == 0
+    assert ForwardTime().constant_ns == 0
     assert not fitted(*[(5, 1e6)] * 10).is_known
     assert fitted(*[(5, 1e6)] * 10).constant_ns == fitted(*[(5, 1e6)] * 10).per_token_ns == 0
 

@@ -31,7 +31,7 @@ PROMPTED = DecodingOptions(
     language="en", condition_on_previous_text=True, temperatures=(0.0, 0.4), logprob_threshold=-0.05, seed=3
 )
 EVERY_OPTION = (TIMED, UNTIMED, PROMPTED)
-COUNTS = ("num_committed", "num_windows", "num_passes", "num_drafted", "num_verified", "num_accepted")
+COUNTS = ("num_committed", "num_windows", "num_forwards", "num_drafted", "num_verified", "num_accepted")
 
 
 class Pair:

@@ -15,7 +15,7 @@ from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Resume, Window, WindowOpened
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.resuming import ResumedSession
+from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
 
 PATIENCE_S = 10.0
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
@@ -85,7 +85,7 @@ class Flapping:
 async def num_taken(target: Flapping, clock: Clock) -> int:
     """How often it takes a session, until that loses patience."""
     metrics = DraftMetrics(DraftConfig())
-    session = ResumedSession("id", target.open, target.target, PATIENCE_S, metrics, clock=clock)
+    session = ResumingTargetStream("id", target.open, target.target, PATIENCE_S, metrics, clock=clock)
     async with session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
             async with asyncio.timeout(10):

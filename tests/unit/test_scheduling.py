@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specwhisper.speculation.scheduling import Part, Request, next_pass
+from specwhisper.speculation.scheduling import Part, Request, next_batch
 
 requests = st.lists(
     st.builds(
@@ -22,7 +22,7 @@ requests = st.lists(
 
 
 def chosen(*requests: Request, max_tokens: int = 100) -> list[Part]:
-    return next_pass(requests, max_tokens)
+    return next_batch(requests, max_tokens)
 
 
 def test_everybody_takes_part_where_there_is_room():
@@ -46,7 +46,7 @@ def test_a_long_prompt_alone_may_be_too_long():
 
 @given(requests, st.integers(1, 300))
 def test_a_pass_is_never_empty_nor_too_long(requests, max_tokens):
-    parts = next_pass(requests, max_tokens)
+    parts = next_batch(requests, max_tokens)
     assert parts
     assert [part.index for part in parts] == sorted({part.index for part in parts})
     assert all(part.num_candidates <= requests[part.index].num_candidates for part in parts)
@@ -60,7 +60,7 @@ def test_nobody_waits_for_ever(requests, max_tokens):
     waiting = [replace(request, num_missed=0) for request in requests]
     unserved, rounds = set(range(len(waiting))), 0
     while unserved:
-        served = {part.index for part in next_pass(waiting, max_tokens)}
+        served = {part.index for part in next_batch(waiting, max_tokens)}
         unserved -= served
         waiting = [
             replace(request, num_missed=0 if i in served else request.num_missed + 1)

@@ -135,7 +135,7 @@ class FaultyAtLast(ScriptedModel):
         self.has_failed = threading.Event()
 
     def score(self, rows):
-        if self.num_passes > self.NUM_PASSES:
+        if self.num_forwards > self.NUM_PASSES:
             self.has_failed.set()
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         return super().score(rows)
@@ -173,7 +173,7 @@ class Buggy(ScriptedModel):
     has_failed = False
 
     def length(self, slot: int) -> int:
-        if not self.has_failed and self.num_passes > 3:
+        if not self.has_failed and self.num_forwards > 3:
             self.has_failed = True
             raise LookupError("a defect")
         return super().length(slot)
@@ -201,7 +201,7 @@ class BuggyAtLast(ScriptedModel):
         super().encode(slot, recording, start_frame)
 
     def length(self, slot: int) -> int:
-        if self.num_passes > FaultyAtLast.NUM_PASSES and not self.has_failed.is_set():
+        if self.num_forwards > FaultyAtLast.NUM_PASSES and not self.has_failed.is_set():
             self.bad_slots.add(slot)
             self.has_failed.set()
         if slot in self.bad_slots:

@@ -29,7 +29,7 @@ def observed(*messages) -> SpeculationStatistics:
 
 def test_nothing_observed():
     statistics = SpeculationStatistics()
-    assert (statistics.acceptance_rate, statistics.tokens_per_pass) == (0.0, 0.0)
+    assert (statistics.acceptance_rate, statistics.tokens_per_forward) == (0.0, 0.0)
 
 
 def test_ratios_are_of_sums():
@@ -40,8 +40,8 @@ def test_ratios_are_of_sums():
         commit(3, verified=2, accepted=2),
     )
     assert statistics.acceptance_rate == 6 / 10
-    assert statistics.tokens_per_pass == 10 / 4
-    assert (statistics.num_passes, statistics.num_self_decoded) == (4, 1)
+    assert statistics.tokens_per_forward == 10 / 4
+    assert (statistics.num_forwards, statistics.num_self_decoded) == (4, 1)
     assert statistics.acceptance_histogram == [1, 0, 1, 0, 1]
     assert (statistics.queue_ns, statistics.forward_ns, statistics.encode_ns) == (4, 40, 400)
 
@@ -51,7 +51,7 @@ def test_a_pass_that_detects_the_language_is_one():
         commit(2), language_probs={"en": 0.9}, timing=Timing(queue_ns=1, forward_ns=10, detect_ns=7)
     )
     statistics = observed(detected, commit(1))
-    assert (statistics.num_passes, statistics.forward_ns) == (3, 27)
+    assert (statistics.num_forwards, statistics.forward_ns) == (3, 27)
 
 
 def test_an_answer_without_tokens_is_no_pass():
@@ -79,15 +79,15 @@ def test_sessions_add_up():
 
 def test_a_pass_may_verify_what_was_recalled_and_what_was_drafted():
     statistics = observed(
-        replace(commit(6, verified=7, accepted=5), num_recalled=4),
-        replace(commit(2, verified=5, accepted=1), num_recalled=3),  # what was drafted behind was not judged
-        replace(commit(3, verified=2, accepted=2), num_recalled=2),
+        replace(commit(6, verified=7, accepted=5), num_reused=4),
+        replace(commit(2, verified=5, accepted=1), num_reused=3),  # what was drafted behind was not judged
+        replace(commit(3, verified=2, accepted=2), num_reused=2),
     )
-    assert (statistics.num_recalled, statistics.num_recalled_accepted, statistics.num_recalled_passes) == (
+    assert (statistics.num_reused, statistics.num_reused_accepted, statistics.num_reused_forwards) == (
         9,
         7,
         3,
     )
     assert (statistics.num_verified, statistics.num_accepted) == (3, 1)
     assert statistics.acceptance_histogram == [0, 1]
-    assert statistics.num_passes == 3
+    assert statistics.num_forwards == 3

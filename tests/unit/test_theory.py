@@ -19,19 +19,19 @@ from specwhisper.speculation.theory import (
     tokens_per_block,
 )
 
-TOY = Costs(draft_s=0.004, pass_s=0.020)  # the table of published formulas
+TOY = Costs(draft_s=0.004, forward_s=0.020)  # the table of published formulas
 costs = st.builds(
     Costs,
     draft_s=st.floats(1e-4, 0.05),
-    pass_s=st.floats(1e-3, 0.1),
-    pass_token_s=st.floats(0, 1e-3),
+    forward_s=st.floats(1e-3, 0.1),
+    forward_token_s=st.floats(0, 1e-3),
     round_trip_s=st.floats(0, 1),
 )
 rates = st.floats(0.05, 0.95)
 
 
 def at(round_trip_s: float) -> Costs:
-    return Costs(TOY.draft_s, TOY.pass_s, round_trip_s=round_trip_s)
+    return Costs(TOY.draft_s, TOY.forward_s, round_trip_s=round_trip_s)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_a_block_yields_what_leviathan_found(acceptance, gamma):
 def test_decoding_by_itself_loses_to_the_target_alone_by_no_more_than_candidates_cost(costs, acceptance):
     survival = geometric(acceptance, 600)
     found, alone = full_s(costs, survival), target_only_s(costs)
-    assert found <= alone * (1 + 1e-9) + 16 * costs.pass_token_s
-    assert full_s(replace(costs, pass_token_s=0.0), survival) <= costs.pass_s * (1 + 1e-9)
+    assert found <= alone * (1 + 1e-9) + 16 * costs.forward_token_s
+    assert full_s(replace(costs, forward_token_s=0.0), survival) <= costs.forward_s * (1 + 1e-9)
 
 
 def test_decoding_by_itself_in_passes_that_follow_each_other():
@@ -85,9 +85,9 @@ def test_decoding_by_itself_in_passes_that_follow_each_other():
 @given(costs, rates, st.integers(1, 16))
 def test_a_longer_round_trip_never_helps(costs, acceptance, gamma):
     survival = geometric(acceptance)
-    slower = Costs(costs.draft_s, costs.pass_s, costs.pass_token_s, costs.round_trip_s + 0.1)
+    slower = Costs(costs.draft_s, costs.forward_s, costs.forward_token_s, costs.round_trip_s + 0.1)
     assert sync_s(slower, survival, gamma) > sync_s(costs, survival, gamma)
     assert pipelined_s(slower, survival, gamma) > pipelined_s(costs, survival, gamma)
-    free, free_slower = replace(costs, pass_token_s=0.0), replace(slower, pass_token_s=0.0)
+    free, free_slower = replace(costs, forward_token_s=0.0), replace(slower, forward_token_s=0.0)
     assert full_s(free_slower, survival) >= full_s(free, survival) * (1 - 1e-9)
     assert best_gamma(slower, survival, 64) >= best_gamma(costs, survival, 64)

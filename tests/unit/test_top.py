@@ -60,7 +60,7 @@ def test_a_first_reading_tells_of_all_since_the_server_began():
     (row,) = figures_of(reading(), None)
     assert (row.kind, row.address, row.sessions, row.capacity) == (TARGET, "gpu:9464", 3, 8)
     assert row.tokens_per_s == pytest.approx(10.0)
-    assert row.tokens_per_pass == pytest.approx(2.5)
+    assert row.tokens_per_forward == pytest.approx(2.5)
     assert row.acceptance == pytest.approx(0.75)
     assert row.queue_s == pytest.approx(0.015)
     assert row.failed == 3
@@ -70,7 +70,7 @@ def test_a_first_reading_tells_of_all_since_the_server_began():
 def test_a_later_one_tells_of_what_came_between():
     (row,) = figures_of(reading(at_s=202.0, committed=1100, passes=420), reading())
     assert row.tokens_per_s == pytest.approx(50.0)
-    assert row.tokens_per_pass == pytest.approx(5.0)
+    assert row.tokens_per_forward == pytest.approx(5.0)
     assert row.acceptance is None, "nothing was judged meanwhile"
     assert row.queue_s is None
     assert row.failed == 0
@@ -90,7 +90,7 @@ def test_all_of_a_kind_are_told_together():
     total = total_now(now, before)
     assert (total.sessions, total.capacity, total.state) == (11, 16, "2 servers")
     assert total.tokens_per_s == pytest.approx(60.0)
-    assert total.tokens_per_pass == pytest.approx(3.0), "not the mean of 5 and 1"
+    assert total.tokens_per_forward == pytest.approx(3.0), "not the mean of 5 and 1"
 
 
 def total_now(now: list[Reading], before: list[Reading]) -> Figures:
@@ -104,7 +104,7 @@ def test_a_lost_server_takes_nothing_from_the_others():
     total = total_now(now, [reading("a:1"), reading("b:1")])
     assert (total.state, total.sessions, total.capacity) == ("1 servers", 3, 8)
     assert total.tokens_per_s == pytest.approx(50.0)
-    assert total.tokens_per_pass == pytest.approx(5.0)
+    assert total.tokens_per_forward == pytest.approx(5.0)
     assert total.failed == 0
 
 
@@ -116,7 +116,7 @@ def test_a_server_that_began_anew_adds_what_it_has_done_since():
     ]
     total = total_now(now, [reading("a:1"), reading("b:1")])
     assert total.tokens_per_s == pytest.approx(50.0 + 1020.0)
-    assert total.tokens_per_pass == pytest.approx(1120 / 40)
+    assert total.tokens_per_forward == pytest.approx(1120 / 40)
     assert total.failed == 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.common.speaking import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.verifier_session import VerifierSession
+from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.live import LiveOptions
 from specwhisper.model.choosing import Heard
 from specwhisper.options import DecodingOptions
@@ -13,9 +13,9 @@ from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
 from tests.live import BEGIN, mark
 
 
-def live_session() -> VerifierSession:
+def live_session() -> VerifierState:
     options = DecodingOptions(live=LiveOptions())
-    return VerifierSession(
+    return VerifierState(
         id="one",
         slot=0,
         mode=Mode.FULL,
@@ -26,7 +26,7 @@ def live_session() -> VerifierSession:
     )
 
 
-def hear(session: VerifierSession, end_s: float, *marks: VoiceMark) -> None:
+def hear(session: VerifierState, end_s: float, *marks: VoiceMark) -> None:
     start = session.recording.received_samples
     session.hear(AudioChunk(start, bytes((round(end_s * SAMPLE_RATE) - start) * 2), marks=marks))
 

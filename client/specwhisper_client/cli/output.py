@@ -103,7 +103,7 @@ def to_json(transcript: Transcript, audio: Path) -> dict[str, Any]:
         "statistics": {
             **asdict(statistics),
             "acceptance_rate": statistics.acceptance_rate,
-            "tokens_per_pass": statistics.tokens_per_pass,
+            "tokens_per_forward": statistics.tokens_per_forward,
             "elapsed_s": transcript.elapsed_s,
             "real_time_factor": transcript.real_time_factor,
         },

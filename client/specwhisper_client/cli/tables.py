@@ -21,8 +21,8 @@ def transcript_table(transcript: Transcript) -> Table:
         "model": _pair(transcript.model),
         "audio": f"{transcript.duration_s:.2f} s in {transcript.elapsed_s:.2f} s, "
         f"real-time factor {transcript.real_time_factor:.3f}",
-        "tokens": f"{counts.num_committed} in {counts.num_passes} passes of the target, "
-        f"{counts.tokens_per_pass:.2f} tokens per pass",
+        "tokens": f"{counts.num_committed} in {counts.num_forwards} passes of the target, "
+        f"{counts.tokens_per_forward:.2f} tokens per pass",
         "acceptance": f"{counts.acceptance_rate:.1%} of {counts.num_verified} verified candidates",
         "self-decoded": f"{counts.num_self_decoded} of {counts.num_committed} tokens",
         "wasted": f"{counts.num_wasted} of {counts.num_drafted} drafted tokens",
@@ -33,7 +33,8 @@ def transcript_table(transcript: Transcript) -> Table:
     if (estimates := counts.estimates) is not None:
         rows["times"] = (
             f"draft step {estimates.draft_ns / 1e6:.1f} ms, "
-            f"pass {estimates.pass_ns / 1e6:.1f} ms and {estimates.pass_token_ns / 1e6:.2f} ms a token, "
+            f"forward pass {estimates.forward_ns / 1e6:.1f} ms "
+            f"and {estimates.forward_token_ns / 1e6:.2f} ms a token, "
             f"on the way {estimates.round_trip_ns / 1e6:.1f} ms (+- {estimates.jitter_ns / 1e6:.1f})"
         )
     return _table(rows)

@@ -93,7 +93,7 @@ def _gamma(advice: Advice) -> str:
     settled = _settled(best)
     came_to = f"blocks of {settled}" if settled else "a pause"
     told = f"chosen as it goes, without --gamma; here it came to {came_to}"
-    if best.mode.waits:
+    if best.mode.is_lock_step:
         told += f"; of fixed lengths {advice.here.gamma} would be best (an estimate)"
     return told
 
@@ -102,7 +102,7 @@ def _settled(measured: Measured) -> str:
     """Say at which portions, and how far ahead, its sessions ended; nothing where they drafted nothing."""
     if not measured.gamma or not measured.max_ahead:
         return ""
-    ahead = "" if measured.mode.waits else f", to {measured.max_ahead} ahead"
+    ahead = "" if measured.mode.is_lock_step else f", to {measured.max_ahead} ahead"
     return f"{measured.gamma}{ahead}"
 
 
@@ -113,7 +113,10 @@ def _print(title: str, advice: Advice, extent: str, console: Console) -> None:
         ("model", title),
         ("link", f"{1e3 * costs.round_trip_s:.1f} ms there and back, with all that a message costs"),
         ("draft", f"{1e3 * costs.draft_s:.1f} ms a step"),
-        ("target", f"{1e3 * costs.pass_s:.1f} ms a pass, {1e3 * costs.pass_token_s:.2f} ms a token in it"),
+        (
+            "target",
+            f"{1e3 * costs.forward_s:.1f} ms a pass, and {1e3 * costs.forward_token_s:.2f} ms a token",
+        ),
         ("measured", f"{extent} in every mode, all a client waits for"),
     ):
         facts.add_row(f"[dim]{label}[/dim]", value)

@@ -23,8 +23,8 @@ class Figures:
     sessions, capacity : that are open, and that there is room for.
     streams : seconds of audio that arrive in a second.
     acceptance : of candidates that were judged.
-    tokens_per_pass : of one session.
-    sessions_per_pass, pass_s : means of forward passes.
+    tokens_per_forward : of one session.
+    sessions_per_forward, forward_s : means of forward passes.
     queue_s : 95th percentile of waiting for a pass.
     round_trip_s : median of heartbeats.
     latency_s : 95th percentile from audio to text, live; where none is live, to the first text.
@@ -41,9 +41,9 @@ class Figures:
     streams: float | None = None
     tokens_per_s: float | None = None
     acceptance: float | None = None
-    tokens_per_pass: float | None = None
-    sessions_per_pass: float | None = None
-    pass_s: float | None = None
+    tokens_per_forward: float | None = None
+    sessions_per_forward: float | None = None
+    forward_s: float | None = None
     queue_s: float | None = None
     round_trip_s: float | None = None
     latency_s: float | None = None
@@ -203,11 +203,11 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
         streams=counts.rate("audio_seconds_total"),
         tokens_per_s=counts.rate("committed_tokens_total"),
         acceptance=counts.ratio("accepted_tokens_total", "verified_tokens_total"),
-        tokens_per_pass=counts.ratio(
+        tokens_per_forward=counts.ratio(
             "committed_tokens_total", "target_passes_total" if kind == GATEWAY else "session_passes_total"
         ),
-        sessions_per_pass=counts.mean("pass_sessions"),
-        pass_s=counts.mean("pass_seconds"),
+        sessions_per_forward=counts.mean("pass_sessions"),
+        forward_s=counts.mean("pass_seconds"),
         queue_s=counts.quantile("queue_seconds", 0.95),
         round_trip_s=counts.quantile("round_trip_seconds", 0.5),
         latency_s=counts.quantile("first_text_seconds", 0.95) if live_s is None else live_s,

@@ -120,7 +120,7 @@ MODEL = Column("model", lambda row: Text(blanked(row.model)), may_miss=True)
 AUDIO = Column("audio", _number(lambda row: row.streams, ".1f"), may_miss=True)
 TOKENS = Column("tok/s", _number(lambda row: row.tokens_per_s, ".0f"))
 ACCEPTED = Column("accept", _number(lambda row: row.acceptance, ".0%"))
-PER_PASS = Column("tok/pass", _number(lambda row: row.tokens_per_pass, ".2f"), may_miss=True)
+PER_PASS = Column("tok/pass", _number(lambda row: row.tokens_per_forward, ".2f"), may_miss=True)
 FAILED = Column("fail", _alarming(lambda row: row.failed))
 ERRORS = Column("err/s", _number(lambda row: row.errors_per_s or 0, ".2f"), may_miss=True)
 
@@ -133,8 +133,8 @@ COLUMNS = {
         TOKENS,
         PER_PASS,
         ACCEPTED,
-        Column("batch", _number(lambda row: row.sessions_per_pass, ".1f"), may_miss=True),
-        Column("pass ms", _number(lambda row: row.pass_s, ".1f", 1e3)),
+        Column("batch", _number(lambda row: row.sessions_per_forward, ".1f"), may_miss=True),
+        Column("pass ms", _number(lambda row: row.forward_s, ".1f", 1e3)),
         Column("queue ms", _number(lambda row: row.queue_s, ".1f", 1e3)),
         FAILED,
         ERRORS,

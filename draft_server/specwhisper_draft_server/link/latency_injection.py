@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
+from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, Limits, WindowOpened
 
 
-class DistantSession:
+class DelayedTargetStream:
     """A session on a target, behind a delay; for showing what distance does.
 
     Parameters
@@ -17,7 +17,7 @@ class DistantSession:
     added_latency_ms : of the round trip; either way takes half of it.
     """
 
-    def __init__(self, session: TranscriberSession, added_latency_ms: int) -> None:
+    def __init__(self, session: TargetStream, added_latency_ms: int) -> None:
         self._session = session
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000

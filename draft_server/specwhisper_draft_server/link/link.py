@@ -15,7 +15,7 @@ from specwhisper.errors import GONE, PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
 from specwhisper.rpc.streams import with_true_status
-from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
+from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode, Resume
 from specwhisper.wire import WELCOME_S, codec
@@ -28,12 +28,12 @@ from specwhisper_draft_server.link.announcements import SaidOverConnections
 from specwhisper_draft_server.link.channels import Channels
 from specwhisper_draft_server.link.choosing import Place
 from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
+from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
 from specwhisper_draft_server.link.needs import ANY, Needs
 from specwhisper_draft_server.link.opening import opened_at_one
-from specwhisper_draft_server.link.target_session import Outbox, TargetSession, errors_translated
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
-from specwhisper_draft_server.sessions.resuming import ResumedSession
+from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
 
 REASON_S = 1.0  # for why a connection fails, which is known where it has been tried
 MAX_DESCRIPTIONS = 8  # that are kept, of targets with different weights
@@ -223,7 +223,7 @@ class TargetLink:
         same_weights: bool = False,
         avoid: str = "",
         resume: Resume | None = None,
-    ) -> AsyncIterator[TranscriberSession]:
+    ) -> AsyncIterator[TargetStream]:
         """Open a session on a target; see :class:`Transcriber`.
 
         That of a recording goes on elsewhere where its target is lost. Live audio goes on from a position:
@@ -245,7 +245,7 @@ class TargetLink:
             async with open_once(target, same_weights=same_weights, avoid=avoid) as once:
                 yield once
             return
-        session = ResumedSession(
+        session = ResumingTargetStream(
             session_id,
             open_once,
             target,
@@ -260,7 +260,7 @@ class TargetLink:
     @asynccontextmanager
     async def _open_once(
         self, hello: pb.Hello, target: TargetDescription, *, same_weights: bool, avoid: str
-    ) -> AsyncIterator[TargetSession]:
+    ) -> AsyncIterator[GrpcTargetStream]:
         """Open a session on one target, which has taken it then, and waits to learn where it begins."""
         needs = Needs.of(target, same_weights=same_weights)
         opened = opened_at_one(
@@ -275,7 +275,7 @@ class TargetLink:
     @asynccontextmanager
     async def _open_at(
         self, place: Place, hello: pb.Hello, target: TargetDescription, needs: Needs
-    ) -> AsyncIterator[TargetSession]:
+    ) -> AsyncIterator[GrpcTargetStream]:
         outbox = Outbox()
         hello_there = pb.Hello(lease=place.lease, weights_digest=needs.weights_digest)
         hello_there.MergeFrom(hello)
@@ -286,7 +286,7 @@ class TargetLink:
                 responses = aiter(call)
                 with self._targets.opening(place.address):
                     welcome = await _welcomed(place.address, responses)
-                session = TargetSession(
+                session = GrpcTargetStream(
                     place.address,
                     outbox,
                     call,

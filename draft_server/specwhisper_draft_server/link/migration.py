@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from math import inf
 from typing import TypeVar
 
-from specwhisper.errors import GONE_OR_FULL, ServerDraining, SpecWhisperError
+from specwhisper.errors import RETRY_ELSEWHERE, ServerDraining, SpecWhisperError
 from specwhisper.rpc.backoff import Backoff
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ async def opened_elsewhere(
     open_other : tries once. What goes wrong there is tried again, for as long as the target still serves.
     target : the address of the one that stops.
     """
-    backoff, is_told = Backoff(inf), False
+    backoff, is_sent = Backoff(inf), False
     error: SpecWhisperError = ServerDraining(f"Target {target} is stopping.")
     log = {"session": session_id, "target": target}
     while True:
@@ -36,8 +36,8 @@ async def opened_elsewhere(
             return await open_other()
         except SpecWhisperError as refusal:
             error = refusal
-            if not (is_told or isinstance(refusal, GONE_OR_FULL)):
-                is_told = True
+            if not (is_sent or isinstance(refusal, RETRY_ELSEWHERE)):
+                is_sent = True
                 logger.warning("cannot leave", extra=log | {"error": f"{type(refusal).__name__}: {refusal}"})
         except Exception:
             logger.exception("cannot leave", extra=log)

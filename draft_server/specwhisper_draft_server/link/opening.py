@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
-from specwhisper.errors import GONE, RETRY_ELSEWHERE, SpecWhisperError
+from specwhisper.errors import GONE, RETRY_OTHER_TARGET, SpecWhisperError
 from specwhisper_draft_server.link.choosing import Place
 
 Opened = TypeVar("Opened")
@@ -42,7 +42,7 @@ async def opened_at_one(
                 try:
                     opened = await there.enter_async_context(open_at(place))
                     break
-                except RETRY_ELSEWHERE as error:
+                except RETRY_OTHER_TARGET as error:
                     refusal = refusal if isinstance(refusal, GONE) else error
                     place = None
         finally:
@@ -56,7 +56,7 @@ async def _next_place(
     """Return a place at an address that was not tried."""
     try:
         place = await find([address for address in (avoid, *tried) if address])
-    except RETRY_ELSEWHERE:
+    except RETRY_OTHER_TARGET:
         if isinstance(refusal, GONE):
             raise refusal from None
         raise

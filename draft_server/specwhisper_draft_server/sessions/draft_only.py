@@ -14,8 +14,8 @@ from specwhisper.types import AudioChunk, Candidates, Commit, Finished, Limits, 
 from specwhisper_draft_server.sessions.unverified_text import Foretold
 
 
-class AloneSession:
-    """One session of a draft by itself; see :class:`TranscriberSession`."""
+class DraftOnlyStream:
+    """One session of a draft by itself; see :class:`TargetStream`."""
 
     min_round_trip_ns = 0
 
@@ -82,12 +82,12 @@ class Alone:
         same_weights: bool = False,
         avoid: str = "",
         resume: Resume | None = None,
-    ) -> AsyncIterator[AloneSession]:
+    ) -> AsyncIterator[DraftOnlyStream]:
         """Open a session of live audio, which nothing can refuse."""
         believing = BelievingTarget(
             target.vocabulary, options, target.limits, max_new_tokens=target.vocabulary.max_length
         )
-        yield AloneSession(target, believing, self.foretold)
+        yield DraftOnlyStream(target, believing, self.foretold)
 
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""

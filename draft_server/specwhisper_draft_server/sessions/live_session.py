@@ -26,7 +26,7 @@ from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.link.migration import opened_elsewhere
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.draft_only import Alone
-from specwhisper_draft_server.sessions.merged_transcript import BridgedTranscript
+from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
 from specwhisper_draft_server.sessions.resuming import LOST, REFUSED
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 from specwhisper_draft_server.sessions.unverified_text import Foretold
@@ -94,7 +94,7 @@ class LiveSession:
         self._next: Session | None = None  # open at another target than the one that stops
         self._told_to = -1  # sample, of speech events
         self._told: VoiceEvent | None = None  # the last one
-        self.builder = BridgedTranscript(LiveTranscript(target.vocabulary, self._live.position))
+        self.builder = MergedTranscript(LiveTranscript(target.vocabulary, self._live.position))
         self.speech_events: list[VoiceMark] = []
 
     @property
@@ -143,8 +143,8 @@ class LiveSession:
         """Run on the target, from where the last one was lost."""
         session, self._next = self._next or await self._open(self._transcriber), None
         self._session_id, self._running = session.id, session
-        if session.target_session is not None:
-            self._last_address = session.target_session.address
+        if session.grpc_target_stream is not None:
+            self._last_address = session.grpc_target_stream.address
         part = _transcript(session)
         self.builder.go_on(part)
         moving = asyncio.create_task(self._move(session))
@@ -175,13 +175,13 @@ class LiveSession:
 
     async def _move(self, session: Session) -> None:
         """Leave a target that stops, once another one has taken the session; until then it goes on there."""
-        if session.target_session is None:
+        if session.grpc_target_stream is None:
             return
-        await session.target_session.going_away.wait()
+        await session.grpc_target_stream.going_away.wait()
         self._next = await opened_elsewhere(
             partial(self._open_behind, session),
             session_id=session.id,
-            target=session.target_session.address,
+            target=session.grpc_target_stream.address,
         )
         session.leave()
 

@@ -11,7 +11,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.types import SAMPLE_RATE, DecodedStep, Segment
 
 
-class BridgedTranscript:
+class MergedTranscript:
     """Reads as :class:`LiveTranscript` does, whoever writes just now.
 
     What the draft wrote alone is never final; utterance by utterance it gives way to what a target writes.

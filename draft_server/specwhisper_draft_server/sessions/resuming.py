@@ -16,10 +16,10 @@ from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecW
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.backoff import Backoff
 from specwhisper.transcription.resumption import Resumption
-from specwhisper.transcription.transcriber import TargetDescription, TranscriberSession
+from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, Resume, WindowOpened
+from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.link.migration import opened_elsewhere
-from specwhisper_draft_server.link.target_session import PIECE_BYTES
 from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ LOST = (*GONE, SlowReader)  # the last where this server stood still for a while
 REFUSED = (ServerFull, PairMismatch)  # by a target that is there: by every one, as each was asked
 
 
-class SessionThere(TranscriberSession, Protocol):
+class SessionThere(TargetStream, Protocol):
     """A session on a target, which waits to hear where it begins.
 
     Attributes
@@ -59,8 +59,8 @@ class OpenThere(Protocol):
 Opened = tuple[AsyncExitStack, SessionThere]
 
 
-class ResumedSession:
-    """One recording on one target after the other; see :class:`TranscriberSession`.
+class ResumingTargetStream:
+    """One recording on one target after the other; see :class:`TargetStream`.
 
     A context manager around it. While it opens, it looks for a target as it does later, except that it fails
     at once where all targets are there and refuse it. A target that stops is left once another one has taken

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.engine.drafter_session import Drafted
+from specwhisper.engine.draft_state import Drafted
 from specwhisper.errors import InvalidAudio, ServerDraining, TargetUnavailable
 from specwhisper.live import EndpointingOptions
 from specwhisper.observe.tracing import WindowSpans, note_event
@@ -21,7 +21,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.foresight import foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.resumption import Checkpoint, Resumption
-from specwhisper.transcription.transcriber import TargetDescription, Transcriber, TranscriberSession
+from specwhisper.transcription.transcriber import TargetDescription, TargetStream, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
     SAMPLE_RATE,
@@ -35,9 +35,9 @@ from specwhisper.types import (
     WindowOpened,
 )
 from specwhisper_draft_server.debounce import Changes
-from specwhisper_draft_server.drafting import Drafting, DraftSession
-from specwhisper_draft_server.link.latency_injection import DistantSession
-from specwhisper_draft_server.link.target_session import PIECE_BYTES
+from specwhisper_draft_server.drafting import Drafting, DraftStream
+from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
+from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.sessions.resuming import SessionThere, audio_needed_from
 from specwhisper_draft_server.sessions.unverified_text import Foretold
 from specwhisper_draft_server.voice_activity import Voice
@@ -79,7 +79,7 @@ class Session:
     target : once it is open, what the target is that runs it.
     builder : the transcript so far, of the audio taken in so far.
     speech_events : that somebody began or ended to speak, in live audio; whoever tells it clears it.
-    target_session : that of live audio, once it is open on a target that may say that it stops.
+    grpc_target_stream : that of live audio, once it is open on a target that may say that it stops.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Session:
             self.builder = LiveTranscript(target.vocabulary, live.position)
             self._voice = Voice(request.endpointing, live.position.start_sample)
         self.speech_events: list[VoiceMark] = []
-        self.target_session: SessionThere | None = None
+        self.grpc_target_stream: SessionThere | None = None
         self._is_speech = False
         self._foresight = foresight(target.vocabulary, request.options)
         if checkpoint is not None:
@@ -120,11 +120,11 @@ class Session:
         self._foretold = foretold if request.length.mode.drafts else None
         self._checkpoint = checkpoint
         self._progress = Resumption(target.limits.max_ahead_tokens)
-        self._told_window_id = checkpoint.resume.window.id if checkpoint and checkpoint.is_told else None
+        self._told_window_id = checkpoint.resume.window.id if checkpoint and checkpoint.is_sent else None
         self._is_retold = checkpoint is None  # whether draft and text have heard what was committed before
-        self._draft: DraftSession | None = None
+        self._draft: DraftStream | None = None
         self._is_opened_without_draft = False
-        self._remote: TranscriberSession | None = None
+        self._remote: TargetStream | None = None
         self._has_all_audio = False  # whether the last piece is on its way
         self._fresh: list[Segment] = []
         self._changes = Changes()
@@ -134,7 +134,7 @@ class Session:
         self._may_take_in.set()
         self._is_left = False
 
-    async def open(self) -> TranscriberSession:
+    async def open(self) -> TargetStream:
         """Open it at a target, which has a place for it then; :meth:`run` does it where nobody has."""
         self._is_opened_without_draft = self.has_lost_draft  # so the target need not wait for candidates
         drafting = None if self._is_opened_without_draft else self._drafting
@@ -152,10 +152,10 @@ class Session:
         )
         self.target = remote.target
         # By what it offers: it may be wrapped.
-        self.target_session = cast(SessionThere, remote) if hasattr(remote, "going_away") else None
+        self.grpc_target_stream = cast(SessionThere, remote) if hasattr(remote, "going_away") else None
         self._remote = remote
         if self._request.added_latency_ms:
-            self._remote = DistantSession(remote, self._request.added_latency_ms)
+            self._remote = DelayedTargetStream(remote, self._request.added_latency_ms)
         return self._remote
 
     async def close(self) -> None:
@@ -223,7 +223,7 @@ class Session:
                 await asyncio.gather(follow, send_audio, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
-    def _open_draft(self) -> AbstractAsyncContextManager[DraftSession | None]:
+    def _open_draft(self) -> AbstractAsyncContextManager[DraftStream | None]:
         if self._drafting is None:
             return nullcontext()
         request, limits = self._request, self.target.limits
@@ -247,7 +247,7 @@ class Session:
         self.builder.statistics.observe(drafted.report)
         self._changes.note()
 
-    def _take_fresh(self, remote: TranscriberSession) -> list[Segment]:
+    def _take_fresh(self, remote: TargetStream) -> list[Segment]:
         """Give what has become final meanwhile."""
         self.builder.statistics.min_round_trip_ns = remote.min_round_trip_ns
         fresh, self._fresh = self._fresh, []
@@ -263,7 +263,7 @@ class Session:
         if self._draft is not None and not self._is_opened_without_draft:
             self._draft.hear(message)
 
-    async def _follow(self, remote: TranscriberSession) -> None:
+    async def _follow(self, remote: TargetStream) -> None:
         """Take in what the target says, until the transcript is whole."""
         with closing(WindowSpans()) as windows:
             async for event in remote.events():
@@ -296,7 +296,7 @@ class Session:
         """Tell where another session would go on with the recording; ``None`` where it would begin anew."""
         return self._progress.checkpoint() if self._is_retold else self._checkpoint
 
-    def _propose_foretold(self, remote: TranscriberSession, window: Window) -> None:
+    def _propose_foretold(self, remote: TargetStream, window: Window) -> None:
         """Propose what was written of a window before; the draft, which hears it only now, comes later."""
         if self._foretold is None:
             return
@@ -304,7 +304,7 @@ class Session:
             remote.propose(block)
             self.builder.observe(block)
 
-    async def _send_audio(self, remote: TranscriberSession, audio: AsyncIterator[bytes]) -> None:
+    async def _send_audio(self, remote: TargetStream, audio: AsyncIterator[bytes]) -> None:
         """Give draft and target the audio, no further ahead of the open window than the target allows."""
         async for pcm in audio:
             for start in range(0, len(pcm), PIECE_BYTES):
@@ -313,7 +313,7 @@ class Session:
             raise InvalidAudio("The recording is empty: it holds no audio samples.")
         await self._send_piece(remote, b"", is_last=True)
 
-    async def _send_piece(self, remote: TranscriberSession, pcm: bytes, *, is_last: bool = False) -> None:
+    async def _send_piece(self, remote: TargetStream, pcm: bytes, *, is_last: bool = False) -> None:
         marks = () if self._voice is None else await self._voice.hear(pcm)
         chunk = AudioChunk(self.builder.num_samples, pcm, is_last, marks)
         end_sample = self.builder.num_samples + len(pcm) // BYTES_PER_SAMPLE

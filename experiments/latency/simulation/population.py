@@ -64,7 +64,7 @@ class Outcome:
     lag_s: tuple[float, float, float]
     p95_by_round_trip_s: tuple[float, ...]
     tokens_per_s: float
-    tokens_per_pass: float
+    tokens_per_forward: float
     wasted: float
     target_use: float
     draft_use: float
@@ -170,7 +170,7 @@ def simulate_population(
     ]
     statistics = [one.told.statistics for one in crowd.windows if one.told]
     num_tokens = sum(one.num_committed for one in statistics)
-    num_passes = sum(one.num_passes for one in statistics)
+    num_forwards = sum(one.num_forwards for one in statistics)
     num_drafted = sum(one.num_drafted for one in statistics)
     p50, p95, p99 = _quantiles(list(chain(*by_link_s)), (0.5, 0.95, 0.99), otherwise=duration_s)
     return Outcome(
@@ -181,7 +181,7 @@ def simulate_population(
             _quantiles(lags_s, (0.95,), otherwise=duration_s)[0] for lags_s in by_link_s
         ),
         tokens_per_s=num_tokens / duration_s,
-        tokens_per_pass=num_tokens / num_passes if num_passes else 0.0,
+        tokens_per_forward=num_tokens / num_forwards if num_forwards else 0.0,
         wasted=sum(one.num_wasted for one in statistics) / num_drafted if num_drafted else 0.0,
         target_use=sum(t.host.busy_s for t in crowd.targets) / duration_s / len(crowd.targets),
         draft_use=sum(d.host.busy_s for d in crowd.draft_servers) / duration_s / len(crowd.draft_servers),

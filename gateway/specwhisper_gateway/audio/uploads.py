@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
 from specwhisper.errors import InvalidAudio, InvalidRequest, MessageTooLarge
-from specwhisper_gateway.errors import IdleSession, InvalidField, InvalidUpload, StorageFull
+from specwhisper_gateway.errors import IdleTimeout, InvalidField, InvalidUpload, StorageFull
 from specwhisper_gateway.transport.deadline import within_time
 
 FILE, FORM = "file", "multipart/form-data"
@@ -108,7 +108,7 @@ def _limited(receive: Receive, max_bytes: int) -> Receive:
             async with asyncio.timeout(IDLE_TIMEOUT_S):
                 message = await receive()
         except TimeoutError as error:
-            raise IdleSession(
+            raise IdleTimeout(
                 f"Nothing of the request was sent for {IDLE_TIMEOUT_S:g} s: send it again."
             ) from error
         num_bytes += len(message.get("body", b""))

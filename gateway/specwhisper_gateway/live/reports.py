@@ -70,7 +70,7 @@ def _figures(statistics: SpeculationStatistics) -> dict[str, Any]:
         "verified": statistics.num_verified,
         "accepted": statistics.num_accepted,
         "committed": statistics.num_committed,
-        "passes": statistics.num_passes,
+        "passes": statistics.num_forwards,
         "steps": statistics.num_windows,
         "round_trip_ms": round(round_trip_ns / 1e6, 2),
         "gamma": choice.gamma if choice else 0,

@@ -63,7 +63,7 @@ class _Running:
             self.work.cancel()
 
 
-class RealtimeSession:
+class RealtimeConnection:
     """One client's session.
 
     Parameters

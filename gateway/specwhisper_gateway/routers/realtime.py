@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, WebSocket
 
 from specwhisper_gateway.errors import InvalidField
-from specwhisper_gateway.realtime.session import RealtimeSession
+from specwhisper_gateway.realtime.session import RealtimeConnection
 from specwhisper_gateway.realtime.settings import RealtimeSettings
 from specwhisper_gateway.routers.models import WHISPER_1, check_model
 from specwhisper_gateway.state import gateway_of, place_of
@@ -34,6 +34,6 @@ async def realtime(socket: WebSocket) -> None:
     is_beta = BETA_HEADER in socket.headers.get("openai-beta", "") or (
         BETA_SUBPROTOCOL in socket.scope["subprotocols"]
     )
-    session = RealtimeSession(gateway, peer, RealtimeSettings(model=model), is_beta=is_beta)
+    session = RealtimeConnection(gateway, peer, RealtimeSettings(model=model), is_beta=is_beta)
     async with ended_by_errors(socket, peer, session.tell_error), within_time(socket):
         await session.run()

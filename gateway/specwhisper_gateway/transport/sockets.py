@@ -22,7 +22,7 @@ from specwhisper.errors import (
 )
 from specwhisper.rpc.addresses import is_loopback
 from specwhisper_gateway.access_log import note_error
-from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleSession
+from specwhisper_gateway.errors import ClientGone, ForeignPage, IdleTimeout
 from specwhisper_gateway.state import gateway_of
 from specwhisper_gateway.status import answer_to
 from specwhisper_gateway.transport.access import KEY_SUBPROTOCOL
@@ -37,7 +37,7 @@ IDLE_TIMEOUT_S = 600.0  # for one that says and is told nothing: it may hold a p
 INVALID_DATA, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
 CODE_OF_ERROR: dict[type[Exception], int] = {
     InvalidRequest: INVALID_DATA,
-    IdleSession: INVALID_DATA,
+    IdleTimeout: INVALID_DATA,
     MessageTooLarge: TOO_BIG,
     ServerFull: TRY_AGAIN_LATER,
     ServerDraining: TRY_AGAIN_LATER,
@@ -147,7 +147,7 @@ class Peer:
                 async with asyncio.timeout_at(self._idle_at()) as self._patience:
                     message = await self._socket.receive()
             except TimeoutError as error:
-                raise IdleSession(
+                raise IdleTimeout(
                     f"Nothing was sent for {self._idle_timeout_s:g} s: connect again to go on."
                 ) from error
             finally:

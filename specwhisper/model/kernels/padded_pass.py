@@ -132,7 +132,7 @@ class StaticInputs:
         self._memory.copy_(host, non_blocking=True)
 
 
-class PaddedPasses:
+class PaddedLayout:
     """Runs rows of any lengths through a decoder's layers, padded to a bucket.
 
     Parameters

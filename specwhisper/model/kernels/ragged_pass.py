@@ -10,7 +10,7 @@ from torch import Tensor
 from specwhisper.model.kernels.slot_attention import Fed, Padding, Pass, causal_mask, lay_out
 
 
-class RaggedPasses:
+class RaggedLayout:
     """Runs rows of any lengths through a decoder's layers.
 
     Parameters

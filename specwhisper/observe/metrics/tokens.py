@@ -15,12 +15,12 @@ COUNTED = {
     "drafted_tokens": ("num_drafted", "Tokens sent to the target as candidates."),
     "verified_tokens": ("num_verified", "Candidates of drafts that the target judged."),
     "accepted_tokens": ("num_accepted", "Those of them that it kept."),
-    "recalled_tokens": ("num_recalled", "Candidates that the target remembered by itself."),
-    "recalled_accepted_tokens": ("num_recalled_accepted", "Those of them that it kept."),
+    "recalled_tokens": ("num_reused", "Candidates that the target remembered by itself."),
+    "recalled_accepted_tokens": ("num_reused_accepted", "Those of them that it kept."),
     "self_decoded_tokens": ("num_self_decoded", "Tokens that the target decoded without a candidate."),
     "committed_tokens": ("num_committed", "Tokens that were committed; of live audio those of every step."),
-    "session_passes": ("num_passes", "Forward passes, counted for each session that took part."),
-    "align_passes": ("num_align_passes", "Further passes that only look where words lie."),
+    "session_passes": ("num_forwards", "Forward passes, counted for each session that took part."),
+    "align_passes": ("num_align_forwards", "Further passes that only look where words lie."),
     "candidate_blocks": ("num_blocks", "Blocks of candidates that were sent."),
 }
 OF_DRAFTS_NS = {

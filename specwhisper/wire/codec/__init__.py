@@ -39,6 +39,7 @@ from specwhisper.wire.codec.messages import (
     window_opened_to_proto,
     window_to_proto,
 )
+from specwhisper.wire.codec.statistics import statistics_from_proto, statistics_to_proto
 from specwhisper.wire.codec.terms import (
     limits_from_proto,
     limits_to_proto,
@@ -70,6 +71,8 @@ __all__ = [
     "mode_to_proto",
     "resume_from_proto",
     "resume_to_proto",
+    "statistics_from_proto",
+    "statistics_to_proto",
     "task_from_proto",
     "task_to_proto",
     "vocabulary_from_proto",

@@ -18,7 +18,7 @@ def checkpoint_to_bytes(checkpoint: Checkpoint, weights_digest: str) -> bytes:
         oldest_protocol_version=LINK.oldest,
         weights_digest=weights_digest,
         resume=resume_to_proto(checkpoint.resume),
-        is_told=checkpoint.is_told,
+        is_told=checkpoint.is_sent,
         no_speech_prob=checkpoint.no_speech_prob,
         language_probs=checkpoint.language_probs,
     ).SerializeToString()

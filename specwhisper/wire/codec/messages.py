@@ -182,7 +182,7 @@ def resume_to_proto(resume: Resume) -> pb.Resume:
     return pb.Resume(
         window=window_to_proto(resume.window),
         committed=resume.committed,
-        log_mel_ceiling=resume.log_mel_ceiling,
+        log_mel_ceiling=resume.log_mel_max,
         log_probs=resume.log_probs,
         previous=resume.previous,
     )
@@ -208,7 +208,7 @@ def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
     """Encode the news of a window."""
     return pb.WindowOpened(
         window=window_to_proto(opened.window),
-        log_mel_ceiling=opened.log_mel_ceiling,
+        log_mel_ceiling=opened.log_mel_max,
         expected=opened.expected,
         num_final=opened.num_final,
         previous=opened.previous,
@@ -242,8 +242,8 @@ def commit_to_proto(commit: Commit) -> pb.Commit:
         credit=commit.credit,
         is_final=commit.is_final,
         outcome=OUTCOMES[commit.outcome],
-        num_recalled=commit.num_recalled,
-        num_align_passes=commit.num_align_passes,
+        num_recalled=commit.num_reused,
+        num_align_passes=commit.num_align_forwards,
         align_ns=commit.timing.align_ns,
         detect_ns=commit.timing.detect_ns,
         step=None if commit.step is None else pb.Step(**asdict(commit.step)),
@@ -289,8 +289,8 @@ def commit_from_proto(message: pb.Commit, *, vocabulary_size: int | None = None)
         credit=message.credit,
         is_final=message.is_final,
         outcome=OUTCOME_OF_NUMBER.get(message.outcome, Outcome.KEPT),
-        num_recalled=message.num_recalled,
-        num_align_passes=message.num_align_passes,
+        num_reused=message.num_recalled,
+        num_align_forwards=message.num_align_passes,
         words=tuple(
             WordAlignment(word.base, word.num_tokens, word.start_sample, word.end_sample)
             for word in message.words

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from specwhisper.engine.drafter_session import Drafted
+from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.pair_engine import Feed, PairEvent, Refused
 from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Failed, Finished
 
 
-class PairSession:
+class PairTranscription:
     """Follows one session of a :class:`PairEngine`; it belongs to the caller, not to the engine.
 
     Attributes

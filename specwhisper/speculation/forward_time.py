@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-PASS_DECAY = 1 - 1 / 256  # of a pass's weight with every later one
+FORWARD_DECAY = 1 - 1 / 256  # of a pass's weight with every later one
 MIN_VARIANCE = 1.0  # of the tokens of passes, below which no line is drawn through them
 
 
-class PassTime:
+class ForwardTime:
     """What passes take by their tokens: the line of least squares, in which late ones count more."""
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class PassTime:
 
     def observe(self, num_tokens: int, forward_ns: float) -> None:
         """Note a pass."""
-        self._weight = PASS_DECAY * self._weight + 1
+        self._weight = FORWARD_DECAY * self._weight + 1
         gain = 1 / self._weight
         tokens_off, ns_off = num_tokens - self._mean_tokens, forward_ns - self._mean_ns
         self._mean_tokens += gain * tokens_off

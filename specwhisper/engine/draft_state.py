@@ -26,7 +26,7 @@ class Drafted:
 
 
 @dataclass(slots=True, eq=False)
-class DrafterSession:
+class DraftState:
     """One transcription as the draft sees it.
 
     Attributes

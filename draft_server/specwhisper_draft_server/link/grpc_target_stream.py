@@ -66,8 +66,8 @@ class Outbox:
         return (self._urgent or self._audio).popleft()
 
 
-class TargetSession:
-    """One session on a target behind gRPC; see :class:`TranscriberSession`.
+class GrpcTargetStream:
+    """One session on a target behind gRPC; see :class:`TargetStream`.
 
     Parameters
     ----------

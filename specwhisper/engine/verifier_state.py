@@ -37,7 +37,7 @@ MAX_RECALLED = 64
 
 
 @dataclass(slots=True, eq=False)
-class VerifierSession:
+class VerifierState:
     """What the target knows of a session, and what the draft's messages do to it."""
 
     id: str
@@ -235,8 +235,8 @@ class VerifierSession:
             )
         self.resumed = resume
         self.windows.resume(window, resume.previous)
-        if resume.log_mel_ceiling is not None:
-            self.recording.resume_ceiling(num_mel_bins, resume.log_mel_ceiling)
+        if resume.log_mel_max is not None:
+            self.recording.resume_log_mel_max(num_mel_bins, resume.log_mel_max)
 
     def begin_window(self, num_frames: int) -> Window:
         """Open the next window, or the one that is resumed."""
@@ -265,8 +265,8 @@ class VerifierSession:
             return Request(1, 0, self.num_missed)
         window, ledger = self.window, self.ledger
         room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
-        num_drafted = min(len(ledger.pending) - ledger.num_recalled, max_width)
-        wanted = min(ledger.num_recalled + num_drafted, max(max_width, MAX_RECALLED))
+        num_drafted = min(len(ledger.pending) - ledger.num_reused, max_width)
+        wanted = min(ledger.num_reused + num_drafted, max(max_width, MAX_RECALLED))
         return Request(
             num_needed=len(window.prompt) + len(ledger.committed) - num_held,
             num_candidates=min(wanted, room),
@@ -298,7 +298,7 @@ class VerifierSession:
     @property
     def _drafted_proposals(self) -> dict[int, Proposal]:
         """What the draft's candidates were drawn from; what the target remembers was drawn from nothing."""
-        drafted_from = len(self.ledger.committed) + self.ledger.num_recalled
+        drafted_from = len(self.ledger.committed) + self.ledger.num_reused
         return {position: drawn for position, drawn in self.proposals.items() if position >= drafted_from}
 
     def append(
@@ -313,11 +313,11 @@ class VerifierSession:
     ) -> Commit:
         """Commit what a pass has decided; a window that ends is closed."""
         window, base, num_tokens = self.open_window, len(self.ledger.committed), len(verdict.tokens)
-        num_recalled = min(num_verified, self.ledger.num_recalled)
+        num_reused = min(num_verified, self.ledger.num_reused)
         correction = self.ledger.correction
         self.ledger.append(verdict.tokens)
         self.commits_ns += [now_ns] * num_tokens
-        if self.mode.waits or self.ledger.correction > correction:
+        if self.mode.is_lock_step or self.ledger.correction > correction:
             self.arrivals.restart(len(self.ledger.committed), now_ns)
         self.log_probs += scores.log_probs[:num_tokens]
         self.may_go_alone = False
@@ -331,7 +331,7 @@ class VerifierSession:
             margins=tuple(scores.margins[:num_tokens]),
             num_verified=num_verified,
             num_accepted=verdict.num_accepted,
-            num_recalled=num_recalled,
+            num_reused=num_reused,
             num_self_decoded=int(num_verified == 0),
             is_final=verdict.is_final,
             timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),
