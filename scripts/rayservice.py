@@ -53,7 +53,11 @@ def manifest() -> str:
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
         "metadata": {"name": "specwhisper"},
-        "spec": {"serveConfigV2": serve_config(DEPLOY / "serve.yaml", RAY / "serve-changes.yaml")},
+        "spec": {
+            "serveConfigV2": serve_config(
+                DEPLOY / "specwhisper_deploy" / "serve.yaml", RAY / "serve-changes.yaml"
+            )
+        },
     }
     return HEAD + yaml.dump(service, Dumper=Readable, sort_keys=False)
 

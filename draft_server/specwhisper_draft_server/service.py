@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -373,7 +373,12 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
         if isinstance(builder, LiveTranscript | MergedTranscript):
             steps, builder.steps = builder.steps, []
-            update.steps.extend(pb.DecodedStep(**asdict(step)) for step in steps)
+            update.steps.extend(
+                pb.DecodedStep(
+                    start_sample=step.start_sample, end_sample=step.end_sample, num_passes=step.num_forwards
+                )
+                for step in steps
+            )
             update.position.CopyFrom(codec.live_position_to_proto(builder.position))
         return update
 

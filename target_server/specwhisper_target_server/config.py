@@ -58,7 +58,7 @@ class TargetConfig:
             raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
         for flag, value in (
             ("--max-width", self.max_width),
-            ("--max-pass-tokens", self.max_num_batched_tokens),
+            ("--max-num-batched-tokens", self.max_num_batched_tokens),
         ):
             if value < 1:
                 raise InvalidRequest(f"{flag} is {value}: it must be at least 1.")

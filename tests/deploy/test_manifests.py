@@ -50,7 +50,7 @@ OVERLAYS = ("cpu-demo", "gpu", "ray")
 PORTS = {"target": TARGET_PORT, "draft": DRAFT_PORT, "gateway": GATEWAY_PORT}
 MARGIN_S = 10
 USAGE_ERROR = typer.BadParameter.__mro__[1]  # click's, or of the copy of it that newer typers bring
-SERVE = DEPLOY / "serve.yaml"
+SERVE = DEPLOY / "specwhisper_deploy" / "serve.yaml"
 
 
 def servers():

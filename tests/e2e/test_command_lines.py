@@ -55,5 +55,5 @@ def test_what_cannot_work_is_one_sentence_at_once(arguments, sentence, tmp_path)
     status, out, err = run(*arguments.format(folder=tmp_path).split())
     assert (status, out) == (1, "")
     assert len(err.splitlines()) == 1
-    assert err.startswith(f"specwhisper-{arguments.split()[0].replace('_', '-')}: ")
+    assert err.startswith(f"{arguments.split()[0].replace('_', '-')}: ")
     assert sentence in err

@@ -286,7 +286,7 @@ def test_limits_that_cannot_work(settings, words):
     ("settings", "words"),
     [
         ({"max_width": 0}, "--max-width is 0"),
-        ({"max_num_batched_tokens": 0}, "--max-pass-tokens is 0"),
+        ({"max_num_batched_tokens": 0}, "--max-num-batched-tokens is 0"),
         ({"latency_budget_ms": 0.0}, "--latency-budget is 0.0 ms"),
         ({"latency_budget_ms": math.nan}, "--latency-budget is nan ms"),
         ({"cross_cache": "int4", "device": "cuda"}, "--cross-cache is 'int4': choose one of int8, float8"),
