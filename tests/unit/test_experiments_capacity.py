@@ -90,10 +90,10 @@ def test_a_text_that_differs_is_named():
 
 def test_a_tally_counts_what_fell_into_its_period():
     outcome = tally(LOAD, [played(session_log()), played(session_log())], 130.45, 142, 142)
-    assert (outcome.num_tokens, outcome.num_forwards, outcome.num_verifying) == (6, 4, 2)
+    assert (outcome.num_tokens, outcome.num_passes, outcome.num_verifying) == (6, 4, 2)
     assert (outcome.num_verified, outcome.num_accepted, outcome.held) == (4, 2, 2 * (5 + 3))
     assert outcome.tokens_per_s == 0.6
-    assert outcome.tokens_per_forward == 1.5
+    assert outcome.tokens_per_pass == 1.5
     assert (outcome.yield_of_blocks, outcome.width, outcome.mean_held) == (2.0, 2.0, 4.0)
     assert outcome.queue_s == pytest.approx(0.008)
     assert outcome.lags_s == pytest.approx((1.5, 1.5))  # the others were due before the period
@@ -227,7 +227,7 @@ def play(clients: ClientProcess, arm: Arm, numbers: range) -> Outcome:
     finally:
         clients.close()
     assert (outcome.failures, outcome.differences) == ((), ())
-    assert outcome.num_tokens > outcome.num_forwards > 0
+    assert outcome.num_tokens > outcome.num_passes > 0
     assert outcome.usage.num_forwards > 0
     assert outcome.usage.forward_s > 0
     assert outcome.usage.cpu_s > 0

@@ -17,6 +17,8 @@ from specwhisper.errors import (
 )
 from specwhisper.live import EndpointingOptions, LiveOptions, LivePosition, StabilityPolicy
 from specwhisper.options import MIN_TEMPERATURE, Acceptance, CompressionRatio, DecodingOptions, Task
+from specwhisper.speculation.controller import Choice, Estimates
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
     WINDOW_FRAMES,
@@ -39,6 +41,7 @@ from specwhisper.types import (
 )
 from specwhisper.wire import codec
 from specwhisper.wire.codec.messages import MAX_LOG_PROB, MAX_START_FRAME, MAX_WINDOW_ID
+from specwhisper.wire.codec.statistics import TOTALS
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1.decoding_pb2 import DecodingOptions as OptionsProto
 
@@ -189,6 +192,18 @@ def vocabularies(draw: st.DrawFn) -> Vocabulary:
 log_probs = st.lists(st.floats(max_value=MAX_LOG_PROB, width=32), max_size=4).map(tuple)
 resumes = st.builds(Resume, windows, ids, maybe(finite), log_probs, ids)
 openings = st.builds(WindowOpened, windows, maybe(finite), ids, uint32)
+choices = st.builds(Choice, uint32, uint32, text, finite)
+survivals = st.lists(probability, min_size=1, max_size=4).map(tuple)
+estimates = st.builds(Estimates, *[finite] * 5, survivals, finite, finite)
+
+
+@st.composite
+def statistics(draw):
+    counts = {name: draw(uint64) for name in TOTALS if name != "acceptance_histogram"}
+    histogram, choice = draw(st.lists(uint64, max_size=4)), draw(maybe(choices))
+    known = draw(maybe(estimates)) if choice is not None else None  # nothing is estimated without a choice
+    return SpeculationStatistics(**counts, acceptance_histogram=histogram, choice=choice, estimates=known)
+
 
 ROUND_TRIPS = {
     "decoding_options": options,
@@ -203,6 +218,7 @@ ROUND_TRIPS = {
     "window_opened": openings,
     "commit": commits(),
     "vocabulary": vocabularies(),
+    "statistics": statistics(),
 }
 
 
