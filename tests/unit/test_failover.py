@@ -1,0 +1,99 @@
+"""A session that lost its server tries again for a limited time since its last progress."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from specwhisper.errors import ServerFull, TargetUnavailable
+from specwhisper.rpc import failover as failover_module
+from specwhisper.rpc.backoff import FIRST_S
+from specwhisper.rpc.failover import Failover
+
+GONE = TargetUnavailable("It is gone.")
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def delays(monkeypatch) -> list[float]:
+    """The delays that were slept, each the longest that it may be."""
+    slept: list[float] = []
+
+    async def sleep(delay_s: float) -> None:
+        slept.append(delay_s)
+
+    monkeypatch.setattr(failover_module.asyncio, "sleep", sleep)
+    monkeypatch.setattr("specwhisper.rpc.backoff.random.uniform", lambda low, high: high)
+    return slept
+
+
+async def test_the_limit_counts_from_the_first_loss(delays):
+    clock = Clock()
+    failover = Failover(1.0, clock=clock)
+    clock.now_s += 50
+    await failover.wait(GONE)
+    clock.now_s += 1
+    with pytest.raises(TargetUnavailable, match="It is gone"):
+        await failover.wait(GONE)
+
+
+async def test_progress_renews_the_limit_and_the_delays(delays):
+    clock = Clock()
+    failover = Failover(1.0, clock=clock)
+    await failover.wait(GONE)
+    await failover.wait(GONE)
+    assert failover.is_retrying
+    failover.progressed()
+    assert not failover.is_retrying
+    clock.now_s += 50
+    await failover.wait(GONE)
+    assert delays == [FIRST_S, 2 * FIRST_S, FIRST_S]
+
+
+async def test_time_on_a_server_does_not_count(delays):
+    clock = Clock()
+    failover = Failover(1.0, clock=clock)
+    await failover.wait(GONE)
+    failover.connected()
+    clock.now_s += 50
+    failover.lost()
+    clock.now_s += 0.5
+    await failover.wait(GONE)
+    clock.now_s += 0.5
+    with pytest.raises(TargetUnavailable):
+        await failover.wait(GONE)
+
+
+async def test_the_limit_starts_with_the_first_wait_that_is_limited(delays):
+    clock = Clock()
+    failover = Failover(1.0, clock=clock)
+    await failover.wait(GONE, is_limited=False)
+    clock.now_s += 50
+    await failover.wait(GONE, is_limited=False)
+    await failover.wait(GONE)
+    clock.now_s += 1
+    await failover.wait(GONE, is_limited=False)
+    with pytest.raises(TargetUnavailable):
+        await failover.wait(GONE)
+
+
+async def test_retry_after_holds_for_the_same_server_only(delays):
+    full = ServerFull("No slot is free.")
+    full.retry_after_s = 3.0
+    failover = Failover(inf)
+    await failover.wait(full, is_elsewhere=True)
+    await failover.wait(full)
+    assert delays == [FIRST_S, 4.5]
+
+
+async def test_no_time_raises_the_first_error(delays):
+    with pytest.raises(TargetUnavailable):
+        await Failover(0.0).wait(GONE)
+    assert delays == []
