@@ -1,4 +1,4 @@
-"""Addresses behind the names of draft servers: by DNS, or from a front of Ray's."""
+"""Addresses behind the names of draft servers: by DNS, or from a locator of Ray's."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from specwhisper.wire.v1 import discovery_pb2 as pb
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
 
 DNS = "dns:///"
-FRONT = "front:///"
+LOCATOR = "locator:///"
 REFRESH_S = 5.0  # age at which known addresses are looked up again
 WAIT_S = 1.0  # longest that a session waits for this look-up: then it uses the known addresses
-FRONT_DEADLINE_S = 5.0
+LOCATOR_DEADLINE_S = 5.0
 
 Resolve = Callable[[], Awaitable[list[str]]]
 
@@ -34,21 +34,21 @@ class Name:
     Attributes
     ----------
     address : ``HOST:PORT``.
-    is_front : whether a front listens there, which lists the draft servers' addresses.
+    is_locator : whether a locator listens there, which lists the draft servers' addresses.
     """
 
     address: str
-    is_front: bool = False
+    is_locator: bool = False
 
 
 def read_names(text: str) -> list[Name]:
-    """Read ``[dns:///|front:///]HOST:PORT``, or several with commas between; raise on anything else."""
+    """Read ``[dns:///|locator:///]HOST:PORT``, or several with commas between; raise on anything else."""
     names = []
     for word in (part.strip() for part in text.split(",")):
-        is_front = word.startswith(FRONT)
-        address = word.removeprefix(FRONT if is_front else DNS)
+        is_locator = word.startswith(LOCATOR)
+        address = word.removeprefix(LOCATOR if is_locator else DNS)
         _check_host(split_address(address)[0])
-        names.append(Name(address, is_front))
+        names.append(Name(address, is_locator))
     return list(dict.fromkeys(names))
 
 
@@ -58,8 +58,8 @@ def resolver(name: Name, credentials: Credentials) -> Resolve | None:
     gRPC takes addresses, ``localhost`` and names that are reached through an HTTP proxy, which resolves them.
     """
     host, port = split_address(name.address)
-    if name.is_front:
-        return lambda: ask_front(name.address, credentials)
+    if name.is_locator:
+        return lambda: ask_locator(name.address, credentials)
     if is_address(host) or is_loopback(host) or _has_proxy(host):
         return None
     return lambda: look_up(host, port)
@@ -71,17 +71,17 @@ async def look_up(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(join_address(str(place[0]), port) for *_, place in found))
 
 
-async def ask_front(address: str, credentials: Credentials) -> list[str]:
-    """Return the addresses of the draft servers that a front knows."""
+async def ask_locator(address: str, credentials: Credentials) -> list[str]:
+    """Return the addresses of the draft servers that a locator knows."""
     async with open_channel(address, credentials) as channel:
         try:
             reply = await DiscoveryStub(channel).ListServers(
-                pb.ListServersRequest(), timeout=FRONT_DEADLINE_S
+                pb.ListServersRequest(), timeout=LOCATOR_DEADLINE_S
             )
         except grpc.aio.AioRpcError as error:
             raise error_from_rpc(error, address) from error
     if not reply.addresses:
-        raise TargetUnavailable(f"The front at {address} knows no draft server; does one run?")
+        raise TargetUnavailable(f"The locator at {address} knows no draft server; does one run?")
     for each in reply.addresses:
         split_address(each)
     return list(reply.addresses)

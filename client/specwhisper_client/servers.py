@@ -42,7 +42,7 @@ class Connection:
         self.name = name
         self.num_calls = 0
         self.last_picked = 0
-        self._peer = address if name.is_front else name.address  # that its certificate names
+        self._peer = address if name.is_locator else name.address  # that its certificate names
         self._address = address
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
@@ -102,13 +102,13 @@ class Servers:
     """Draft servers behind one or several names, and connections to them.
 
     A session takes the connection with the fewest sessions of this object, the one unused for longest where
-    several have equally few, and of those that were never used the first that a front lists. A name that has
+    several have equally few, and of those that were never used the first in a locator's list. A name that has
     several addresses gets a connection to each; a name that has one gets :data:`CONNECTIONS`, since a
     balancer of connections may spread them over several servers.
 
     Parameters
     ----------
-    addresses : ``HOST:PORT``, or several with commas between. ``front:///HOST:PORT`` is a front that lists
+    addresses : ``HOST:PORT``, or several with commas between. ``locator:///HOST:PORT`` lists
         draft servers; ``dns:///`` before a name changes nothing.
     credentials : how they are reached, and who asks.
     resolve : returns the function that looks a name's addresses up.
@@ -157,7 +157,7 @@ class Servers:
             addresses = resolution.addresses
             for address in addresses:
                 num_alike = sum(_is_ipv6(each) == _is_ipv6(address) for each in addresses)
-                may_be_balancer = num_alike == 1 and not name.is_front
+                may_be_balancer = num_alike == 1 and not name.is_locator
                 for index in range(CONNECTIONS if may_be_balancer else 1):
                     made = Connection(name, address, index, self._credentials)
                     wanted[made.key] = self._connections.get(made.key, made)
@@ -174,8 +174,8 @@ class Servers:
         """Return the best connection: untried, not left, of the preferred address family, the least used."""
         now_s = self._clock()
         preferred = {key[0]: _is_ipv6(key[1]) for key in reversed(self._connections)}  # its first address's
-        # A front lists draft servers in the order in which to try them.
-        order = {key: index if key[0].is_front else 0 for index, key in enumerate(self._connections)}
+        # A locator lists draft servers in the order in which to try them.
+        order = {key: index if key[0].is_locator else 0 for index, key in enumerate(self._connections)}
 
         def rank(connection: Connection) -> tuple[bool, bool, bool, int, int, int, bool, float]:
             name, address, _ = connection.key

@@ -1,1 +1,1 @@
-"""Many servers under Ray: targets that scale, a front that leads to them, draft servers and gateways."""
+"""Many servers under Ray: targets that scale, a locator that leads to them, draft servers and gateways."""

@@ -1,4 +1,4 @@
-"""Where the targets behind a front serve their metrics: they come and go, and take free ports."""
+"""Where the targets behind a locator serve their metrics: they come and go, and take free ports."""
 
 from __future__ import annotations
 

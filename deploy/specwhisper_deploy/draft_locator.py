@@ -1,4 +1,4 @@
-"""The front of draft servers: one address that lists those with room, for gateways and command lines."""
+"""The locator of draft servers: one address that lists those with room, for gateways and command lines."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Directory:
         self._places, self._asked_s = places, self._clock()
 
 
-class DiscoveryService(discovery_pb2_grpc.DiscoveryServicer):
+class DraftLocatorService(discovery_pb2_grpc.DiscoveryServicer):
     """Lists draft servers."""
 
     def __init__(self, directory: Directory) -> None:
@@ -120,7 +120,7 @@ def asking(drafts: DeploymentHandle, within_s: float = ANSWER_S) -> Callable[[],
         places = [answer for answer in answers if isinstance(answer, DraftPlace)]
         if not places:
             raise TargetUnavailable(
-                f"No draft server has answered the front within {within_s:g} s; try again."
+                f"No draft server has answered the locator within {within_s:g} s; try again."
             )
         return places
 

@@ -34,7 +34,7 @@ Options = TypeVar("Options")
 Server = TypeVar("Server")
 
 
-class OwnServer:
+class GrpcReplica:
     """A replica with a gRPC server: it listens, is healthy, and drains when Serve ends it.
 
     Attributes

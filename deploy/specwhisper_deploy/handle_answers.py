@@ -1,4 +1,4 @@
-"""What a target tells the front over a Serve handle: messages as bytes, and refusals as values."""
+"""What a target tells the locator over a Serve handle: messages as bytes, and refusals as values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 
 if TYPE_CHECKING:
     from specwhisper_target_server.service import (
-        VerificationService,  # loads torch, which a front has no use for
+        VerificationService,  # loads torch, which a locator has no use for
     )
 
 Reply = TypeVar("Reply", bound=Message)
@@ -58,8 +58,8 @@ def _as_value(answer: Callable[..., Awaitable[Message]]) -> Callable[..., Awaita
     return tell
 
 
-class HandleStream:
-    """Answers the front for one target.
+class TargetAnswers:
+    """Answers the locator for one target.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class HandleStream:
 
     @_as_value
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> pb.LocateResponse:
-        """Answer ``Locate`` for a caller whom the front knows by name; ``known_first`` is for the router."""
+        """Answer ``Locate`` for a caller that the locator names; ``known_first`` is for the router."""
         place = await self._service.locate(pb.LocateRequest.FromString(request), caller)
         place.address = self._address
         return place

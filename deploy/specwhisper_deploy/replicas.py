@@ -18,18 +18,17 @@ from specwhisper.rpc.metrics_server import serving_page
 from specwhisper.rpc.serving import AddServicer, ServingOptions
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
-from specwhisper_client.resolving import FRONT
-from specwhisper_deploy import draft_locator as draft_front
-from specwhisper_deploy import target_locator as front
+from specwhisper_client.resolving import LOCATOR
+from specwhisper_deploy import draft_locator, target_locator
 from specwhisper_deploy.discovery import finder
-from specwhisper_deploy.draft_locator import Directory, DiscoveryService, DraftPlace
-from specwhisper_deploy.grpc_replica import OwnServer, on_free_ports, once_ports_are_free, reachable
-from specwhisper_deploy.handle_answers import HandleStream, Told
+from specwhisper_deploy.draft_locator import Directory, DraftLocatorService, DraftPlace
+from specwhisper_deploy.grpc_replica import GrpcReplica, on_free_ports, once_ports_are_free, reachable
+from specwhisper_deploy.handle_answers import TargetAnswers, Told
 from specwhisper_deploy.health import NotServing, check_http
 from specwhisper_deploy.nodes import configs_on_this_node
 from specwhisper_deploy.ports import Flags
 from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
-from specwhisper_deploy.target_locator import FrontService
+from specwhisper_deploy.target_locator import TargetLocatorService
 from specwhisper_draft_server.command import read_config as read_draft
 from specwhisper_gateway.command import read_config as read_gateway
 from specwhisper_gateway.config import GatewayConfig
@@ -40,7 +39,7 @@ logger = logging.getLogger(__name__)
 FREE_PORT: Flags = {"port": 0}
 
 
-class TargetReplica(OwnServer):
+class TargetReplica(GrpcReplica):
     """A target server; sessions come to its own address."""
 
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
@@ -51,14 +50,14 @@ class TargetReplica(OwnServer):
         self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
         service, choices = self._service, [config.serving for config in configs]
         await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
-        self._answers = HandleStream(service, self.address)
+        self._answers = TargetAnswers(service, self.address)
 
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> Told:
-        """Answer the front's ``Locate`` for a caller; the router reads ``known_first``."""
+        """Answer the locator's ``Locate`` for a caller; the router reads ``known_first``."""
         return await self._answers.locate(request, caller, known_first)
 
     async def describe(self, request: bytes) -> Told:
-        """Answer the front's ``Describe``."""
+        """Answer the locator's ``Describe``."""
         return await self._answers.describe(request)
 
     async def metrics_address(self) -> str:
@@ -85,13 +84,13 @@ class TargetReplica(OwnServer):
         return {"open_sessions": float(self._service.num_sessions), "answer_ms": self._service.answer_ms}
 
 
-class _Front(OwnServer):
+class _LocatorReplica(GrpcReplica):
     """One address that leads to many replicas, and a page that lists where their metrics are."""
 
     async def _lead(
         self, name: str, add: AddServicer, serving: ServingOptions, replicas: DeploymentHandle
     ) -> None:
-        metrics = ServerMetrics("specwhisper_front", model="", dtype="", device="")
+        metrics = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
         await self._listen({name: add}, [replace(serving, metrics_port=None)], metrics=metrics)
         if (port := serving.metrics_port) is not None:  # its own metrics, and where the replicas' are
             pages = targets_page(finder(replicas), make_wsgi_app(metrics.collected))
@@ -104,33 +103,33 @@ class _Front(OwnServer):
             logger.info("tells targets", extra={"address": self.metrics})
 
 
-class FrontReplica(_Front):
+class TargetLocatorReplica(_LocatorReplica):
     """The address that draft servers are configured with: it finds them targets."""
 
     async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
         (config,) = configs_on_this_node(read_target, flags)
-        add = partial(add_VerificationServicer_to_server, FrontService(targets))
-        await self._lead(front.SERVICE_NAME, add, config.serving, targets)
+        add = partial(add_VerificationServicer_to_server, TargetLocatorService(targets))
+        await self._lead(target_locator.SERVICE_NAME, add, config.serving, targets)
 
 
-class DraftFrontReplica(_Front):
+class DraftLocatorReplica(_LocatorReplica):
     """The address that gateways are configured with: it lists draft servers."""
 
     async def __init__(self, flags: Flags, drafts: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
         (config,) = configs_on_this_node(read_draft, flags)
         add = partial(
-            add_DiscoveryServicer_to_server, DiscoveryService(Directory(draft_front.asking(drafts)))
+            add_DiscoveryServicer_to_server, DraftLocatorService(Directory(draft_locator.asking(drafts)))
         )
-        await self._lead(draft_front.SERVICE_NAME, add, config.serving, drafts)
+        await self._lead(draft_locator.SERVICE_NAME, add, config.serving, drafts)
 
     async def where(self) -> str:
         """Return where it is reached, as clients' ``--server`` takes it."""
-        return f"{FRONT}{self.address}"
+        return f"{LOCATOR}{self.address}"
 
 
-class DraftReplica(OwnServer):
+class DraftReplica(GrpcReplica):
     """A draft server."""
 
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
@@ -143,7 +142,7 @@ class DraftReplica(OwnServer):
         await self._listen(services, choices, metrics=self._service.metrics)
 
     async def place(self) -> DraftPlace:
-        """Answer the front: where clients reach it, and for how many sessions it has room."""
+        """Answer the locator: where clients reach it, and for how many sessions it has room."""
         return DraftPlace(self.address, self._service.num_free_places)
 
     async def metrics_address(self) -> str:

@@ -20,8 +20,8 @@ ADDRESS = "address"
 WEIGHTS, VOCABULARY = "weights_digest", "vocabulary_digest"
 OPENS_SESSION = "locate"  # the question that a session follows
 STATS_PERIOD_S = 1.0
-UNANSWERED_S = 0.5  # shorter than the front waits: who hangs is known when it asks another one
-SILENT_S = 10.0  # until who hung is given another chance, which costs somebody the front's wait
+UNANSWERED_S = 0.5  # shorter than the locator waits: who hangs is known when it asks another one
+SILENT_S = 10.0  # until who hung is given another chance, which costs somebody the locator's wait
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -149,7 +149,7 @@ def _asked(pending: PendingRequest | None) -> pb.LocateRequest:
 
 
 def _wants_known_first(pending: PendingRequest | None) -> bool:
-    """Return whether the front has met a new replica that did not match; see ``Replica.locate``."""
+    """Return whether the locator has met a new replica that did not match; see ``Replica.locate``."""
     return pending is not None and len(pending.args) > 2 and bool(pending.args[2])
 
 

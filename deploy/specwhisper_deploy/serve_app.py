@@ -1,4 +1,4 @@
-"""Applications for Ray Serve: ``targets`` and ``drafts`` with a front each, ``gateway``; see ``serve.yaml``.
+"""Applications for Ray Serve: ``targets`` and ``drafts`` with a locator each, and ``gateway``.
 
 What each server is told are the flags of its command line. Every replica runs the same server that runs
 without Ray; Ray starts, watches, counts and replaces them.
@@ -20,10 +20,10 @@ from specwhisper.rpc.health import CHECK_WITHIN_S
 from specwhisper_deploy.ports import Flags, port_choices
 from specwhisper_deploy.replicas import (
     FREE_PORT,
-    DraftFrontReplica,
+    DraftLocatorReplica,
     DraftReplica,
-    FrontReplica,
     GatewayReplica,
+    TargetLocatorReplica,
     TargetReplica,
 )
 from specwhisper_deploy.routing import STATS_PERIOD_S, LeastSessions
@@ -42,8 +42,8 @@ OWN: dict[str, Any] = {
     "health_check_period_s": 5.0,
     "health_check_timeout_s": CHECK_WITHIN_S / FAILED_CHECKS,
 }
-# What a front shares with its replicas unless it has flags of its own: how it listens and whom it lets in.
-SHARED_WITH_FRONT = (
+# What a locator shares with its replicas unless it has flags of its own: how it listens and whom it lets in.
+SHARED_WITH_LOCATOR = (
     "host",
     "metrics-host",
     "insecure",
@@ -67,9 +67,13 @@ Target = serve.deployment(
     ),
     **OWN,
 )(TargetReplica)
-Front = serve.deployment(name="Front", ray_actor_options={"num_cpus": 0.1}, **OWN)(FrontReplica)
+TargetLocator = serve.deployment(name="Locator", ray_actor_options={"num_cpus": 0.1}, **OWN)(
+    TargetLocatorReplica
+)
 Draft = serve.deployment(name="Draft", **OWN)(DraftReplica)
-DraftFront = serve.deployment(name="Front", ray_actor_options={"num_cpus": 0.1}, **OWN)(DraftFrontReplica)
+DraftLocator = serve.deployment(name="Locator", ray_actor_options={"num_cpus": 0.1}, **OWN)(
+    DraftLocatorReplica
+)
 Gateway = serve.deployment(name="Gateway", **OWN)(GatewayReplica)
 
 
@@ -102,17 +106,17 @@ class Arguments(BaseModel):
 
 
 class TargetsArguments(Arguments):
-    """Of ``targets``: flags of specwhisper-target-server, and those of the front that differ."""
+    """Of ``targets``: flags of specwhisper-target-server, and those of the locator that differ."""
 
     target: Flags = Field(default_factory=dict)
-    front: Flags = Field(default_factory=dict)
+    locator: Flags = Field(default_factory=dict)
 
 
 class DraftsArguments(Arguments):
-    """Of ``drafts``: flags of specwhisper-draft-server, and of a front, if there is to be one."""
+    """Of ``drafts``: flags of specwhisper-draft-server, and of a locator, if there is to be one."""
 
     draft: Flags = Field(default_factory=dict)
-    front: Flags | None = None
+    locator: Flags | None = None
 
 
 class GatewayArguments(Arguments):
@@ -122,33 +126,37 @@ class GatewayArguments(Arguments):
 
 
 def targets(args: dict[str, Any]) -> Application:
-    """Build targets of one checkpoint and their front; an application for each checkpoint."""
+    """Build targets of one checkpoint and their locator; an application for each checkpoint."""
     arguments = TargetsArguments.model_validate(args)
     flags = FREE_PORT | arguments.target
     target = _first_config(read_target, flags).serving
     replicas = Target.options(**_until_drained(target.drain_timeout_s), **_apart(flags, target))
-    front = _front_flags(arguments.target, arguments.front, "target")
-    of_front = config_from(read_target, front).serving
-    fronts = Front.options(**_until_drained(of_front.drain_timeout_s), **_apart(front, of_front))
-    return fronts.bind(front, replicas.bind(arguments.target))
+    locator = _locator_flags(arguments.target, arguments.locator, "target")
+    of_locator = config_from(read_target, locator).serving
+    locators = TargetLocator.options(
+        **_until_drained(of_locator.drain_timeout_s), **_apart(locator, of_locator)
+    )
+    return locators.bind(locator, replicas.bind(arguments.target))
 
 
 def drafts(args: dict[str, Any]) -> Application:
-    """Build draft servers, and the front that leads gateways to them."""
+    """Build draft servers, and the locator that leads gateways to them."""
     arguments = DraftsArguments.model_validate(args)
     flags = arguments.draft
     draft = _first_config(read_draft, flags).serving
     replicas = Draft.options(**_until_drained(draft.drain_timeout_s), **_apart(flags, draft)).bind(flags)
-    if arguments.front is None:
+    if arguments.locator is None:
         return replicas
-    front = _front_flags(flags, arguments.front, "draft server")
-    if "port" not in front:
+    locator = _locator_flags(flags, arguments.locator, "draft server")
+    if "port" not in locator:
         raise InvalidRequest(
-            "The front of draft servers needs a port of its own: write front: {port: 50050}."
+            "The locator of draft servers needs a port of its own: write locator: {port: 50050}."
         )
-    of_front = config_from(read_draft, front).serving
-    fronts = DraftFront.options(**_until_drained(of_front.drain_timeout_s), **_apart(front, of_front))
-    return fronts.bind(front, replicas)
+    of_locator = config_from(read_draft, locator).serving
+    locators = DraftLocator.options(
+        **_until_drained(of_locator.drain_timeout_s), **_apart(locator, of_locator)
+    )
+    return locators.bind(locator, replicas)
 
 
 def gateway(args: dict[str, Any]) -> Application:
@@ -158,12 +166,12 @@ def gateway(args: dict[str, Any]) -> Application:
     return Gateway.options(**_until_drained(config.drain_timeout_s), **_apart(flags, config)).bind(flags)
 
 
-def _front_flags(replicas: Flags, front: Flags, whose: str) -> Flags:
-    """Return all flags of a front: those that it shares with its replicas, and its own."""
-    flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_FRONT} | front
-    if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_FRONT}:
+def _locator_flags(replicas: Flags, locator: Flags, whose: str) -> Flags:
+    """Return all flags of a locator: those that it shares with its replicas, and its own."""
+    flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_LOCATOR} | locator
+    if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_LOCATOR}:
         raise InvalidRequest(
-            f"A front has no flag {', '.join(sorted(unknown))}: it may stand with the {whose}."
+            f"A locator has no flag {', '.join(sorted(unknown))}: it may stand with the {whose}."
         )
     return flags
 

@@ -1,4 +1,4 @@
-"""The front: one address that leads to many targets. It tells where there is room; sessions go there."""
+"""The locator: one address that leads to many targets. It tells where there is room; sessions go there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANSWER_S = 2.0  # for all targets that are asked; draft servers wait longer, and
 TRIES = 3  # targets asked: the next where one is full, gone or no match, or takes its part of that time
 
 
-class FrontService(verification_pb2_grpc.VerificationServicer):
+class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
     """Answers what a target would, but for sessions.
 
     Parameters
@@ -56,7 +56,7 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
     async def _ask_some(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
         refusal: SpecWhisperError
         refusal = silence = TargetUnavailable(
-            f"No target has answered the front within {self._answer_s:g} s; try again."
+            f"No target has answered the locator within {self._answer_s:g} s; try again."
         )
         asked: list[asyncio.Task[Reply]] = []
         # After a mismatch, targets known to match go first: new ones may all be of other weights.
@@ -92,4 +92,4 @@ class FrontService(verification_pb2_grpc.VerificationServicer):
             raise
         except (RayError, RayServeException) as error:  # one died while it was asked, or there is none
             name = type(error).__name__
-            raise TargetUnavailable(f"No target answers the front ({name}); try again.") from error
+            raise TargetUnavailable(f"No target answers the locator ({name}); try again.") from error

@@ -14,7 +14,7 @@ from experiments.chaos import demo
 from experiments.chaos.clients import Client
 from experiments.chaos.scenarios import AT_DRAFT_POINTS, SPARE_DRAFT, Scenario
 from experiments.common.bad_network import EditBlock, bad_network
-from experiments.common.discovery import Listing, listing_front
+from experiments.common.discovery import Listing, listing_locator
 from experiments.common.forked import Forked, Serve
 from experiments.common.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
@@ -79,7 +79,7 @@ class World:
         for front in self.fronts:
             await self.start_draft(front, failpoints if in_draft else "")
         self._listing.addresses = [self.front.address]
-        self._name = await self._stack.enter_async_context(listing_front(self._listing))
+        self._name = await self._stack.enter_async_context(listing_locator(self._listing))
         return self
 
     async def __aexit__(self, *_: object) -> None:

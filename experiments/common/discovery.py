@@ -1,4 +1,4 @@
-"""A front that lists draft servers without Ray; clients reach it as ``front:///HOST:PORT``."""
+"""A locator that lists draft servers without Ray; clients reach it as ``locator:///HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Listing(DiscoveryServicer):
 
 
 @asynccontextmanager
-async def listing_front(listing: Listing) -> AsyncIterator[str]:
+async def listing_locator(listing: Listing) -> AsyncIterator[str]:
     """Serve a listing; yield the name by which clients ask for it."""
     server = grpc.aio.server()
     add_DiscoveryServicer_to_server(listing, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        yield f"front:///127.0.0.1:{port}"
+        yield f"locator:///127.0.0.1:{port}"
     finally:
         await server.stop(None)

@@ -34,7 +34,7 @@ def read_config(
         typer.Option(
             rich_help_panel=SERVING_PANEL,
             metavar="HOST:PORT,...",
-            help="Draft servers, or front:///HOST:PORT that lists them; sessions are spread over all.",
+            help="Draft servers, or locator:///HOST:PORT that lists them; sessions are spread over all.",
         ),
     ] = DEFAULT_SERVER,
     server_use_ssl: Annotated[

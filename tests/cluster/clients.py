@@ -153,19 +153,19 @@ async def clients_of(cluster, checkpoints, number: int) -> AsyncIterator[list[Cl
     """Have clients whose sessions are half way."""
     draft = load_checkpoint(str(checkpoints[1]))
     # They say nothing while targets are started, which takes long where the machine does other things.
-    async with draft_server(cluster.front, None, draft, idle_timeout_s=2 * WAIT_S) as server:
+    async with draft_server(cluster.locator, None, draft, idle_timeout_s=2 * WAIT_S) as server:
         clients = [Client(server, seed) for seed in range(number)]
         await asyncio.gather(*(client.begin() for client in clients))
         yield clients
 
 
 async def sessions_at(cluster) -> dict[str, int]:
-    """Ask the front for targets until it has named all, and each of them how many sessions it has."""
+    """Ask the locator for targets until it has named all, and each of them how many sessions it has."""
     found: dict[str, int] = {}
-    async with open_channel(cluster.front) as channel:
-        front = verification_pb2_grpc.VerificationStub(channel)
+    async with open_channel(cluster.locator) as channel:
+        locator = verification_pb2_grpc.VerificationStub(channel)
         while len(found) < cluster.num_running:
-            address = (await front.Locate(internal.LocateRequest())).address
+            address = (await locator.Locate(internal.LocateRequest())).address
             async with open_channel(address) as direct:
                 told = await verification_pb2_grpc.VerificationStub(direct).Locate(internal.LocateRequest())
                 found[address] = MAX_SESSIONS - told.free_slots

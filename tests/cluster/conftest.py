@@ -32,15 +32,15 @@ CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 
 
 class Cluster:
-    """Targets behind a front.
+    """Targets behind a locator.
 
     Attributes
     ----------
-    front : where it is reached.
+    locator : where it is reached.
     """
 
     def __init__(self, target: Path, port: int) -> None:
-        self.front = f"127.0.0.1:{port}"
+        self.locator = f"127.0.0.1:{port}"
         self.flags: dict[str, Any] = {
             "model": str(target),
             "threads": 1,
@@ -83,7 +83,7 @@ class Cluster:
                     "name": APPLICATION,
                     "import_path": "specwhisper_deploy.serve_app:targets",
                     "route_prefix": None,
-                    "args": {"target": self.flags, "front": {"port": self._port}},
+                    "args": {"target": self.flags, "locator": {"port": self._port}},
                     "deployments": [
                         {
                             "name": "Target",

@@ -1,4 +1,4 @@
-"""Draft servers behind their front: sessions spread over them, and go on at another one that is free."""
+"""Draft servers behind their locator: sessions spread over them, and go on at another one that is free."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ray.serve.schema import ServeDeploySchema
 from specwhisper.rpc.channels import OPEN
 from specwhisper.types import SAMPLE_RATE
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_client.resolving import ask_front
+from specwhisper_client.resolving import ask_locator
 from specwhisper_deploy.command import deploy
 from tests.cluster.clients import OPTIONS, WAIT_S, pcm, target_alone, written
 from tests.cluster.conftest import process_at
@@ -29,15 +29,15 @@ pytestmark = [
 
 
 class Drafts:
-    """Draft servers behind a front, with a target behind another.
+    """Draft servers behind a locator, with a target behind another.
 
     Attributes
     ----------
-    front : where the draft servers' front is.
+    locator : where the draft servers' locator is.
     """
 
     def __init__(self, target: Path, draft: Path, ports: tuple[int, int]) -> None:
-        self.front = f"127.0.0.1:{ports[1]}"
+        self.locator = f"127.0.0.1:{ports[1]}"
         of_target = {"model": str(target), "threads": 1, "max-sessions": 2 * MAX_SESSIONS}
         of_draft = {
             "target": f"127.0.0.1:{ports[0]}",
@@ -50,8 +50,8 @@ class Drafts:
             "proxy_location": "Disabled",
             "logging_config": {"log_level": "WARNING", "enable_access_log": False},
             "applications": [
-                _application("targets", {"target": of_target, "front": {"port": ports[0]}}, "Target", 1),
-                _application("drafts", {"draft": of_draft, "front": {"port": ports[1]}}, "Draft", 2),
+                _application("targets", {"target": of_target, "locator": {"port": ports[0]}}, "Target", 1),
+                _application("drafts", {"draft": of_draft, "locator": {"port": ports[1]}}, "Draft", 2),
             ],
         }
 
@@ -65,11 +65,11 @@ class Drafts:
         return all(name in states and states[name].status == "RUNNING" for name in ("targets", "drafts"))
 
     async def addresses(self) -> set[str]:
-        """Return those that the front lists."""
-        return set(await ask_front(self.front, OPEN))
+        """Return those that the locator lists."""
+        return set(await ask_locator(self.locator, OPEN))
 
     async def wait_until_two(self, but: str) -> None:
-        """Wait until the front lists two, without one that has gone."""
+        """Wait until the locator lists two, without one that has gone."""
         async with asyncio.timeout(WAIT_S):
             while but in (found := await self.addresses()) or len(found) < 2:
                 await asyncio.sleep(0.2)
@@ -98,7 +98,7 @@ async def test_draft_servers_share_sessions_and_one_that_is_killed_is_left_and_r
     paths = recordings(tmp_path, 2 * MAX_SESSIONS)
     alone = target_alone(target)
     expected = [written(alone.transcribe([pcm(seed)], OPTIONS)[0].segments) for seed in range(len(paths))]
-    async with TranscriptionClient(f"front:///{drafts.front}") as client:
+    async with TranscriptionClient(f"locator:///{drafts.locator}") as client:
         # As many as both have room for: one that did not share would refuse half of them.
         texts = await asyncio.gather(*(client.transcribe_file(path, OPTIONS) for path in paths))
         assert [written(text.segments) for text in texts] == expected

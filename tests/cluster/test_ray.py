@@ -40,11 +40,11 @@ async def test_sessions_spread_evenly_and_outlive_a_target_that_is_killed(cluste
         await check_all(checkpoints, clients)
 
 
-async def test_sessions_go_on_and_open_while_the_front_is_away(cluster, checkpoints):
+async def test_sessions_go_on_and_open_while_the_locator_is_away(cluster, checkpoints):
     cluster.deploy()
     await running(cluster, 2)
     async with clients_of(cluster, checkpoints, 1) as clients:
-        process_at(cluster.front).kill()
+        process_at(cluster.locator).kill()
         clients.append(Client(clients[0].draft, seed=1))
         await clients[1].begin()
         await check_all(checkpoints, clients)

@@ -62,9 +62,9 @@ def serving(config: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
             raise
 
 
-async def be_refused(front: str) -> None:
-    """Ask a front for a session, which it does not have."""
-    async with open_channel(front) as channel:
+async def be_refused(locator: str) -> None:
+    """Ask a locator for a session, which it does not have."""
+    async with open_channel(locator) as channel:
         call = verification_pb2_grpc.VerificationStub(channel).Verify(iter([hello()]))
         with pytest.raises(grpc.aio.AioRpcError):
             await call.read()
@@ -81,35 +81,35 @@ def free_range(number: int) -> range:
                 return range(first, first + number)
 
 
-async def list_servers(front: str) -> set[str]:
-    """Ask a front which draft servers there are."""
-    async with open_channel(front) as channel:
+async def list_servers(locator: str) -> set[str]:
+    """Ask a locator which draft servers there are."""
+    async with open_channel(locator) as channel:
         return set((await DiscoveryStub(channel).ListServers(discovery_pb2.ListServersRequest())).addresses)
 
 
 @pytest.mark.timeout(300)
 def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
-    front, draft_front, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))
+    locator, draft_locator, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))
     draft_ports, gateway_ports = free_range(2), free_range(2)
     config = yaml.safe_load(DEMO.read_text())
     targets, drafts, gateways = config["applications"]
-    targets["args"]["front"] |= {"port": front, "metrics-port": targets_at}
-    drafts["args"]["draft"] |= {"target": f"127.0.0.1:{front}", "port": _as_flag(draft_ports)}
-    drafts["args"]["front"] |= {"port": draft_front, "metrics-port": drafts_at}
+    targets["args"]["locator"] |= {"port": locator, "metrics-port": targets_at}
+    drafts["args"]["draft"] |= {"target": f"127.0.0.1:{locator}", "port": _as_flag(draft_ports)}
+    drafts["args"]["locator"] |= {"port": draft_locator, "metrics-port": drafts_at}
     drafts["deployments"][0]["autoscaling_config"]["min_replicas"] = 2
     gateways["args"]["gateway"] |= {
-        "server": f"front:///127.0.0.1:{draft_front}",
+        "server": f"locator:///127.0.0.1:{draft_locator}",
         "port": _as_flag(gateway_ports),
     }
     gateways["deployments"][0]["num_replicas"] = 2
     (tmp_path / "serve.yaml").write_text(yaml.safe_dump(config))
     with serving(tmp_path / "serve.yaml") as (process, lines):
-        found_at = f"front:///127.0.0.1:{draft_front}"
+        found_at = f"locator:///127.0.0.1:{draft_locator}"
         assert f"drafts at {found_at}\n" in lines
         gateway_addresses = [f"127.0.0.1:{port}" for port in gateway_ports]
         assert f"gateway at {', '.join(gateway_addresses)}\n" in lines
         draft_addresses = {f"127.0.0.1:{port}" for port in draft_ports}
-        assert asyncio.run(list_servers(f"127.0.0.1:{draft_front}")) == draft_addresses
+        assert asyncio.run(list_servers(f"127.0.0.1:{draft_locator}")) == draft_addresses
         status, text, errors = run(
             "specwhisper_client.cli.main", "transcribe", str(SAMPLE), "--server", found_at, "--quiet"
         )
@@ -117,7 +117,7 @@ def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
         assert text
         for _ in range(2):  # the first gateway's sessions go to one draft server after the other
             assert transcribed_by(gateway_addresses[0]).split() == text.split()
-        metrics = ["--front", f"127.0.0.1:{targets_at},127.0.0.1:{drafts_at}"]
+        metrics = ["--locator", f"127.0.0.1:{targets_at},127.0.0.1:{drafts_at}"]
         metrics += ["--metrics", ",".join(gateway_addresses)]
         status, told, errors = run("specwhisper_client.cli.main", "top", *metrics, "--json")
         assert (status, errors) == (0, "")
@@ -126,10 +126,10 @@ def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
         (target,) = (row for row in rows if row["kind"] == "target")
         assert target["tokens_per_forward"] >= 1.0, "it has written the text"
         assert all(row["streams"] for row in rows if row["kind"] == "draft"), "each has had a recording"
-        asyncio.run(be_refused(f"127.0.0.1:{front}"))
+        asyncio.run(be_refused(f"127.0.0.1:{locator}"))
         samples = parsed(asyncio.run(scrape(f"127.0.0.1:{targets_at}"))[0])
-        assert value(samples, "specwhisper_front_draining") == 0
-        assert value(samples, "specwhisper_front_errors_total", kind="InvalidRequest") == 1
+        assert value(samples, "specwhisper_locator_draining") == 0
+        assert value(samples, "specwhisper_locator_errors_total", kind="InvalidRequest") == 1
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
         assert process.wait() == 0, "".join(lines) + rest

@@ -15,7 +15,7 @@ from ray.serve.schema import ServeDeploySchema
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN
-from specwhisper_client.resolving import ask_front
+from specwhisper_client.resolving import ask_locator
 from specwhisper_deploy.command import Signals, addresses, deploy, wait_until_running
 from tests.cluster.clients import WAIT_S
 
@@ -42,13 +42,13 @@ def machines() -> Iterator[set[str]]:
 
 
 def drafts(model: str, **flags: object) -> ServeDeploySchema:
-    """Configure a draft server on each node, and their front."""
+    """Configure a draft server on each node, and their locator."""
     on_each = {"num_replicas": 2, "max_replicas_per_node": 1, "ray_actor_options": {"num_cpus": 0.1}}
     application = {
         "name": "drafts",
         "import_path": "specwhisper_deploy.serve_app:drafts",
         "route_prefix": None,
-        "args": {"draft": {"draft-model": model, "port": 0} | flags, "front": {"port": 0}},
+        "args": {"draft": {"draft-model": model, "port": 0} | flags, "locator": {"port": 0}},
         "deployments": [{"name": "Draft"} | on_each],
     }
     config = {"proxy_location": "Disabled", "applications": [application]}
@@ -60,10 +60,10 @@ def test_each_replica_says_where_its_node_is_reached(machines, checkpoints):
     schema = drafts(str(checkpoints[1]), insecure=True)
     deploy(schema)
     wait_until_running(schema, Signals(), WAIT_S)
-    front = addresses(schema)["drafts"].removeprefix("front:///")
-    listed = asyncio.run(ask_front(front, OPEN))
+    locator = addresses(schema)["drafts"].removeprefix("locator:///")
+    listed = asyncio.run(ask_locator(locator, OPEN))
     assert {split_address(address)[0] for address in listed} == machines
-    assert split_address(front)[0] in machines
+    assert split_address(locator)[0] in machines
 
 
 def test_a_server_that_is_not_fit_for_a_network_is_refused_with_a_sentence(machines, checkpoints):

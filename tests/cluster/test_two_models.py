@@ -1,4 +1,4 @@
-"""Targets of two checkpoints side by side, each behind a front of its own, with encryption and tokens."""
+"""Targets of two checkpoints side by side, each behind a locator of its own, with encryption and tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def application(name: str, model: Path, port: int, trust: dict[str, object]) -> 
         "name": name,
         "import_path": "specwhisper_deploy.serve_app:targets",
         "route_prefix": None,
-        "args": {"target": flags, "front": {"port": port}},
+        "args": {"target": flags, "locator": {"port": port}},
         "deployments": [{"name": "Target", "num_replicas": 1, "ray_actor_options": {"num_cpus": 0.1}}],
     }
 
@@ -48,7 +48,7 @@ def are_running(*names: str) -> bool:
     return all(name in told and told[name].status == "RUNNING" for name in names)
 
 
-async def test_each_front_leads_to_its_own_targets_for_those_with_a_token(
+async def test_each_locator_leads_to_its_own_targets_for_those_with_a_token(
     tmp_path, checkpoints, unused_tcp_port_factory
 ):
     target, draft = checkpoints
@@ -81,14 +81,14 @@ async def test_each_front_leads_to_its_own_targets_for_those_with_a_token(
         await eventually(lambda: are_running("one", "other"), within_s=WAIT_S)
         texts = []
         for model, port in zip((target, other), ports, strict=True):
-            front = f"127.0.0.1:{port}"
-            async with open_channel(front, Credentials(tls)) as channel:
+            locator = f"127.0.0.1:{port}"
+            async with open_channel(locator, Credentials(tls)) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await verification_pb2_grpc.VerificationStub(channel).Locate(pb.LocateRequest())
                 assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
             known = Credentials(tls, TOKEN)
             async with draft_server(
-                front, None, load_checkpoint(str(draft)), target_credentials=known
+                locator, None, load_checkpoint(str(draft)), target_credentials=known
             ) as server:
                 clients = [Client(server, seed) for seed in range(2)]
                 await asyncio.gather(*(client.begin() for client in clients))

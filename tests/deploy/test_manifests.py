@@ -200,14 +200,14 @@ def test_manifests_are_of_kubernetes_schemas(overlay):
             kubernetes_validate.validate(manifest, "1.33", strict=True)
 
 
-def test_draft_servers_know_rays_front_and_the_name_in_its_certificate(secrets):
+def test_draft_servers_know_rays_locator_and_the_name_in_its_certificate(secrets):
     [draft] = [server for server in in_kubernetes("ray") if server.role == "draft"]
     [service] = of_kind("ray", "RayService")
     cluster, _ = ray_pods()
     [head] = cluster["headGroupSpec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in head["ports"]}
     assert ports["serve"] == 8000  # KubeRay refuses a service whose head names ports, and not this one
-    assert draft.flags["target"] == f"{service}-head-svc:{ports['front']}"
+    assert draft.flags["target"] == f"{service}-head-svc:{ports['locator']}"
     shown = subprocess.run(
         ["openssl", "x509", "-in", secrets / "target" / "server.pem", "-noout", "-ext", "subjectAltName"],
         capture_output=True,
@@ -382,7 +382,7 @@ def test_ray_gets_the_configuration_of_one_machine_with_a_clusters_changes():
         draft_to_ray = of_kind("ray", "NetworkPolicy")["draft-to-ray"]["spec"]
         [egress] = draft_to_ray["egress"]
         assert egress["ports"] == [{"port": TARGET_PORT, "protocol": "TCP"}]
-        assert application["args"]["front"]["port"] == target.flags["port"] == TARGET_PORT
+        assert application["args"]["locator"]["port"] == target.flags["port"] == TARGET_PORT
         wanted = {d["name"]: d for d in application["deployments"]}["Target"]["autoscaling_config"]
         assert workers["minReplicas"] >= wanted["min_replicas"]
         assert workers["maxReplicas"] >= 2 * wanted["max_replicas"]  # both versions during an update

@@ -346,19 +346,19 @@ async def test_of_two_families_the_preferred_one_is_used_while_it_answers():
 
 
 def test_names_are_read_with_their_schemes():
-    assert read_names("a:1, dns:///b:2,a:1, front:///[::1]:3") == [
+    assert read_names("a:1, dns:///b:2,a:1, locator:///[::1]:3") == [
         Name("a:1"),
         Name("b:2"),
-        Name("[::1]:3", is_front=True),
+        Name("[::1]:3", is_locator=True),
     ]
-    for wrong in ("", "a", "dns://8.8.8.8/a:1", "http://a:1", "front:///a"):
+    for wrong in ("", "a", "dns://8.8.8.8/a:1", "http://a:1", "locator:///a"):
         with pytest.raises(InvalidRequest, match="HOST:PORT"):
             read_names(wrong)
 
 
 @pytest.mark.parametrize("host", ["a..b", ".a", f"{'x' * 64}.com", f"{'пример' * 10}.рф"])
 def test_a_name_that_no_host_can_have_is_refused(host):
-    for prefix in ("", "dns:///", "front:///"):
+    for prefix in ("", "dns:///", "locator:///"):
         with pytest.raises(InvalidRequest, match=f"'{host}' is not a host's name"):
             read_names(f"a:1, {prefix}{host}:50051")
 

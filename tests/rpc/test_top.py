@@ -78,41 +78,43 @@ async def test_a_cluster_is_shown_once():
         call.cancel()
 
 
-async def test_targets_behind_a_front_are_found_as_they_come_and_go():
+async def test_targets_behind_a_locator_are_found_as_they_come_and_go():
     found: list[str] = []
-    of_front = ServerMetrics("specwhisper_front", model="", dtype="", device="")
-    own_metrics = make_wsgi_app(of_front.collected)
+    of_locator = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
+    own_metrics = make_wsgi_app(of_locator.collected)
 
     def find() -> list[str]:
         if not found:
-            raise TargetUnavailable("No target answers the front.")
+            raise TargetUnavailable("No target answers the locator.")
         return found
 
     async with target_server(metrics_port=0) as one, target_server(metrics_port=0) as other:
-        async with serving_page(targets_page(find, own_metrics), "127.0.0.1", 0, None, None) as front:
-            status, out = await run("--front", front, "--json")
+        async with serving_page(targets_page(find, own_metrics), "127.0.0.1", 0, None, None) as locator:
+            status, out = await run("--locator", locator, "--json")
             assert status == 1
             (row,) = json.loads(out)["servers"]
-            assert (row["address"], row["reason"]) == (front, "answers 503 Service Unavailable")
+            assert (row["address"], row["reason"]) == (locator, "answers 503 Service Unavailable")
             for servers in ([one], [one, other], [other]):
                 found[:] = [each.server.metrics_address for each in servers]
-                status, out = await run("--front", front, "--metrics", found[0], "--json")
+                status, out = await run("--locator", locator, "--metrics", found[0], "--json")
                 assert status == 0
                 assert [row["address"] for row in json.loads(out)["servers"]] == found
-            text, _ = await scrape(front)
-            assert value(parsed(text), "specwhisper_front_draining") == 0
-            status, out = await run("--metrics", front, "--json")
+            text, _ = await scrape(locator)
+            assert value(parsed(text), "specwhisper_locator_draining") == 0
+            status, out = await run("--metrics", locator, "--json")
             assert (status, json.loads(out)["servers"]) == (0, []), "it is no server that is lost"
         found[:] = ["nowhere"]
         for hostile in (find, lambda: [7], lambda: [[]]):
-            async with serving_page(targets_page(hostile, own_metrics), "127.0.0.1", 0, None, None) as front:
-                status, out = await run("--front", front, "--json")
+            async with serving_page(
+                targets_page(hostile, own_metrics), "127.0.0.1", 0, None, None
+            ) as locator:
+                status, out = await run("--locator", locator, "--json")
                 assert status == 1
-                assert json.loads(out)["servers"][0]["address"] == front
+                assert json.loads(out)["servers"][0]["address"] == locator
 
 
 async def test_what_is_no_address_is_refused():
-    for arguments in (["--metrics", "nowhere"], ["--front", "nowhere"], []):
+    for arguments in (["--metrics", "nowhere"], ["--locator", "nowhere"], []):
         status, _ = await run(*arguments, "--once")
         assert status == 1
 

@@ -44,7 +44,7 @@ def test_the_bundled_file_is_one_that_ray_and_our_servers_understand():
         module, _, builder = application.import_path.partition(":")
         assert module == "specwhisper_deploy.serve_app"
         getattr(serve_app, builder)(application.args)
-        assert {each.name for each in application.deployments} <= {"Target", "Front", "Draft", "Gateway"}
+        assert {each.name for each in application.deployments} <= {"Target", "Locator", "Draft", "Gateway"}
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_the_bundled_file_is_one_that_ray_and_our_servers_understand():
         ({"target": {"max-sessions": 0}}, InvalidRequest, "max-sessions"),
         ({"target": {"max-sessions": "many"}}, InvalidRequest, "max-sessions"),
         ({"targets": {}}, ValidationError, "targets"),
-        ({"front": {"model": "large-v3"}}, InvalidRequest, "A front has no flag model"),
+        ({"locator": {"model": "large-v3"}}, InvalidRequest, "A locator has no flag model"),
         ({"target": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),
-        ({"front": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),
+        ({"locator": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),
         ({"target": {"grpc-use-ssl": True}}, InvalidRequest, "--grpc-server-cert"),
     ],
 )
@@ -101,15 +101,15 @@ def deployments_of(application):
 @pytest.mark.parametrize(
     ("build", "args", "names"),
     [
-        ("targets", {}, {"Front"}),
-        ("targets", {"target": {"metrics-port": 0}, "front": {"port": 0}}, set()),
-        ("targets", {"target": {"metrics-port": 9464}}, {"Front", "Target"}),
-        ("targets", {"target": {"port": 50052}}, {"Front", "Target"}),
+        ("targets", {}, {"Locator"}),
+        ("targets", {"target": {"metrics-port": 0}, "locator": {"port": 0}}, set()),
+        ("targets", {"target": {"metrics-port": 9464}}, {"Locator", "Target"}),
+        ("targets", {"target": {"port": 50052}}, {"Locator", "Target"}),
         ("drafts", {}, {"Draft"}),
         ("drafts", {"draft": {"port": 0}}, set()),
         ("drafts", {"draft": {"port": 0, "metrics-port": 9464}}, {"Draft"}),
-        ("drafts", {"draft": {"port": 0}, "front": {"port": 50050}}, {"Front"}),
-        ("drafts", {"draft": {"port": 0}, "front": {"port": 0}}, set()),
+        ("drafts", {"draft": {"port": 0}, "locator": {"port": 50050}}, {"Locator"}),
+        ("drafts", {"draft": {"port": 0}, "locator": {"port": 0}}, set()),
         ("gateway", {}, {"Gateway"}),
         ("gateway", {"gateway": {"port": 0, "metrics-port": 0}}, set()),
     ],
@@ -123,7 +123,7 @@ def test_where_a_port_is_fixed_a_node_has_one_replica(build, args, names):
     ("build", "args", "name"),
     [
         ("targets", {"target": {"port": "50053-50055"}}, "Target"),
-        ("drafts", {"draft": {"port": "50051-50053", "metrics-port": 0}, "front": {"port": 0}}, "Draft"),
+        ("drafts", {"draft": {"port": "50051-50053", "metrics-port": 0}, "locator": {"port": 0}}, "Draft"),
         ("gateway", {"gateway": {"port": "8000-8002", "metrics-port": "9000-9002"}}, "Gateway"),
     ],
 )
@@ -134,8 +134,11 @@ def test_a_node_has_as_many_replicas_as_ports(build, args, name):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ({"front": {}}, "The front of draft servers needs a port"),
-        ({"front": {"port": 50050, "draft-model": "tiny"}}, "A front has no flag draft-model.* draft server"),
+        ({"locator": {}}, "The locator of draft servers needs a port"),
+        (
+            {"locator": {"port": 50050, "draft-model": "tiny"}},
+            "A locator has no flag draft-model.* draft server",
+        ),
         ({"draft": {"port": "50051-50050"}}, "write a port, 0 for a free one, or a range"),
     ],
 )
@@ -144,8 +147,10 @@ def test_what_draft_servers_have_wrong_is_reported_before_anything_starts(args, 
         serve_app.drafts(args)
 
 
-def test_the_front_of_draft_servers_lets_in_whom_they_let_in():
-    application = serve_app.drafts({"draft": {"insecure": True, "host": "0.0.0.0"}, "front": {"port": 50050}})
+def test_the_locator_of_draft_servers_lets_in_whom_they_let_in():
+    application = serve_app.drafts(
+        {"draft": {"insecure": True, "host": "0.0.0.0"}, "locator": {"port": 50050}}
+    )
     flags, _ = application._bound_deployment.init_args
     assert flags == {"insecure": True, "host": "0.0.0.0", "port": 50050}
 
@@ -153,12 +158,12 @@ def test_the_front_of_draft_servers_lets_in_whom_they_let_in():
 @pytest.mark.parametrize(
     ("build", "args", "drains"),
     [
-        ("targets", {"target": {"drain-timeout": 60}}, {"Target": 60.0, "Front": 30.0}),
+        ("targets", {"target": {"drain-timeout": 60}}, {"Target": 60.0, "Locator": 30.0}),
         ("drafts", {"draft": {"drain-timeout": 60}}, {"Draft": 60.0}),
         (
             "drafts",
-            {"draft": {"drain-timeout": 60}, "front": {"port": 50050}},
-            {"Draft": 60.0, "Front": 30.0},
+            {"draft": {"drain-timeout": 60}, "locator": {"port": 50050}},
+            {"Draft": 60.0, "Locator": 30.0},
         ),
         ("gateway", {"gateway": {"drain-timeout": 60}}, {"Gateway": 60.0}),
     ],
@@ -220,8 +225,8 @@ def test_a_file_that_is_here_is_read_wherever_the_cluster_is(tmp_path):
 @pytest.mark.parametrize("flag", ["port", "metrics-port"])
 def test_a_port_that_is_taken_is_told_before_ray_starts(flag):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        args = {"front": {flag: taken.getsockname()[1]}}
-        with pytest.raises(PortTaken, match=f"127.0.0.1:{args['front'][flag]}"):
+        args = {"locator": {flag: taken.getsockname()[1]}}
+        with pytest.raises(PortTaken, match=f"127.0.0.1:{args['locator'][flag]}"):
             check_ports(application(args=args))
     check_ports(application(args=args))
 
@@ -262,7 +267,11 @@ def test_a_host_that_they_reach_is_not(flags):
     ("application_message", "deployments", "words"),
     [
         ("Failed to update ['Draft'].", {"Draft": ("DEPLOY_FAILED", "Traceback ...\nE: no")}, "Draft: E: no"),
-        ("Failed to update.", {"Draft": ("HEALTHY", "fine"), "Front": ("UPDATING", "")}, "Failed to update."),
+        (
+            "Failed to update.",
+            {"Draft": ("HEALTHY", "fine"), "Locator": ("UPDATING", "")},
+            "Failed to update.",
+        ),
     ],
 )
 def test_an_application_that_does_not_start_says_what_its_deployment_says(

@@ -160,7 +160,7 @@ async def test_a_session_goes_to_a_target_that_has_what_it_needs(told, asked):
 
 @pytest.mark.parametrize(("told", "asked"), [(WEIGHTS, "weights_digest"), (VOCABULARY, "vocabulary_digest")])
 async def test_after_a_mismatch_new_targets_are_asked_after_those_known_to_match(told, asked):
-    """In their first second they are empty, and as many as the front asks; until then they are as good."""
+    """In their first second they are empty, and as many as the locator asks; until then they are as good."""
     routing = Routing(new_1=0, new_2=0, new_3=0, busy=5, full=None, other=0)
     for name, digest in {"busy": "old", "full": "old", "other": "new"}.items():
         routing.tell(name, **{told: digest})

@@ -95,17 +95,17 @@ async def test_what_is_said_where_nobody_takes_it(answers, kind):
         await targets_of(world).place()
 
 
-async def test_while_a_front_is_away_those_are_asked_that_it_told_of():
-    world = World(front=Place("a", "lease", 3), a=Place("a", "its own", 2), b=GONE)
-    found = targets_of(world, "front")
+async def test_while_a_locator_is_away_those_are_asked_that_it_told_of():
+    world = World(locator=Place("a", "lease", 3), a=Place("a", "its own", 2), b=GONE)
+    found = targets_of(world, "locator")
     assert await found.place() == Place("a", "lease", 3)
-    world.answers["front"] = Place("b", "another lease", 3)
+    world.answers["locator"] = Place("b", "another lease", 3)
     assert (await found.place()).address == "b"
-    world.answers["front"] = GONE
+    world.answers["locator"] = GONE
     world.asked.clear()
-    assert await found.place() == Place("a", "its own", 2), "that of the front is old by now"
-    assert set(world.asked) == {"front", "a", "b"}
-    world.answers["front"] = ServerFull("No.")
+    assert await found.place() == Place("a", "its own", 2), "that of the locator is old by now"
+    assert set(world.asked) == {"locator", "a", "b"}
+    world.answers["locator"] = ServerFull("No.")
     with pytest.raises(ServerFull):  # whoever leads to all says that there is no room
         await found.place()
 
@@ -119,75 +119,75 @@ async def test_the_first_answer_counts():
 
 
 @pytest.mark.parametrize("is_describing", [False, True])
-async def test_a_front_that_says_nothing_costs_little_where_targets_are_known(is_describing, monkeypatch):
+async def test_a_locator_that_says_nothing_costs_little_where_targets_are_known(is_describing, monkeypatch):
     monkeypatch.setattr(targets, "HEDGE_S", 0.01)
     monkeypatch.setattr(targets, "GRACE_S", 0.01)
-    world = World(front=Place("a", "lease", 3), a=Place("a", "its own", 2))
-    found = targets_of(world, "front")
+    world = World(locator=Place("a", "lease", 3), a=Place("a", "its own", 2))
+    found = targets_of(world, "locator")
     await found.place()
-    world.answers["front"] = None
+    world.answers["locator"] = None
     async with asyncio.timeout(5):
         answer = await (found.first(world.locate) if is_describing else found.place())
     assert answer == Place("a", "its own", 2)
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_front_that_is_slow_is_still_heard(monkeypatch):
+async def test_a_locator_that_is_slow_is_still_heard(monkeypatch):
     monkeypatch.setattr(targets, "HEDGE_S", 0.01)
     may_answer = asyncio.Event()
-    world = World(front=Place("a"), a=Place("a"))
+    world = World(locator=Place("a"), a=Place("a"))
 
     async def locate(address: str) -> Place:
-        if address == "front" and asked_again:
+        if address == "locator" and asked_again:
             await may_answer.wait()
         if address == "a":
             may_answer.set()
             await asyncio.Event().wait()
         return await world.locate(address)
 
-    found, asked_again = Locating(locate, "front"), False
+    found, asked_again = Locating(locate, "locator"), False
     await found.place()
     asked_again = True
-    world.answers["front"] = Place("b", "lease", 3)
+    world.answers["locator"] = Place("b", "lease", 3)
     async with asyncio.timeout(5):
         assert await found.place() == Place("b", "lease", 3)
 
 
-async def test_while_a_front_answers_nobody_else_is_asked():
-    world = World(front=Place("a"), a=Place("a"))
-    found = targets_of(world, "front")
+async def test_while_a_locator_answers_nobody_else_is_asked():
+    world = World(locator=Place("a"), a=Place("a"))
+    found = targets_of(world, "locator")
     for _ in range(3):
         await found.place()
-    assert set(world.asked) == {"front"}
+    assert set(world.asked) == {"locator"}
 
 
 async def test_what_is_gone_is_forgotten_once_others_are_named():
-    world = World(front=Place("a"), a=Place("a"), b=Place("b"))
-    found = targets_of(world, "front")
+    world = World(locator=Place("a"), a=Place("a"), b=Place("b"))
+    found = targets_of(world, "locator")
     await found.place()
     found.note_gone("a")
-    assert found.knows("a"), "with the front away it may be back before that"
-    world.answers["front"] = Place("b")
+    assert found.knows("a"), "with the locator away it may be back before that"
+    world.answers["locator"] = Place("b")
     await found.place()
-    assert (found.knows("a"), found.knows("b"), found.knows("front")) == (False, True, True)
+    assert (found.knows("a"), found.knows("b"), found.knows("locator")) == (False, True, True)
 
 
 async def test_what_is_named_again_is_not_gone():
-    world = World(front=Place("a"), a=Place("a"), b=Place("b"))
-    found = targets_of(world, "front")
+    world = World(locator=Place("a"), a=Place("a"), b=Place("b"))
+    found = targets_of(world, "locator")
     await found.place()
     found.note_gone("a")
     await found.place()
-    world.answers["front"] = Place("b")
+    world.answers["locator"] = Place("b")
     await found.place()
     assert found.knows("a")
 
 
 async def test_only_so_many_are_known(monkeypatch):
     monkeypatch.setattr(targets, "MAX_KNOWN", 2)
-    world = World(front=Place("a"))
-    found = targets_of(world, "front")
+    world = World(locator=Place("a"))
+    found = targets_of(world, "locator")
     for name in "abc":
-        world.answers["front"] = Place(name)
+        world.answers["locator"] = Place(name)
         await found.place()
     assert [found.knows(name) for name in "abc"] == [False, True, True]

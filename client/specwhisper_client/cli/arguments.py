@@ -14,7 +14,7 @@ Server = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT,...",
-        help="Draft servers, or front:///HOST:PORT that lists them under Ray; sessions are spread over all.",
+        help="Draft servers, or locator:///HOST:PORT, which lists them; sessions are spread over all.",
     ),
 ]
 

@@ -31,10 +31,10 @@ class Cluster:
     rows, totals : what they do, since the last reading but one; first, since they began.
     """
 
-    def __init__(self, addresses: Sequence[str], fronts: Sequence[str], credentials: Credentials) -> None:
-        check_addresses([*addresses, *fronts], credentials)
+    def __init__(self, addresses: Sequence[str], locators: Sequence[str], credentials: Credentials) -> None:
+        check_addresses([*addresses, *locators], credentials)
         self._addresses = addresses
-        self._fronts = fronts
+        self._locators = locators
         self._credentials = credentials
         self._last: dict[str, Reading] = {}  # of each server that has answered
         self.rows: list[Figures] = []
@@ -42,7 +42,9 @@ class Cluster:
 
     async def read(self) -> None:
         """Read all of them."""
-        found = await asyncio.gather(*(find_targets(front, self._credentials) for front in self._fronts))
+        found = await asyncio.gather(
+            *(find_targets(locator, self._credentials) for locator in self._locators)
+        )
         targets = [address for addresses, _ in found for address in addresses]
         lost = [error for _, error in found if error is not None]
         known = list(dict.fromkeys([*targets, *self._addresses]))
@@ -78,11 +80,11 @@ def top(
             help="Where servers serve their metrics (--metrics-port), and gateways' addresses.",
         ),
     ] = "",
-    front: Annotated[
+    locator: Annotated[
         str,
         typer.Option(
             metavar="HOST:PORT,...",
-            help="Where fronts do: they list targets and draft servers, as they come and go.",
+            help="Where locators do: they list targets and draft servers, as they come and go.",
         ),
     ] = "",
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Between two readings.")] = 2.0,
@@ -92,12 +94,12 @@ def top(
     as_json: Annotated[bool, typer.Option("--json", help="The same as JSON.")] = False,
 ) -> None:
     """Watch the servers of a cluster: sessions, slots, acceptance, round trips, queues."""
-    addresses, fronts = (
-        [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, front)
+    addresses, locators = (
+        [address.strip() for address in each.split(",") if address.strip()] for each in (metrics, locator)
     )
-    if not addresses and not fronts:
-        raise InvalidRequest("No server is named: write --metrics HOST:PORT,... or --front HOST:PORT,...")
-    cluster = Cluster(addresses, fronts, context.obj)
+    if not addresses and not locators:
+        raise InvalidRequest("No server is named: write --metrics HOST:PORT,... or --locator HOST:PORT,...")
+    cluster = Cluster(addresses, locators, context.obj)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)  # nothing is cut off in a file

@@ -9,7 +9,7 @@ from math import inf
 from specwhisper_client.top.readings import Reading, Samples
 
 TARGET, DRAFT, GATEWAY = KINDS = ("target", "draft", "gateway")
-FRONT = "front"  # has neither sessions nor tokens: it tells of targets
+LOCATOR = "locator"  # has neither sessions nor tokens: it tells of targets
 SERVING, DRAINING, LOST = "serving", "draining", "lost"
 
 
@@ -143,7 +143,7 @@ def figures_of(now: Reading, before: Reading | None) -> list[Figures]:
     if before is not None and began_s(before) == began_s(now):
         since_s = before.at_s
     kinds = [kind for kind in KINDS if _has(now.samples, kind)]
-    if not kinds and _has(now.samples, FRONT):
+    if not kinds and _has(now.samples, LOCATOR):
         return []
     if not kinds:
         return [Figures(now.address, "", LOST, "exports no metrics of specwhisper")]

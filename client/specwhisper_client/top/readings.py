@@ -1,4 +1,4 @@
-"""Read servers' metrics as Prometheus does, and find those behind a front as it does."""
+"""Read servers' metrics as Prometheus does, and find those behind a locator as it does."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ async def read_all(addresses: Sequence[str], credentials: Credentials) -> list[R
     return list(await asyncio.gather(*(asyncio.to_thread(_read, each, credentials) for each in addresses)))
 
 
-async def find_targets(front: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
-    """Ask a front where its targets serve their metrics.
+async def find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+    """Ask a locator where its targets serve their metrics.
 
     Returns
     -------
-    addresses : none where the front does not answer.
+    addresses : none where the locator does not answer.
     error : why, if it does not.
     """
-    return await asyncio.to_thread(_find_targets, front, credentials)
+    return await asyncio.to_thread(_find_targets, locator, credentials)
 
 
 def check_addresses(addresses: Sequence[str], credentials: Credentials) -> None:
@@ -76,15 +76,15 @@ def _read(address: str, credentials: Credentials) -> Reading:
         return Reading(address, at_s, error=_reason(error))
 
 
-def _find_targets(front: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
+def _find_targets(locator: str, credentials: Credentials) -> tuple[list[str], Reading | None]:
     at_s = time()
     try:
-        groups = json.loads(_fetch(front, TARGETS_PATH, credentials))
+        groups = json.loads(_fetch(locator, TARGETS_PATH, credentials))
         found = [str(address) for group in groups for address in group["targets"]]
         check_addresses(found, credentials)
         return found, None
     except (OSError, HTTPException, ValueError, LookupError, TypeError, SpecWhisperError) as error:
-        return [], Reading(front, at_s, error=_reason(error))
+        return [], Reading(locator, at_s, error=_reason(error))
 
 
 def parse(text: str) -> Samples:

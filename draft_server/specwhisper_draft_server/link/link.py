@@ -44,7 +44,7 @@ class TargetLink:
 
     Parameters
     ----------
-    addresses : of targets, or of fronts that answer ``Locate`` for many.
+    addresses : of targets, or of locators that answer ``Locate`` for many.
     credentials : how they are reached, and who this server is to them.
     connect_timeout_s : how long to wait for a target that is not there, or not yet; one that is only far away
         has longer to connect (:mod:`specwhisper_draft_server.link.connecting`).
@@ -112,7 +112,7 @@ class TargetLink:
         except (PairMismatch, TargetUnavailable):  # the latter also where some of them are away
             if needs == ANY or not mismatched:
                 raise
-        place = await self._find(needs)  # a front describes one target, and leads to others
+        place = await self._find(needs)  # a locator describes one target, and leads to others
         return await self._describe(place.address, needs)
 
     async def _describe(self, address: str, needs: Needs) -> TargetDescription:

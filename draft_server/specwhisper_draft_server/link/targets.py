@@ -25,7 +25,7 @@ class Targets:
 
     Parameters
     ----------
-    named : addresses of targets, or of fronts that answer ``Locate`` for many.
+    named : addresses of targets, or of locators that answer ``Locate`` for many.
     """
 
     def __init__(self, named: Sequence[str]) -> None:

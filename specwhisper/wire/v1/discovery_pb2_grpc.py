@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DiscoveryStub(object):
-    """Draft servers of one cluster, for their clients. A front answers it; draft servers do not.
+    """Draft servers of one cluster, for their clients. A locator answers it; draft servers do not.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class DiscoveryStub(object):
 
 
 class DiscoveryServicer(object):
-    """Draft servers of one cluster, for their clients. A front answers it; draft servers do not.
+    """Draft servers of one cluster, for their clients. A locator answers it; draft servers do not.
     """
 
     def ListServers(self, request, context):
@@ -70,7 +70,7 @@ def add_DiscoveryServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Discovery(object):
-    """Draft servers of one cluster, for their clients. A front answers it; draft servers do not.
+    """Draft servers of one cluster, for their clients. A locator answers it; draft servers do not.
     """
 
     @staticmethod

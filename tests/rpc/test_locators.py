@@ -1,4 +1,4 @@
-"""A front that leads to targets: it may hang, and the targets that it names come and go."""
+"""A locator that leads to targets: it may hang, and the targets that it names come and go."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def often(monkeypatch):
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
-class Front(verification_pb2_grpc.VerificationServicer):
+class Locator(verification_pb2_grpc.VerificationServicer):
     """Names a target, while it answers at all."""
 
     def __init__(self, target: Target) -> None:
@@ -63,14 +63,14 @@ class Front(verification_pb2_grpc.VerificationServicer):
 
 
 @asynccontextmanager
-async def led_to(target: Target) -> AsyncIterator[tuple[str, Front, Draft]]:
-    """A front, its address, and a draft server that knows nobody else."""
-    front = Front(target)
-    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, front)
+async def led_to(target: Target) -> AsyncIterator[tuple[str, Locator, Draft]]:
+    """A locator, its address, and a draft server that knows nobody else."""
+    locator = Locator(target)
+    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, locator)
     server = await start_server({"specwhisper.wire.v1.Verification": add}, ServingOptions())
     try:
         async with draft_server(server.address, connect_timeout_s=HANGING_S) as draft:
-            yield server.address, front, draft
+            yield server.address, locator, draft
     finally:
         await server.stop(drain_timeout_s=0)
 
@@ -80,10 +80,10 @@ async def check_text(draft: Draft) -> None:
         assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
 
 
-async def test_a_front_that_never_answers_does_not_hold_up_sessions():
-    async with target_server() as target, led_to(target) as (_, front, draft):
+async def test_a_locator_that_never_answers_does_not_hold_up_sessions():
+    async with target_server() as target, led_to(target) as (_, locator, draft):
         await check_text(draft)
-        front.may_answer.clear()
+        locator.may_answer.clear()
         await check_text(draft)
 
 
@@ -92,7 +92,7 @@ def connected(draft: Draft) -> set[str]:
 
 
 async def test_connections_to_targets_that_are_gone_are_closed():
-    async with target_server() as first, led_to(first) as (address, front, draft):
+    async with target_server() as first, led_to(first) as (address, locator, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         for request in (streaming_config(), *audio_requests(recording(LENGTH_S))):
             await call.write(request)
@@ -101,7 +101,7 @@ async def test_connections_to_targets_that_are_gone_are_closed():
             responses.append(await call.read())
         assert connected(draft) == {address, first.address}
         async with target_server() as second:
-            front.target = second
+            locator.target = second
             await first.server.stop(drain_timeout_s=0)
             await call.done_writing()
             while (response := await call.read()) is not grpc.aio.EOF:
@@ -110,29 +110,29 @@ async def test_connections_to_targets_that_are_gone_are_closed():
             await eventually(lambda: connected(draft) == {address, second.address})
 
 
-async def test_a_target_that_is_gone_beside_its_front_is_forgotten_when_that_is_back():
-    async with target_server() as first, led_to(first) as (address, front, draft):
+async def test_a_target_that_is_gone_beside_its_locator_is_forgotten_when_that_is_back():
+    async with target_server() as first, led_to(first) as (address, locator, draft):
         await check_text(draft)
-        front.may_answer.clear()
+        locator.may_answer.clear()
         await first.server.stop(drain_timeout_s=0)
         link = draft.service._transcriber
         asking = asyncio.create_task(link.find_room())
         await eventually(lambda: first.address in link._targets._gone)
-        assert connected(draft) == {address, first.address}, "it may be back before the front"
+        assert connected(draft) == {address, first.address}, "it may be back before the locator"
         async with target_server() as second:
-            front.target = second
-            front.may_answer.set()
+            locator.target = second
+            locator.may_answer.set()
             await asking
             await check_text(draft)
             await eventually(lambda: connected(draft) == {address, second.address})
 
 
-async def test_a_front_leads_to_a_match_also_while_another_one_that_is_named_is_away(unused_tcp_port):
+async def test_a_locator_leads_to_a_match_also_while_another_one_that_is_named_is_away(unused_tcp_port):
     """It describes one target, and knows others."""
     checkpoint = replace(scripted_checkpoint(), weights_digest="old")
     async with target_server(ScriptedModel(8), checkpoint) as old, target_server() as new, led_to(old) as led:
-        address, front, _ = led
-        front.described = new
+        address, locator, _ = led
+        locator.described = new
         link = TargetLink(address, f"127.0.0.1:{unused_tcp_port}", connect_timeout_s=0.05)
         try:
             assert (await link.describe(weights_digest="old")).weights_digest == "old"

@@ -1,4 +1,4 @@
-"""The front of draft servers on a real socket, and clients that ask it; only Ray's handle is a fake."""
+"""The locator of draft servers on a real socket, and clients that ask it; only Ray's handle is a fake."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from specwhisper_deploy.draft_locator import (
     SERVICE_NAME,
     USED_S,
     Directory,
-    DiscoveryService,
+    DraftLocatorService,
     DraftPlace,
     asking,
     by_room,
@@ -89,8 +89,8 @@ async def hangs() -> DraftPlace:
     raise AssertionError
 
 
-def test_a_client_waits_longer_than_the_front():
-    assert resolving.FRONT_DEADLINE_S > ANSWER_S
+def test_a_client_waits_longer_than_the_locator():
+    assert resolving.LOCATOR_DEADLINE_S > ANSWER_S
 
 
 @given(st.lists(st.integers(-1, 20)), st.randoms(use_true_random=False))
@@ -117,7 +117,7 @@ async def test_who_has_died_or_hangs_is_left_out():
 
 @pytest.mark.parametrize("answers", [(), (dies,), (hangs, dies)])
 async def test_where_none_answers_the_error_says_so(answers):
-    with pytest.raises(TargetUnavailable, match=r"No draft server has answered the front within 0.05 s"):
+    with pytest.raises(TargetUnavailable, match=r"No draft server has answered the locator within 0.05 s"):
         await asking(Handle(*answers), within_s=0.05)()
 
 
@@ -169,8 +169,8 @@ async def test_answers_that_are_very_old_are_not_used():
 
 
 @asynccontextmanager
-async def front(handle: Handle, within_s: float = PATIENCE_S) -> AsyncIterator[RunningServer]:
-    service = DiscoveryService(Directory(asking(handle, within_s)))
+async def locator(handle: Handle, within_s: float = PATIENCE_S) -> AsyncIterator[RunningServer]:
+    service = DraftLocatorService(Directory(asking(handle, within_s)))
     add = partial(add_DiscoveryServicer_to_server, service)
     server = await start_server({SERVICE_NAME: add}, ServingOptions())
     try:
@@ -181,17 +181,17 @@ async def front(handle: Handle, within_s: float = PATIENCE_S) -> AsyncIterator[R
 
 async def test_it_lists_draft_servers_and_says_where_there_is_none():
     handle = Handle(says("a:1"), says("b:1", 0))
-    async with front(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
+    async with locator(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
         stub = DiscoveryStub(channel)
         assert list((await stub.ListServers(pb.ListServersRequest())).addresses) == ["a:1", "b:1"]
-    async with front(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
+    async with locator(Handle(hangs), 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await DiscoveryStub(channel).ListServers(pb.ListServersRequest())
-        assert type(error_from_rpc(refused.value, "front:1")) is TargetUnavailable
+        assert type(error_from_rpc(refused.value, "locator:1")) is TargetUnavailable
 
 
 class Fleet:
-    """Draft servers on ports of their own, behind a front.
+    """Draft servers on ports of their own, behind a locator.
 
     Attributes
     ----------
@@ -206,8 +206,8 @@ class Fleet:
     async def __aenter__(self) -> Fleet:
         for draft in self.drafts:
             self.handle.answers.append(says(await self._start(draft)))
-        server = await self._stack.enter_async_context(front(self.handle))
-        self.name = f"front:///{server.address}"
+        server = await self._stack.enter_async_context(locator(self.handle))
+        self.name = f"locator:///{server.address}"
         return self
 
     async def _start(self, draft: Draft) -> str:
@@ -224,7 +224,7 @@ class Fleet:
         return [draft.num_open for draft in self.drafts]
 
 
-async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_front():
+async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_locator():
     async with Fleet(3) as fleet, TranscriptionClient(fleet.name) as client:
         calls = [asyncio.create_task(client.recognize(b"audio")) for _ in range(6)]
         await eventually(lambda: fleet.num_open() == [2, 2, 2])
@@ -233,7 +233,7 @@ async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_front()
         await asyncio.gather(*calls)
 
 
-async def test_clients_begin_where_the_front_knows_room():
+async def test_clients_begin_where_the_locator_knows_room():
     async with Fleet(2) as fleet:
         full, free = fleet.drafts
         addresses = [(await answer()).address for answer in fleet.handle.answers]

@@ -1,4 +1,4 @@
-"""The front on a real socket, with real targets; only Ray's handle to them is another one."""
+"""The locator on a real socket, with real targets; only Ray's handle to them is another one."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUS
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy.discovery import finder
-from specwhisper_deploy.handle_answers import HandleStream
+from specwhisper_deploy.handle_answers import TargetAnswers
 from specwhisper_deploy.routing import UNANSWERED_S
-from specwhisper_deploy.target_locator import ANSWER_S, SERVICE_NAME, TRIES, FrontService
+from specwhisper_deploy.target_locator import ANSWER_S, SERVICE_NAME, TRIES, TargetLocatorService
 from specwhisper_draft_server.config import DraftConfig
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import collected, value
@@ -128,12 +128,12 @@ class Hanging:
     describe = locate
 
 
-def answers_of(target: Target) -> HandleStream:
-    return HandleStream(target.service, target.address)
+def answers_of(target: Target) -> TargetAnswers:
+    return TargetAnswers(target.service, target.address)
 
 
 @asynccontextmanager
-async def front(
+async def locator(
     *targets: Any,
     answer_s: float = PATIENCE_S,
     credentials: Credentials = OPEN,
@@ -141,7 +141,9 @@ async def front(
     **options: Any,
 ) -> AsyncIterator[tuple[verification_pb2_grpc.VerificationStub, Handle]]:
     handle = Handle(*targets)
-    add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, FrontService(handle, answer_s))
+    add = partial(
+        verification_pb2_grpc.add_VerificationServicer_to_server, TargetLocatorService(handle, answer_s)
+    )
     server = await start_server({SERVICE_NAME: add}, ServingOptions(**options), metrics)
     try:
         async with open_channel(server.address, credentials) as channel:
@@ -165,7 +167,7 @@ async def refusal(call: Awaitable[Any]) -> grpc.aio.AioRpcError:
 
 
 async def test_it_names_a_target_with_the_right_to_open_a_session_there():
-    async with target_server(leases=Leases()) as target, front(answers_of(target)) as (stub, _):
+    async with target_server(leases=Leases()) as target, locator(answers_of(target)) as (stub, _):
         place = await stub.Locate(pb.LocateRequest())
         assert (place.address, place.free_slots) == (target.address, target.num_free_slots)
         call = target.stub.Verify(iter([hello(lease=place.lease)]))
@@ -174,14 +176,14 @@ async def test_it_names_a_target_with_the_right_to_open_a_session_there():
 
 
 async def test_it_tells_what_the_targets_are():
-    async with target_server() as target, front(answers_of(target)) as (stub, _):
+    async with target_server() as target, locator(answers_of(target)) as (stub, _):
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
 
 
 async def test_full_targets_refuse_with_the_time_to_wait():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
-        front(answers_of(target)) as (stub, handle),
+        locator(answers_of(target)) as (stub, handle),
     ):
         session = await opened(target)
         error = await refusal(stub.Locate(pb.LocateRequest()))
@@ -197,7 +199,7 @@ async def test_another_one_is_asked_where_one_is_full(caplog):
     async with (
         target_server(limits=Limits(max_sessions=1)) as full,
         target_server() as empty,
-        front(answers_of(full), answers_of(empty)) as (stub, handle),
+        locator(answers_of(full), answers_of(empty)) as (stub, handle),
     ):
         session = await opened(full)
         assert (await stub.Locate(pb.LocateRequest())).address == empty.address
@@ -213,7 +215,7 @@ async def test_another_one_is_asked_where_one_does_not_match():
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server() as target,
-        front(answers_of(other), answers_of(target)) as (stub, handle),
+        locator(answers_of(other), answers_of(target)) as (stub, handle),
     ):
         weights = (await target.stub.Describe(pb.DescribeRequest())).weights_digest
         assert (await stub.Locate(pb.LocateRequest(weights_digest=weights))).address == target.address
@@ -225,7 +227,7 @@ async def test_that_those_that_match_are_full_is_said_before_that_others_do_not_
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server(limits=Limits(max_sessions=1)) as full,
-        front(*(answers_of((other, full)[each]) for each in order)) as (stub, _),
+        locator(*(answers_of((other, full)[each]) for each in order)) as (stub, _),
     ):
         session = await opened(full)
         weights = (await full.stub.Describe(pb.DescribeRequest())).weights_digest
@@ -235,19 +237,19 @@ async def test_that_those_that_match_are_full_is_said_before_that_others_do_not_
 
 
 async def test_what_a_target_refuses_is_told_as_it_was_said():
-    async with target_server() as target, front(answers_of(target)) as (stub, _):
-        error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(model="another"))), "front:1")
+    async with target_server() as target, locator(answers_of(target)) as (stub, _):
+        error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(model="another"))), "locator:1")
         assert type(error) is InvalidRequest
         assert "not 'another'" in str(error)
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
 async def test_who_hangs_is_not_awaited_for_long(method):
-    async with front(Hanging(), answer_s=0.05) as (stub, handle):
+    async with locator(Hanging(), answer_s=0.05) as (stub, handle):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
         error = await refusal(getattr(stub, method)(request, timeout=PATIENCE_S))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert type(error_from_rpc(error, "front:1")) is TargetUnavailable
+        assert type(error_from_rpc(error, "locator:1")) is TargetUnavailable
         assert "within 0.05 s" in error.details()
         assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True] * TRIES
 
@@ -256,7 +258,7 @@ async def test_who_hangs_is_not_awaited_for_long(method):
 async def test_another_one_is_asked_where_one_hangs(method):
     async with (
         target_server() as target,
-        front(Hanging(), answers_of(target), answer_s=3.0) as (stub, handle),
+        locator(Hanging(), answers_of(target), answer_s=3.0) as (stub, handle),
     ):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
         reply = await getattr(stub, method)(request, timeout=PATIENCE_S)
@@ -272,7 +274,7 @@ async def test_who_is_slow_may_still_answer_while_another_one_is_asked():
 
         describe = locate
 
-    async with front(Slow(), Hanging(), answer_s=3.0) as (stub, handle):
+    async with locator(Slow(), Hanging(), answer_s=3.0) as (stub, handle):
         assert (await stub.Locate(pb.LocateRequest(), timeout=PATIENCE_S)).free_slots == 3
         assert [asked.is_cancelled for asked in handle.locate.asked] == [False, True]
 
@@ -281,12 +283,12 @@ def test_who_is_asked_next_is_not_who_hangs():
     assert ANSWER_S / TRIES > UNANSWERED_S
 
 
-def test_a_draft_server_waits_longer_than_the_front():
+def test_a_draft_server_waits_longer_than_the_locator():
     assert DraftConfig().connect_timeout_s > ANSWER_S
 
 
-async def test_a_replica_that_dies_while_it_is_asked_is_no_bug_of_the_front():
-    async with front(Broken(ActorDiedError())) as (stub, handle):
+async def test_a_replica_that_dies_while_it_is_asked_is_no_bug_of_the_locator():
+    async with locator(Broken(ActorDiedError())) as (stub, handle):
         error = await refusal(stub.Locate(pb.LocateRequest()))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert "ActorDiedError" in error.details()
@@ -297,7 +299,7 @@ async def test_a_replica_that_dies_while_it_is_asked_is_no_bug_of_the_front():
 async def test_another_one_is_asked_where_one_has_died(method):
     async with (
         target_server() as target,
-        front(Broken(ActorDiedError()), answers_of(target)) as (stub, handle),
+        locator(Broken(ActorDiedError()), answers_of(target)) as (stub, handle),
     ):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
         reply = await getattr(stub, method)(request)
@@ -307,7 +309,7 @@ async def test_another_one_is_asked_where_one_has_died(method):
 
 async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
     bug = RayTaskError("locate", "RuntimeError: a secret", RuntimeError())
-    async with front(Broken(bug.as_instanceof_cause())) as (stub, _):
+    async with locator(Broken(bug.as_instanceof_cause())) as (stub, _):
         error = await refusal(stub.Locate(pb.LocateRequest()))
         assert error.code() is grpc.StatusCode.INTERNAL
         assert error.details() == INTERNAL_ERROR
@@ -315,9 +317,9 @@ async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
 
 
 async def test_no_session_passes_through():
-    async with front(Hanging()) as (stub, _):
+    async with locator(Hanging()) as (stub, _):
         call = stub.Verify(iter([hello()]))
-        error = error_from_rpc(await refusal(call.read()), "front:1")
+        error = error_from_rpc(await refusal(call.read()), "locator:1")
         assert type(error) is InvalidRequest
         assert "ask Locate" in str(error)
 
@@ -333,30 +335,30 @@ async def test_the_lease_is_for_who_is_known_by_the_token_and_nobody_else_is_ans
     leases = Leases()
     async with target_server(leases=leases) as target:
         anna = Credentials(trusting, TOKEN)
-        async with front(answers_of(target), credentials=anna, **protection) as (stub, _):
+        async with locator(answers_of(target), credentials=anna, **protection) as (stub, _):
             leases.check((await stub.Locate(pb.LocateRequest())).lease, "anna")
             assert (await stub.Describe(pb.DescribeRequest())).model
         for stranger in (Credentials(trusting), Credentials(trusting, "0123456789abcdef-Wrong")):
-            async with front(answers_of(target), credentials=stranger, **protection) as (stub, handle):
+            async with locator(answers_of(target), credentials=stranger, **protection) as (stub, handle):
                 for call in (stub.Locate(pb.LocateRequest()), stub.Describe(pb.DescribeRequest())):
                     error = await refusal(call)
                     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
-                    assert type(error_from_rpc(error, "front:1")) is Unauthenticated
+                    assert type(error_from_rpc(error, "locator:1")) is Unauthenticated
                 assert not handle.locate.asked + handle.describe.asked
-        async with front(answers_of(target), **protection) as (stub, handle):  # speaks in the clear
+        async with locator(answers_of(target), **protection) as (stub, handle):  # speaks in the clear
             assert (await refusal(stub.Locate(pb.LocateRequest()))).code() is grpc.StatusCode.UNAVAILABLE
             assert not handle.locate.asked
 
 
 async def test_what_it_refuses_is_counted():
-    metrics = ServerMetrics("specwhisper_front", model="", dtype="", device="")
+    metrics = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
     options: dict[str, Any] = {"metrics": metrics, "tokens": TOKENS}
     for token, target in ((TOKEN, Broken(ActorDiedError())), ("0123456789abcdef-Wrong", Hanging())):
-        async with front(target, credentials=Credentials(token=token), **options) as (stub, _):
+        async with locator(target, credentials=Credentials(token=token), **options) as (stub, _):
             await refusal(stub.Locate(pb.LocateRequest()))
     samples = collected(metrics.collected)
     for kind in (TargetUnavailable, Unauthenticated):
-        assert value(samples, "specwhisper_front_errors_total", kind=kind.__name__) == 1
+        assert value(samples, "specwhisper_locator_errors_total", kind=kind.__name__) == 1
 
 
 async def test_targets_tell_where_their_metrics_are_and_one_that_has_died_is_left_out():
