@@ -65,7 +65,7 @@ async def test_a_cluster_is_shown_once():
         assert (at_draft["sessions"], at_draft["capacity"]) == (1, MAX_SESSIONS)
         told = responses[-1].statistics
         assert at_draft["acceptance"] == at_target["acceptance"] == told.num_accepted / told.num_verified
-        assert at_draft["tokens_per_forward"] == told.num_committed / told.num_forwards
+        assert at_draft["tokens_per_forward"] == told.num_committed / told.num_passes
         assert at_draft["round_trip_s"] > 0
         assert json.loads(out)["totals"]["target"]["sessions"] == 1
 
