@@ -2,8 +2,8 @@
 
 python examples/distil.py --target large-v3 --recordings FOLDER --out FOLDER --language nl --device cuda
 
-The draft keeps the target's encoder and some of its decoder layers, and learns what the target writes. How
-often it would have written the same is told before and after, on whole recordings that it has not heard.
+The draft keeps the target's encoder and some of its decoder layers, and learns the target's text. Their
+agreement is printed before and after, on whole recordings that are held out of training.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Teacher:
         self.model.to(device).eval()
 
     def lesson(self, windows: list[bytes]) -> Lesson:
-        """Write windows, those that it has not yet written."""
+        """Transcribe windows that are new, and return them as a lesson."""
         new = [pcm for pcm in windows if pcm not in self._written]
         for pcm, text in zip(new, self._engine.transcribe(new, self._options), strict=True):
             self._written[pcm] = text.window_tokens[0]  # the draft learns what follows the window's start
         samples = [np.frombuffer(pcm, "<i2").astype(np.float32) / 32768 for pcm in windows]
-        heard = self.processor(samples, sampling_rate=16_000, return_tensors="pt").input_features
+        features = self.processor(samples, sampling_rate=16_000, return_tensors="pt").input_features
         with torch.no_grad():
-            encoded = self.model.model.encoder(heard.to(self.model.device)).last_hidden_state
+            encoded = self.model.model.encoder(features.to(self.model.device)).last_hidden_state
         rows = [[*self._prompt, *self._written[pcm]] for pcm in windows]
         width, end = max(map(len, rows)), self._vocabulary.end_of_text
         tokens = torch.tensor([row + [end] * (width - len(row)) for row in rows])
@@ -72,13 +72,13 @@ class Teacher:
 
 
 class Lesson:
-    """Windows as the encoder hears them, what the target wrote, and which places count."""
+    """Encoded windows, the target's tokens, and the positions that count."""
 
     def __init__(self, encoded: Tensor, tokens: Tensor, counts: Tensor) -> None:
         self._encoded, self._tokens, self._counts = encoded, tokens, counts
 
     def logits(self, model: Any) -> Tensor:
-        """Give what a model would write at each place, after the target's tokens before it."""
+        """Return a model's logits at each position that counts, given the target's tokens before it."""
         out = model(encoder_outputs=(self._encoded,), decoder_input_ids=self._tokens[:, :-1])
         return out.logits[self._counts]
 
@@ -94,7 +94,7 @@ def windows_of(paths: list[Path]) -> list[bytes]:
 
 
 def in_ever_new_order(windows: list[bytes], size: int, random: np.random.Generator) -> Iterator[list[bytes]]:
-    """Give batches without end."""
+    """Yield batches for ever."""
     while True:
         order = random.permutation(len(windows))
         for i in range(0, len(order), size):

@@ -21,7 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Candidates, Mode
 from tests.interference import KINDS, Interference
-from tests.nightly import NIGHTLY
+from tests.nightly import examples
 
 MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 
@@ -112,7 +112,7 @@ options = st.builds(
 
 
 @pytest.mark.timeout(900)
-@settings(max_examples=500 if NIGHTLY else 200, deadline=None)
+@settings(max_examples=examples(100, 500), deadline=None)
 @given(
     options=options,
     mode=st.sampled_from(MODES),

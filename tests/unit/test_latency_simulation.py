@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, product
 from random import Random
 
 import pytest
@@ -23,6 +23,7 @@ from specwhisper.speculation.theory import Costs as Theory
 from specwhisper.speculation.theory import full_s, pipelined_s, sync_s
 from specwhisper.types import Mode
 from tests.interference import KINDS, LOSSY, Interference
+from tests.nightly import examples, mostly_nightly
 
 VOCABULARY = replace(SHORT, max_length=4000)
 STEP_S = 0.05
@@ -56,7 +57,7 @@ def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, depth=40, costs=C
 windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: decoding(*agrees))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20, 60), deadline=None)
 @given(
     st.lists(windows, min_size=1, max_size=3),
     st.sampled_from([Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]),
@@ -148,9 +149,12 @@ def test_waiting_for_blocks_costs_what_the_formula_says(gamma, round_trip):
     assert told == pytest.approx(sync_s(theory, [1.0] * 64, gamma) / STEP_S, rel=0.02)
 
 
-@pytest.mark.parametrize("gamma", [1, 2, 4, 8])
-@pytest.mark.parametrize("round_trip", [0, 0.5, 2.5, 10])
-@pytest.mark.parametrize("accepted", [0.69, 0.9])
+@pytest.mark.parametrize(
+    ("gamma", "round_trip", "accepted"),
+    mostly_nightly(
+        [(4, 0.5, 0.69), (8, 2.5, 0.9), *product([1, 2, 4, 8], [0, 0.5, 2.5, 10], [0.69, 0.9])], by_day=2
+    ),
+)
 def test_a_pipeline_costs_what_the_formula_says(gamma, round_trip, accepted):
     random = Random(5)
     decodings = [decoding(*(random.random() < accepted for _ in range(2000)))]
@@ -166,8 +170,12 @@ def test_a_chain_behind_a_correction_is_not_taken_for_stale():
     assert ones < fours < 0.75
 
 
-@pytest.mark.parametrize("round_trip", [0, 0.25, 0.5, 1.25, 2.5, 5, 10])
-@pytest.mark.parametrize("share", [2, 3, 5, 9])
+@pytest.mark.parametrize(
+    ("round_trip", "share"),
+    mostly_nightly(
+        [(0, 3), (1.25, 5), (5, 9), *product([0, 0.25, 0.5, 1.25, 2.5, 5, 10], [2, 3, 5, 9])], by_day=3
+    ),
+)
 def test_full_costs_what_the_formula_says_where_all_runs_are_alike(round_trip, share):
     decodings = [decoding(*(i % share != share - 1 for i in range(30 * share)))]
     found = time_per_step(decodings, Mode.FULL, round_trip=round_trip)
@@ -176,8 +184,10 @@ def test_full_costs_what_the_formula_says_where_all_runs_are_alike(round_trip, s
     assert found <= 1.05
 
 
-@pytest.mark.parametrize("accepted", [0.5, 0.7, 0.9])
-@pytest.mark.parametrize("round_trip", [0, 0.5, 1.25, 5])
+@pytest.mark.parametrize(
+    ("accepted", "round_trip"),
+    mostly_nightly([(0.7, 0.5), (0.9, 5), *product([0.5, 0.7, 0.9], [0, 0.5, 1.25, 5])], by_day=2),
+)
 def test_full_costs_what_the_formula_says_for_random_runs_too(round_trip, accepted):
     random = Random(7)
     decodings = [decoding(*(random.random() < accepted for _ in range(1500)))]
@@ -186,7 +196,7 @@ def test_full_costs_what_the_formula_says_for_random_runs_too(round_trip, accept
     assert found == pytest.approx(full_s(theory, survival_of(decodings)) / STEP_S, rel=0.08)
 
 
-@pytest.mark.parametrize("round_trip", [0, 0.5, 2.5, 6])
+@pytest.mark.parametrize("round_trip", mostly_nightly([0.5, 0, 2.5, 6]))
 @pytest.mark.parametrize(
     ("num_sessions", "costs"),
     [

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import mostly_nightly
+
 ROOT = Path(__file__).parents[2]
 
 BEGIN = """
@@ -44,7 +46,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("name", mostly_nightly(["in the middle of a call", *ENDS]))
 def test_no_thread_outlives_the_interpreter(name):
     ended = run(ENDS[name])
     left = "left: waits" if "waits" in ENDS[name] else "left:"

@@ -24,6 +24,7 @@ from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
 from tests.e2e.processes import Server
+from tests.nightly import mostly_nightly
 
 TIMED = DecodingOptions(language="en")
 UNTIMED = DecodingOptions(language="en", timestamps=False)
@@ -116,7 +117,7 @@ def replayed(request, trace, demo) -> Pair:
     return Pair(target, ReplayDraft(trace, vocabulary, forward, num_slots=4), demo.max_new_tokens)
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, *sorted({*Mode} - {Mode.FULL})]))
 def test_every_mode_writes_what_the_demo_pair_writes(samples, demo, replayed, mode):
     for sample, options in cases(samples):
         expected = demo.transcribe(sample, options, Mode.TARGET_ONLY)
@@ -125,7 +126,7 @@ def test_every_mode_writes_what_the_demo_pair_writes(samples, demo, replayed, mo
         assert texts(got) == texts(expected)
 
 
-@pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED])
+@pytest.mark.parametrize("mode", mostly_nightly([Mode.SYNC, Mode.PIPELINED]))
 def test_the_draft_is_right_where_the_real_one_is(samples, demo, replayed, mode):
     for sample, options in cases(samples):
         expected = demo.transcribe(sample, options, mode, gamma=4).statistics
