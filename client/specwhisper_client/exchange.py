@@ -31,7 +31,7 @@ async def exchange(
     Audio is taken only as fast as the server takes it. If it fails, its error ends the call and comes out
     here; if the call fails, the call's does. Closing the iterator cancels the call.
     """
-    config.with_heartbeats = True
+    config.with_heartbeats = config.with_statistics = True
     call = with_true_status(call)
     gives_signs, patience_s = False, WELCOME_S
     sender = asyncio.create_task(_send(call, config, audio))

@@ -1,34 +1,34 @@
-"""When a session has something to tell: at once what cannot wait, everything else together now and then."""
+"""Wait for changes of a session: urgent ones at once, others together at intervals."""
 
 from __future__ import annotations
 
 import asyncio
 
-TELL_EVERY_S = 0.05  # nobody reads faster, while drafts change with every block
+INTERVAL_S = 0.05  # draft text changes with every block; more updates than this cannot be read
 
 
-class Changes:
-    """Wakes who tells of a session when others have changed it."""
+class Debouncer:
+    """Wakes the task that reports a session when other tasks have changed it."""
 
     def __init__(self) -> None:
-        self._have_come = asyncio.Event()
-        self._are_pressing = asyncio.Event()
-        self._due_s = 0.0  # when those that can wait may be told
+        self._has_changed = asyncio.Event()
+        self._is_urgent = asyncio.Event()
+        self._due_s = 0.0  # when the next change that is not urgent may be reported
 
-    def note(self, *, is_pressing: bool = False) -> None:
-        """Say that something has changed."""
-        self._have_come.set()
-        if is_pressing:
-            self._are_pressing.set()
+    def notify(self, *, urgent: bool = False) -> None:
+        """Note that something has changed."""
+        self._has_changed.set()
+        if urgent:
+            self._is_urgent.set()
 
     async def wait(self) -> None:
-        """Wait until there is something to tell; what has changed by then is taken for told."""
-        await self._have_come.wait()
+        """Wait until there are changes to report; all changes so far count as reported."""
+        await self._has_changed.wait()
         try:
             async with asyncio.timeout_at(self._due_s):
-                await self._are_pressing.wait()
+                await self._is_urgent.wait()
         except TimeoutError:
             pass
-        self._have_come.clear()
-        self._are_pressing.clear()
-        self._due_s = asyncio.get_running_loop().time() + TELL_EVERY_S
+        self._has_changed.clear()
+        self._is_urgent.clear()
+        self._due_s = asyncio.get_running_loop().time() + INTERVAL_S

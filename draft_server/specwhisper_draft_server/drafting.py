@@ -1,4 +1,4 @@
-"""The draft model of this server, in its thread, and each session's part of it."""
+"""Run the draft model in a thread of its own, for all sessions."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from specwhisper_draft_server.link.needs import Needs
 
 logger = logging.getLogger(__name__)
 
-REPORT_S = 1.0  # for the last figures of a session, whose transcript waits for them
-PLACE_AGAIN_S = 60.0  # after the model could not be placed: memory may be free by then
+REPORT_S = 1.0  # for the last figures of a session; its transcript waits for them
+RETRY_PLACE_S = 60.0  # after the model could not be placed: memory may be free by then
 
-# Makes a draft speak a target's vocabulary.
+# Places the draft model, reordered to a target's vocabulary.
 PlaceDraft = Callable[[TargetDescription], Model]
-# Raises PairMismatch where a draft cannot speak a target's vocabulary; at once, unlike placing it.
+# Raises PairMismatch if a draft cannot use a target's vocabulary; quick, unlike placing the model.
 CheckPair = Callable[[TargetDescription], object]
 
 
 class Drafting:
-    """One draft model for all sessions; placed when the first target has described itself.
+    """One draft model for all sessions; placed for the vocabulary of the first target that it can use.
 
     Parameters
     ----------
     runs_ahead : as :class:`Drafter` takes it.
     timeout_s : how long the engine may take to place the model, to open a session, or for one step or
-        encoding. Then it hangs: sessions go on without drafts, and so do new ones until it answers.
-    note_failure : called where a session's draft fails.
-    check_pair : tells which targets the draft cannot work with, before it is placed for one.
+        encoding. After that it hangs: sessions run without drafts until it answers.
+    on_failure : called when a session's draft fails.
+    check_pair : checks a target before the model is placed for it.
 
     Attributes
     ----------
     name, num_mel_bins : of the draft model.
-    vocabulary_digest : of the targets that it drafts for; empty before it has begun to place the model.
-    unusable : digests of vocabularies that it cannot speak, and why.
-    hangs : whether the engine takes longer than that at the moment.
+    vocabulary_digest : of the targets that it drafts for; empty until the model is being placed.
+    unusable : reasons why vocabularies cannot be used, by their digests.
+    hangs : whether the engine exceeds ``timeout_s`` at the moment.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Drafting:
         *,
         runs_ahead: bool = True,
         timeout_s: float = 15.0,
-        note_failure: Callable[[], None] = lambda: None,
+        on_failure: Callable[[], None] = lambda: None,
         check_pair: CheckPair = lambda _: None,
     ) -> None:
-        self._note_failure = note_failure
+        self._on_failure = on_failure
         self._check_pair = check_pair
         self.name = checkpoint.name
         self.num_mel_bins = checkpoint.num_mel_bins
@@ -95,10 +95,10 @@ class Drafting:
             raise self._timeout()
 
     def set_up_for(self, target: TargetDescription) -> bool:
-        """Return whether the draft speaks a target's vocabulary; the first that it can speak is chosen.
+        """Return whether the draft uses a target's vocabulary; the first usable one is chosen.
 
-        The model is placed from then on, in one task for all who wait: it goes on when the client that began
-        it leaves.
+        Choosing one starts to place the model, in a task that all sessions await. It continues if the client
+        that started it cancels.
         """
         if not self.vocabulary_digest:
             try:
@@ -115,7 +115,7 @@ class Drafting:
         return target.vocabulary.digest == self.vocabulary_digest
 
     def needs(self, weights_digest: str = "") -> Needs:
-        """Return what a session that drafts needs its target to have, besides weights, as far as is known."""
+        """Return what a session with drafts requires of a target, as far as is known."""
         return Needs(self.vocabulary_digest, weights_digest, dict(self.unusable))
 
     @asynccontextmanager
@@ -128,11 +128,11 @@ class Drafting:
         *,
         receive: Callable[[Drafted], None],
     ) -> AsyncIterator[DraftStream]:
-        """Open a session; ``receive`` gets its blocks and reports, in the event loop.
+        """Open a session; ``receive`` is called with its blocks and reports, in the event loop.
 
-        Where the engine does not answer in time, or has no model, the session has failed from the first.
+        If the engine does not answer in time, or has no model, the stream has failed from the start.
         """
-        session = DraftStream(session_id, self._thread, length.mode, receive, self._note_failure)
+        session = DraftStream(session_id, self._thread, length.mode, receive, self._on_failure)
         self._thread.subscribe(session_id, session.receive)
         try:
             if (error := self._why_no_drafts()) is not None:
@@ -140,12 +140,12 @@ class Drafting:
             else:
                 await self._open_in_time(session, session_id, target, length, options)
             yield session
-        finally:  # also when the client leaves while the session is being opened
+        finally:  # also if the client cancels while the session is being opened
             self._thread.unsubscribe(session_id)
             session.close()
 
     async def _open_in_time(self, session: DraftStream, *args: Any) -> None:
-        """Open a session, or have it fail as it is known that the engine gives no drafts."""
+        """Open a session, or let it fail once the engine is known to draft nothing."""
         try:
             async with asyncio.timeout(self._timeout_s) as opening:
                 self._opening.add(opening)
@@ -180,20 +180,22 @@ class Drafting:
             async with asyncio.timeout(ENDS_WITHIN_S):
                 await asyncio.to_thread(self._encoder.shutdown, cancel_futures=True)
         except TimeoutError:
-            error = f"The draft has not ended an encoding, or been placed, within {ENDS_WITHIN_S:g} s."
+            error = (
+                f"The draft engine has not ended within {ENDS_WITHIN_S:g} s: it still encodes or is placed."
+            )
             leave_process(DeviceFault(error))
 
     def _timeout(self) -> TimeoutError:
         return TimeoutError(f"The draft engine has not answered within {self._timeout_s:g} s.")
 
     async def _drafter_for(self, target: TargetDescription) -> Drafter:
-        """Return the engine, its model set up to speak the target's vocabulary."""
+        """Return the engine, its model placed for the target's vocabulary."""
         if not self.set_up_for(target) or self._placing is None:
             raise PairMismatch(self.why_not(target))
         return await asyncio.shield(self._placing)
 
     def why_not(self, target: TargetDescription) -> str:
-        """Return why the draft does not work with a target for which it is not set up."""
+        """Return why the draft cannot be used with a target."""
         return self.unusable.get(
             target.vocabulary.digest,
             f"Target '{target.model}' has another vocabulary than the one draft '{self.name}' was set up "
@@ -201,14 +203,14 @@ class Drafting:
         )
 
     async def _place_for(self, target: TargetDescription) -> Drafter:
-        """Place the model, however often that fails, and start the engine."""
+        """Place the model, retrying until it succeeds, and start the engine."""
         try:
             while (model := await self._placed(target)) is None:
                 self._fail_sessions()
-                await asyncio.sleep(PLACE_AGAIN_S)
+                await asyncio.sleep(RETRY_PLACE_S)
         except PairMismatch as error:
             self.unusable[self.vocabulary_digest] = str(error)
-            self.vocabulary_digest = ""  # another target may have one that it can speak
+            self.vocabulary_digest = ""  # another target may have one that it can use
             raise
         self._not_placed = ""
         logger.info("paired", extra={"draft": self.name, "target": target.model})
@@ -219,7 +221,7 @@ class Drafting:
         return self._drafter
 
     async def _placed(self, target: TargetDescription) -> Model | None:
-        """Place the model in the encoder's thread, which is watched; ``None`` where that fails."""
+        """Place the model in the encoder's thread, which is watched; ``None`` if that fails."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._encoder, self._place, target)
         except PairMismatch:
@@ -228,11 +230,11 @@ class Drafting:
             if is_device_fault(error):
                 leave_process(DeviceFault(f"The draft's device has failed: {error}"))
             logger.exception("draft model not placed")
-            self._not_placed = repr(error)  # the error itself would keep what there is of the model
+            self._not_placed = repr(error)  # the error itself would keep parts of the model in memory
             return None
 
     def _why_no_drafts(self) -> Exception | None:
-        """Return why a session that opens now has no drafts; ``None`` where it may have them."""
+        """Return why a session that opens now would have no drafts; ``None`` if it has."""
         if self.hangs:
             return self._timeout()
         if self._not_placed:
@@ -240,7 +242,7 @@ class Drafting:
         return None
 
     def _fail_sessions(self) -> None:
-        """Have all sessions go on without drafts, also those that wait to be opened."""
+        """Let all sessions continue without drafts, also those that wait to be opened."""
         if (error := self._why_no_drafts()) is None:
             return
         self._thread.fail_sessions(error)
@@ -263,15 +265,15 @@ class Drafting:
 
 
 class DraftStream:
-    """One session's draft: receives the audio and the target's events, and proposes blocks.
+    """The draft of one session: takes audio and the target's events, and proposes blocks.
 
-    A draft is only advice: when it fails, the session goes on without it. A target that waits for candidates
-    is then sent an empty block at every position.
+    If the draft fails, the session continues without it. A target that waits for candidates is then sent an
+    empty block at every position.
 
     Attributes
     ----------
     drafter : the engine, once there is one.
-    has_failed : whether no block follows.
+    has_failed : whether it proposes nothing any more.
     """
 
     def __init__(
@@ -279,40 +281,40 @@ class DraftStream:
         session_id: str,
         thread: EngineThread[Drafted | Failed],
         mode: Mode,
-        give: Callable[[Drafted], None],
-        note_failure: Callable[[], None],
+        on_drafted: Callable[[Drafted], None],
+        on_failure: Callable[[], None],
     ) -> None:
         self.drafter: Drafter | None = None
         self.has_failed = False
-        self._note_failure = note_failure
+        self._on_failure = on_failure
         self._id = session_id
         self._thread = thread
         self._mode = mode
-        self._give = give
+        self._on_drafted = on_drafted
         self._last: WindowOpened | Commit | None = None
 
-    def hear(self, message: AudioChunk | WindowOpened | Commit) -> None:
-        """Pass on audio, and what the target says."""
+    def send(self, message: AudioChunk | WindowOpened | Commit) -> None:
+        """Send audio, or an event of the target."""
         if not isinstance(message, AudioChunk):
             self._last = message
         if self.drafter is not None and not self.has_failed:
             self._thread.post(partial(self.drafter.submit, self._id, message))
         elif not isinstance(message, AudioChunk):
-            self._give_way()
+            self._send_empty_block()
 
     def receive(self, event: Drafted | Failed) -> None:
         """Take a block, or the error after which none follows."""
         if self.has_failed:
             return
         if isinstance(event, Drafted):
-            self._give(event)
+            self._on_drafted(event)
         else:
             logger.error("draft failed", extra={"session": self._id}, exc_info=event.error)
             self.has_failed = True
-            self._note_failure()
+            self._on_failure()
             self.close()
-            self._give(Drafted(None, DraftReport(choice=Choice(0, 0, "the draft has failed"))))
-            self._give_way()
+            self._on_drafted(Drafted(None, DraftReport(choice=Choice(0, 0, "the draft has failed"))))
+            self._send_empty_block()
 
     def close(self) -> None:
         """Free its slot in the engine, as soon as that answers."""
@@ -320,35 +322,35 @@ class DraftStream:
             self._thread.post(partial(self.drafter.close, self._id))
 
     async def last_report(self) -> DraftReport:
-        """Give what the draft did since its last block."""
+        """Return the figures since the last block; empty ones if the engine does not answer in time."""
         if self.drafter is None or self.has_failed:
             return DraftReport()
         try:
             async with asyncio.timeout(REPORT_S):
                 return await self._thread.call(partial(self.drafter.report, self._id))
-        except (ServerDraining, TimeoutError):  # which is no reason to keep back a transcript
+        except (ServerDraining, TimeoutError):  # the transcript must not wait for figures
             return DraftReport()
 
-    def _give_way(self) -> None:
-        """Tell a target that waits for candidates to decode one token by itself."""
+    def _send_empty_block(self) -> None:
+        """Have a target that waits for candidates decode one token by itself."""
         if self._mode.self_decodes:
             return
         match self._last:
             case WindowOpened(window=window):
-                self._give(Drafted(Candidates(window.id, 0, 0, ())))
+                self._on_drafted(Drafted(Candidates(window.id, 0, 0, ())))
             case Commit(is_final=False) as commit:
                 end = commit.base + len(commit.tokens)
-                self._give(Drafted(Candidates(commit.window_id, end, end, ())))
+                self._on_drafted(Drafted(Candidates(commit.window_id, end, end, ())))
 
 
 def _note_error(task: asyncio.Task[Drafter]) -> None:
-    """Keep asyncio from reporting an error for which no session has waited."""
+    """Retrieve an error that no session awaits: asyncio would report it."""
     if not task.cancelled():
         task.exception()
 
 
 def pair_ids(draft: Checkpoint, target: TargetDescription) -> list[int | None]:
-    """Return a draft's id of each of a target's tokens; raise :class:`PairMismatch` if they cannot work."""
+    """Return the draft's id of each target token; :class:`PairMismatch` if the two cannot be paired."""
     return draft_ids(draft.vocabulary, target.vocabulary, draft_name=draft.name, target_name=target.model)
 
 

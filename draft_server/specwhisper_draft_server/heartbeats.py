@@ -1,4 +1,4 @@
-"""Signs of life to clients: gRPC's threads answer pings even where the event loop hangs."""
+"""Send heartbeats to clients: gRPC's own threads answer pings even if the event loop hangs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 
 
 async def with_heartbeats(
-    answers: AsyncGenerator[pb.StreamingRecognizeResponse],
+    responses: AsyncGenerator[pb.StreamingRecognizeResponse],
 ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-    """Give a stream's answers, and a sign of life whenever there was none for a while; then close them.
+    """Yield responses, and a heartbeat whenever there was none for :data:`HEARTBEAT_S`.
 
-    Nothing is sent beside an answer that its client does not take.
+    No heartbeat is queued while the client has not read the last response.
     """
-    async with aclosing(answers):
+    async with aclosing(responses):
         while True:
-            async with Following(answers) as following:
+            async with Following(responses) as following:
                 while not await following.is_there(within_s=HEARTBEAT_S):
                     yield pb.StreamingRecognizeResponse(heartbeat=True)
                 if (response := following.item) is None:

@@ -1,49 +1,53 @@
-"""Clients that fall silent: their streams end, and others get their places."""
+"""End the streams of clients that send nothing, to free their sessions for others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 from specwhisper.errors import IdleClient, InvalidRequest
 
 Request = TypeVar("Request")
-Response = TypeVar("Response")
 
 
-async def unless_idle(
-    answer: Callable[[AsyncIterator[Request]], AsyncGenerator[Response]],
-    requests: AsyncIterator[Request],
-    idle_timeout_s: float,
-) -> AsyncGenerator[Response]:
-    """Give what ``answer`` makes of a client's requests; :class:`IdleClient` where none come for so long.
+class IdleTimeout(Generic[Request]):
+    """Ends a client's requests after a time without one.
 
-    The client is taken to have ended its audio: what it has said becomes final, and is told before the error.
+    Iterate over it in place of the requests, within :meth:`error_at_end`. The audio so far is transcribed as
+    if the client had ended it; then the call ends with :class:`IdleClient`.
+
+    Parameters
+    ----------
+    timeout_s : longest time between two requests.
     """
-    has_fallen_silent = False
 
-    async def until_silent() -> AsyncGenerator[Request]:
-        nonlocal has_fallen_silent
-        sent = aiter(requests)
+    def __init__(self, requests: AsyncIterator[Request], timeout_s: float) -> None:
+        self._requests = requests
+        self._timeout_s = timeout_s
+        self._has_expired = False
+
+    async def __aiter__(self) -> AsyncGenerator[Request]:
+        requests = aiter(self._requests)
         while True:
             try:
-                async with asyncio.timeout(idle_timeout_s):
-                    request = await anext(sent)
+                async with asyncio.timeout(self._timeout_s):
+                    request = await anext(requests)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                has_fallen_silent = True
+                self._has_expired = True
                 return
             yield request
 
-    try:
-        async with aclosing(answer(until_silent())) as responses:
-            async for response in responses:
-                yield response
-    except InvalidRequest:
-        if not has_fallen_silent:  # else it only tells where the client broke off
-            raise
-    if has_fallen_silent:
-        raise IdleClient(f"The client has sent nothing for {idle_timeout_s:g} s: its stream has ended.")
+    @contextmanager
+    def error_at_end(self) -> Iterator[None]:
+        """Raise :class:`IdleClient` at the end of the block if the timeout has expired."""
+        try:
+            yield
+        except InvalidRequest:
+            if not self._has_expired:  # else it only reports where the client stopped
+                raise
+        if self._has_expired:
+            raise IdleClient(f"The client has sent nothing for {self._timeout_s:g} s: its stream has ended.")

@@ -1,11 +1,14 @@
-"""The parity audit: now and then a recording is decoded again by the target alone, and must read the same."""
+"""Decode some recordings once more in mode ``target-only``, and compare the texts.
+
+They must be equal, token for token: anything else is a bug, of the software or of the hardware.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,27 +20,27 @@ from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.types import Mode, Segment
+from specwhisper.types import Mode
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 logger = logging.getLogger(__name__)
 
-MAX_SPOOLED_BYTES = 64 * 1024 * 1024  # of all recordings that are kept for it: 35 minutes
-FULL, SIZE, FAILED = "full", "size", "failed"  # why one was left out
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all recordings that await their check: 35 minutes
+FULL, SIZE, FAILED = "full", "size", "failed"  # reasons why a check is skipped
 
 Tokens = Sequence[Sequence[int]]  # of each window
 
 
 @dataclass(slots=True)
-class _Spool:
-    """A recording that is to be heard again.
+class _Recording:
+    """A recording to check.
 
     Attributes
     ----------
-    pcm : what was sent so far; ``None`` once that is too much.
-    written : what became of it.
+    pcm : the audio so far; ``None`` once it was dropped.
+    tokens : the text to compare with.
     """
 
     session_id: str
@@ -45,20 +48,21 @@ class _Spool:
     target: TargetDescription
     request_id: str = field(default_factory=request_id.get)
     pcm: bytearray | None = field(default_factory=bytearray)
-    written: Tokens = ()
+    tokens: Tokens = ()
 
 
 class ParityChecker:
-    """Decodes one recording in so many again, one at a time, beside the sessions of clients.
+    """Checks one recording in ``every``, one at a time, beside the sessions of clients.
 
-    It never holds up a client: it begins when a session is over, and leaves a target that has no room for
-    another session after the window that is open. Live audio is not audited: how it is cut into steps depends
-    on the moment. Nor are recordings that began elsewhere, and options with which the text may differ from
-    the target's own.
+    A check never delays a client: it begins when the session is over. If a target has no room for another
+    session, the check ends after the open window.
+
+    Not checked are: live audio, whose steps depend on the moment; recordings that continue from a resume
+    point; and options with which the text may differ from the target's own.
 
     Parameters
     ----------
-    every : of so many recordings one is decoded again; ``None`` for none.
+    every : check one recording in so many; ``None`` checks none.
     """
 
     def __init__(self, every: int | None, transcriber: Transcriber, metrics: DraftMetrics) -> None:
@@ -66,27 +70,36 @@ class ParityChecker:
         self._transcriber = transcriber
         self._metrics = metrics
         self._num_recordings = 0
-        self._num_spooled_bytes = 0
-        self._waiting: asyncio.Queue[_Spool] = asyncio.Queue()
-        self._auditing: asyncio.Task[None] | None = None
+        self._num_kept_bytes = 0
+        self._waiting: asyncio.Queue[_Recording] = asyncio.Queue()
+        self._checking: asyncio.Task[None] | None = None
 
-    def run(
-        self,
-        session: Session,
-        request: SessionRequest,
-        target: TargetDescription,
-        audio: AsyncIterator[bytes],
-    ) -> AsyncGenerator[list[Segment]]:
-        """Run a recording's session; where its turn has come, keep what it hears and what is written."""
-        if not self._is_chosen(request.options):
-            return session.run(audio)
-        return self._run_spooled(session, _Spool(session.id, request, target), audio)
+    @contextmanager
+    def kept(self, session: Session | None, request: SessionRequest) -> Iterator[Callable[[bytes], None]]:
+        """Keep a session's audio if it is chosen for a check; queue the check when the block has succeeded.
+
+        Yields a function to call with the session's audio, piece by piece. ``None`` is never chosen.
+        """
+        if session is None or not self._is_chosen(request.options):
+            yield lambda _: None
+            return
+        recording = _Recording(session.id, request, session.target)
+        try:
+            yield partial(self._keep, recording)
+        except BaseException:
+            self._drop(recording)
+            raise
+        if recording.pcm is not None:
+            recording.target, recording.tokens = session.target, _tokens(session)
+            self._waiting.put_nowait(recording)
+            # In a context of its own: a check is not part of the client's call.
+            self._checking = self._checking or asyncio.create_task(self._check_all(), context=Context())
 
     async def stop(self) -> None:
-        """Give up what is under way."""
-        if self._auditing is not None:
-            self._auditing.cancel()
-            await asyncio.gather(self._auditing, return_exceptions=True)
+        """Cancel the check that runs, and those that wait."""
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
 
     def _is_chosen(self, options: DecodingOptions) -> bool:
         if self._every is None or options.is_lossy or options.acceptance is Acceptance.CLASSICAL:
@@ -94,84 +107,69 @@ class ParityChecker:
         self._num_recordings += 1
         return self._num_recordings % self._every == 0
 
-    async def _run_spooled(
-        self, session: Session, spool: _Spool, audio: AsyncIterator[bytes]
-    ) -> AsyncGenerator[list[Segment]]:
-        is_complete = False
-        try:
-            async with aclosing(session.run(self._spooled(spool, audio))) as updates:
-                async for segments in updates:
-                    yield segments
-            is_complete = True
-        finally:
-            if not is_complete:
-                self._free(spool)
-        if spool.pcm is not None:
-            spool.target, spool.written = session.target, _written(session)
-            self._waiting.put_nowait(spool)
-            # In a context of its own: an audit is part of no call.
-            self._auditing = self._auditing or asyncio.create_task(self._audit_all(), context=Context())
+    def _keep(self, recording: _Recording, pcm: bytes) -> None:
+        if recording.pcm is None:
+            return
+        recording.pcm += pcm
+        self._num_kept_bytes += len(pcm)
+        if self._num_kept_bytes > MAX_KEPT_BYTES:
+            self._drop(recording)
+            self._skip(recording, SIZE)
 
-    async def _spooled(self, spool: _Spool, audio: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-        async for pcm in audio:
-            if spool.pcm is not None:
-                spool.pcm += pcm
-                self._num_spooled_bytes += len(pcm)
-                if self._num_spooled_bytes > MAX_SPOOLED_BYTES:
-                    self._free(spool)
-                    self._skip(spool, SIZE)
-            yield pcm
+    def _drop(self, recording: _Recording) -> None:
+        self._num_kept_bytes -= len(recording.pcm or b"")
+        recording.pcm = None
 
-    def _free(self, spool: _Spool) -> None:
-        self._num_spooled_bytes -= len(spool.pcm or b"")
-        spool.pcm = None
-
-    def _skip(self, spool: _Spool, reason: str, error: Exception | None = None) -> None:
+    def _skip(self, recording: _Recording, reason: str, error: Exception | None = None) -> None:
         self._metrics.audits_skipped.labels(reason).inc()
-        log = {"session": spool.session_id, "reason": reason} | ({"error": str(error)} if error else {})
-        logger.info("audit skipped", extra=log)
+        log = {"session": recording.session_id, "reason": reason} | ({"error": str(error)} if error else {})
+        logger.info("parity check skipped", extra=log)
 
-    async def _audit_all(self) -> None:
+    async def _check_all(self) -> None:
         while True:
-            spool = await self._waiting.get()
-            request_id.set(spool.request_id)
+            recording = await self._waiting.get()
+            request_id.set(recording.request_id)
             try:
-                await self._audit(spool)
+                await self._check(recording)
             except ServerFull as error:
-                self._skip(spool, FULL, error)
+                self._skip(recording, FULL, error)
             except Exception as error:
-                self._skip(spool, FAILED, error)
+                self._skip(recording, FAILED, error)
             finally:
-                self._free(spool)
+                self._drop(recording)
 
-    async def _audit(self, spool: _Spool) -> None:
-        alone = replace(spool.request, length=DraftLength.of(Mode.TARGET_ONLY, None), added_latency_ms=0)
-        session = Session(alone, self._transcriber, spool.target, None, same_weights=True)
-        find_room = partial(self._transcriber.find_room, spool.target, same_weights=True)
+    async def _check(self, recording: _Recording) -> None:
+        """Decode a recording again, and report the first difference."""
+        request = replace(
+            recording.request, length=DraftLength.of(Mode.TARGET_ONLY, None), added_latency_ms=0
+        )
+        session = Session(request, self._transcriber, recording.target, None, same_weights=True)
+        find_room = partial(self._transcriber.find_room, recording.target, same_weights=True)
         await find_room()
-        is_first = True
-        async with aclosing(session.run(_pieces(spool.pcm or bytearray()))) as updates:
+        is_open = False
+        async with aclosing(session.run(_pieces(recording.pcm or bytearray()))) as updates:
             async for segments in updates:
-                if segments or is_first:
-                    await find_room()  # for clients, beside this
-                    is_first = False
+                if segments or not is_open:
+                    await find_room()  # for a client, besides this session
+                    is_open = True
         self._metrics.audited.inc()
-        written = _written(session)
-        log: dict[str, object] = {"session": spool.session_id, "audit": session.id}
-        if (found := first_difference(spool.written, written)) is None:
-            logger.info("audited", extra=log)
+        tokens = _tokens(session)
+        log: dict[str, object] = {"session": recording.session_id, "check": session.id}
+        if (found := first_difference(recording.tokens, tokens)) is None:
+            logger.info("parity checked", extra=log)
             return
         self._metrics.differences.inc()
         window, position = found
-        tokens = {"written": _token(spool.written, *found), "target_only": _token(written, *found)}
-        mode = spool.request.length.mode.value
+        differing = {"written": _token(recording.tokens, *found), "target_only": _token(tokens, *found)}
+        mode = recording.request.length.mode.value
         logger.error(
-            "transcript differs", extra=log | {"mode": mode, "window": window, "position": position} | tokens
+            "transcript differs",
+            extra=log | {"mode": mode, "window": window, "position": position} | differing,
         )
 
 
 def first_difference(one: Tokens, other: Tokens) -> tuple[int, int] | None:
-    """Give the first window and position at which two texts differ; ``None`` where they are the same."""
+    """Return the first window and position at which two texts differ; ``None`` if they are equal."""
     for window, (tokens, others) in enumerate(zip_longest(one, other, fillvalue=())):
         for position, (token, another) in enumerate(zip_longest(tokens, others)):
             if token != another:
@@ -179,15 +177,15 @@ def first_difference(one: Tokens, other: Tokens) -> tuple[int, int] | None:
     return None
 
 
-def _written(session: Session) -> Tokens:
+def _tokens(session: Session) -> Tokens:
     builder = session.builder
     return builder.finish().window_tokens if isinstance(builder, TranscriptBuilder) else ()
 
 
 def _token(tokens: Tokens, window: int, position: int) -> int | None:
-    """Give the token there, if there is one."""
-    there = tokens[window] if window < len(tokens) else ()
-    return there[position] if position < len(there) else None
+    """Return the token at a position, if there is one."""
+    tokens_of_window = tokens[window] if window < len(tokens) else ()
+    return tokens_of_window[position] if position < len(tokens_of_window) else None
 
 
 async def _pieces(pcm: bytearray) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Where a recording would go on at another draft server: told to clients, and read when they come with it."""
+"""Resume points in the contract with clients: where another stream would continue a recording."""
 
 from __future__ import annotations
 
@@ -11,37 +11,40 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.sessions.resuming import audio_needed_from
 from specwhisper_draft_server.sessions.session import Session
 
-TOLD_TOKENS = 16  # between two checkpoints; another session may have to write so many again
+INTERVAL_TOKENS = 16  # between two resume points: a stream that continues may decode as many again
 
 
 class ResumePoints:
-    """Puts checkpoints into what a client is told: behind final text, and now and then."""
+    """Adds resume points to responses: with final text, and every :data:`INTERVAL_TOKENS`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._told = 0
+        self._num_sent_tokens = 0  # committed at the last resume point
 
-    def add(self, update: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
-        """Add one where it is due; together with the text that it stands behind, so that none comes twice."""
+    def add(self, response: pb.StreamingRecognizeResponse, *, has_finals: bool) -> None:
+        """Add a resume point if one is due.
+
+        It is in the same response as the text before it, so that no text is sent twice.
+        """
         num_committed = self._session.builder.statistics.num_committed
-        if not has_finals and num_committed - self._told < TOLD_TOKENS:
+        if not has_finals and num_committed - self._num_sent_tokens < INTERVAL_TOKENS:
             return
         checkpoint = self._session.checkpoint()
         if checkpoint is None:
             return
-        self._told = num_committed
-        update.checkpoint.state = codec.checkpoint_to_bytes(checkpoint, self._session.target.weights_digest)
-        update.checkpoint.start_sample = audio_needed_from(checkpoint.resume.window.start_sample)
+        self._num_sent_tokens = num_committed
+        response.checkpoint.state = codec.checkpoint_to_bytes(checkpoint, self._session.target.weights_digest)
+        response.checkpoint.start_sample = audio_needed_from(checkpoint.resume.window.start_sample)
 
 
 def read_checkpoint(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> Checkpoint | None:
-    """Read where a client wants its recording to go on; ``None`` where it begins."""
+    """Return where a client's recording continues; ``None`` if at its beginning."""
     if not config.checkpoint:
         return None
     audio = config.config
     if audio.sample_rate_hertz != SAMPLE_RATE or audio.audio_channel_count > 1:
         raise InvalidRequest(
-            f"A recording goes on in mono at {SAMPLE_RATE} Hz: its samples are counted in that."
+            f"A recording continues from a checkpoint in mono at {SAMPLE_RATE} Hz: convert its audio."
         )
     return codec.checkpoint_from_bytes(
         config.checkpoint, target.weights_digest, vocabulary_size=len(target.vocabulary)

@@ -26,7 +26,7 @@ from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
 from specwhisper_draft_server.riva import riva_services
 from specwhisper_draft_server.service import TranscriptionService
-from specwhisper_draft_server.voice_activity import load_voice
+from specwhisper_draft_server.voice_activity import load_voice_activity
 
 SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 
@@ -42,7 +42,7 @@ async def running_service(
     checkpoint : the draft model; ``None`` for a server that never drafts.
     place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
     """
-    await load_voice()
+    await load_voice_activity()
     target = _load_target(config)
     if checkpoint is not None and target is not None:
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
@@ -58,18 +58,18 @@ async def running_service(
             place if failing is None else failing.place(place),
             runs_ahead=config.drafts_next_window,
             timeout_s=config.draft_timeout_s,
-            note_failure=metrics.fallbacks.inc,
+            on_failure=metrics.fallbacks.inc,
             check_pair=check_pair,
         )
         metrics.watch_engine(drafting)
-    auditor = ParityChecker(config.audit_every, transcriber, metrics)
+    parity = ParityChecker(config.audit_every, transcriber, metrics)
     try:
         if failing is None:
-            yield TranscriptionService(config, transcriber, drafting, metrics, auditor)
+            yield TranscriptionService(config, transcriber, drafting, metrics, parity)
         else:
-            yield failing.service(config, failing.transcriber(transcriber), drafting, metrics, auditor)
+            yield failing.service(config, failing.transcriber(transcriber), drafting, metrics, parity)
     finally:
-        await auditor.stop()
+        await parity.stop()
         if drafting is not None:
             await drafting.stop()
         await transcriber.close()

@@ -1,67 +1,56 @@
-"""The gRPC face of the draft server: recognise recordings and live audio."""
+"""The gRPC service of the draft server: transcribe recordings and live audio."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from specwhisper import __version__
-from specwhisper.audio.canonical import CanonicalStream
-from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
 from specwhisper.audio.scan import MEL_BINS
 from specwhisper.audio.source import AudioSource
-from specwhisper.errors import (
-    InvalidRequest,
-    MessageTooLarge,
-    PairMismatch,
-    ServerDraining,
-    ServerFull,
-    TargetUnavailable,
-    UnsupportedOption,
-    check_between,
-)
+from specwhisper.errors import InvalidRequest, PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper.rpc.access import caller
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.rpc.places import Places
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire import codec
 from specwhisper.wire.codec import statistics_to_proto
-from specwhisper.wire.v1 import decoding_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
-from specwhisper_draft_server.access_log import Observed
+from specwhisper.wire.v1 import transcription_pb2_grpc
+from specwhisper.wire.versions import CLIENT
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafting import Drafting
 from specwhisper_draft_server.heartbeats import with_heartbeats
-from specwhisper_draft_server.idle_timeout import unless_idle
+from specwhisper_draft_server.idle_timeout import IdleTimeout
 from specwhisper_draft_server.link.descriptions import Descriptions
 from specwhisper_draft_server.link.needs import Needs
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
-from specwhisper_draft_server.replies import (
-    duration,
-    final_result,
-    interim_results,
-    speech_event,
-    spoken_language,
+from specwhisper_draft_server.replies import duration, final_result, spoken_language
+from specwhisper_draft_server.requests import (
+    canonical_stream,
+    decode_recording,
+    observed,
+    read_audio,
+    read_request,
+    read_streaming_config,
+    read_streaming_request,
+    required_weights,
 )
-from specwhisper_draft_server.resume_points import ResumePoints, read_checkpoint
-from specwhisper_draft_server.sessions.live_session import LiveSession
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
-from specwhisper_draft_server.sessions.session import TELL_SAMPLES, Session, SessionRequest
-
-MAX_ADDED_LATENCY_MS = 2_000
-MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: resampled in the event loop, it must not take long
+from specwhisper_draft_server.responses import StreamingResponses
+from specwhisper_draft_server.resume_points import read_checkpoint
+from specwhisper_draft_server.session_metrics import SessionMetrics
+from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.session import Session, SessionRequest
 
 
 class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
-    """Serves clients with one draft model and a target."""
+    """Serves clients with one draft model and its targets."""
 
     def __init__(
         self,
@@ -69,44 +58,44 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         transcriber: Transcriber,
         drafting: Drafting | None,
         metrics: DraftMetrics,
-        auditor: ParityChecker,
+        parity: ParityChecker,
     ) -> None:
-        self._auditor = auditor
         self.metrics = metrics
         self._config = config
         self._transcriber = transcriber
         self._drafting = drafting
+        self._parity = parity
         self._descriptions = Descriptions(transcriber, config.resume_timeout_s)
         self._places = Places("The draft server", config.max_sessions, config.serving.max_sessions_per_token)
 
     @property
     def num_sessions(self) -> int:
-        """Transcriptions that are under way."""
+        """Sessions that are open."""
         return self._places.num_taken
 
     @property
     def num_free_places(self) -> int:
-        """Transcriptions that it would still take, of callers that may have as many."""
+        """Sessions that may still be opened, without the limits of single callers."""
         return max(0, self._places.max_sessions - self._places.num_taken)
 
     @property
     def idle_timeout_s(self) -> float:
-        """How long the client of a stream may send nothing."""
+        """Longest time between two messages of a streaming client."""
         return self._config.serving.idle_timeout_s
 
     @property
     def num_free_draft_slots(self) -> int | None:
-        """Slots of the draft model; ``None`` without one, or before it is placed."""
+        """Free slots of the draft model; ``None`` without one, or before it is placed."""
         return self._drafting.num_free_slots if self._drafting else None
 
     async def check_health(self) -> None:
-        """Return where the engines of this process answer; raise or hang where one hangs."""
+        """Return once the engines of this process have answered; raise if one hangs."""
         if self._drafting is not None:
             self._drafting.check_health()
         await self._transcriber.check_health()
 
     async def GetModel(self, request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
-        """Name the pair and what it understands."""
+        """Name the models and their limits."""
         target = await self._descriptions.ask()
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
@@ -120,15 +109,15 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
 
     def place(self) -> AbstractContextManager[None]:
-        """Take a place for the session of the call that is answered; :class:`ServerFull` if there is none."""
+        """Count a session of the call that is answered; :class:`ServerFull` if there are too many."""
         self.check_room()
         return self._places.taken(caller.get())
 
     def check_room(self) -> None:
-        """Raise :class:`ServerFull` where there is no place for the call that is answered.
+        """Raise :class:`ServerFull` if the caller may open no further session.
 
-        Asked before anything of a call is read, which takes longer than all the rest of a refusal. So it is
-        counted as a session of the mode that is the server's own.
+        It is called before anything of a call is read, since reading takes longer than all the rest of a
+        refusal. So metrics count the refusal for the server's default mode.
         """
         try:
             self._places.check(caller.get())
@@ -142,27 +131,30 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return await self.recognize(request.config, request.audio)
 
     async def recognize(self, config: pb.RecognitionConfig, audio: bytes) -> pb.RecognizeResponse:
-        """Transcribe a whole recording for a call that has a place."""
-        wanted = self._session_request(config)
-        if wanted.options.live is not None:
+        """Transcribe a whole recording, in a call whose session is already counted."""
+        request = read_request(config, self._config, has_draft=self._drafting is not None)
+        if request.options.live is not None:
             raise InvalidRequest("A recording that is sent whole is not live: leave decoding.live out.")
-        with self.metrics.session(wanted.length.mode):
-            target, _ = await self._target_for(wanted)
-            source = await AudioSource.open(partial(self._decode, config, audio))
+        with self.metrics.session(request.length.mode):
+            target, _ = await self._target_for(request)
+            source = await AudioSource.open(
+                partial(decode_recording, config, audio, self._config.max_audio_s)
+            )
             if not source.fits_one_window:
                 maxima = await source.log_mel_max(self._mel_bins(target))
-                wanted = replace(wanted, options=replace(wanted.options, log_mel_max=maxima))
+                request = replace(request, options=replace(request.options, log_mel_max=maxima))
+            session = Session(request, self._transcriber, target, self._drafting)
             response = pb.RecognizeResponse()
-            session = Session(wanted, self._transcriber, target, self._drafting)
-            observed = Observed(self.metrics)
-            heard = observed.hear(source.pieces())
-            running = self._auditor.run(session, wanted, target, heard)
-            async with aclosing(observed.follow(session, running)) as updates:
-                async for segments in updates:
-                    response.results.extend(
-                        final_result(segment, session.builder.language) for segment in segments
-                    )
-        response.model.CopyFrom(self._model_of(session, wanted))
+            measured = SessionMetrics(self.metrics, session)
+            with measured.counted(), self._parity.kept(session, request) as keep:
+                pcm = observed(source.pieces(), measured.on_audio, keep)
+                async with aclosing(session.run(pcm)) as updates:
+                    async for segments in updates:
+                        measured.on_update(segments)
+                        response.results.extend(
+                            final_result(segment, session.builder.language) for segment in segments
+                        )
+        response.model.CopyFrom(self._model_of(session, request))
         response.language.CopyFrom(spoken_language(session.builder))
         response.audio_duration.CopyFrom(duration(session.builder.num_samples / SAMPLE_RATE))
         response.statistics.CopyFrom(statistics_to_proto(session.builder.statistics))
@@ -171,127 +163,79 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     async def StreamingRecognize(
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest], context: Any
     ) -> AsyncIterator[pb.StreamingRecognizeResponse]:
-        """Transcribe while audio arrives."""
+        """Transcribe audio while it arrives."""
         self.check_room()
-        async with aclosing(unless_idle(self.transcribe, requests, self.idle_timeout_s)) as responses:
-            async for response in responses:
-                yield response
+        timed = IdleTimeout(requests, self.idle_timeout_s)
+        with timed.error_at_end():
+            async with aclosing(self.transcribe(aiter(timed))) as responses:
+                async for response in responses:
+                    yield response
 
     async def transcribe(
         self, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Answer a stream, however long its client takes; with signs of life where it asks for them."""
-        config = await _streaming_config(requests)
-        answers = self._answer(config, requests)
-        async with aclosing(with_heartbeats(answers) if config.with_heartbeats else answers) as responses:
+        """Transcribe a stream, with heartbeats if its client asks for them."""
+        config = await read_streaming_config(requests)
+        responses = self._responses(config, requests)
+        if config.with_heartbeats:
+            responses = with_heartbeats(responses)
+        async with aclosing(responses):
             async for response in responses:
                 yield response
 
-    async def _answer(
+    async def _responses(
         self, config: pb.StreamingRecognitionConfig, requests: AsyncIterator[pb.StreamingRecognizeRequest]
     ) -> AsyncGenerator[pb.StreamingRecognizeResponse]:
-        """Answer what follows behind a stream's config."""
-        wanted = self._session_request(config.config)
-        is_live = wanted.options.live is not None
-        if is_live:
-            wanted = replace(wanted, endpointing=codec.endpointing_from_proto(config.endpointing))
-        elif config.HasField("endpointing") or config.continue_unverified:
-            raise InvalidRequest(
-                "endpointing and continue_unverified are for live audio: set decoding.live too."
-            )
-        if is_live and (config.with_checkpoints or config.checkpoint):
-            raise InvalidRequest("ResumePoints are of recordings: live audio goes on from a position.")
-        check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
-        wanted = replace(wanted, added_latency_ms=config.added_latency_ms)
-        if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
-            raise InvalidRequest(
-                "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
-            )
-        audio = CanonicalStream(config.config.sample_rate_hertz, config.config.audio_channel_count or 1)
-        with self.metrics.session(wanted.length.mode), self._places.taken(caller.get()):
-            session: Session | LiveSession
-            weights = _weights_of(config)
-            target, lost = await self._target_for(wanted, weights, in_outages=config.continue_unverified)
-            if wanted.options.live is None:
-                session = Session(
-                    wanted,
-                    self._transcriber,
-                    target,
-                    self._drafting,
-                    checkpoint=read_checkpoint(config, target),
-                )
-            else:
-                session = LiveSession(
-                    wanted,
-                    self._transcriber,
-                    target,
-                    self._drafting,
-                    patience_s=self._config.resume_timeout_s,
-                    goes_on_alone=config.continue_unverified,
-                    lost=lost,
-                    same_weights=bool(weights),
-                    metrics=self.metrics,
-                )
-            model: pb.ModelInfo | None = None  # as the client knows it
-            interim: list[pb.SpeechRecognitionResult] = []
-            told_position = 0
-            checkpoints = None
-            if config.with_checkpoints and isinstance(session, Session):
-                checkpoints = ResumePoints(session)
-            live = wanted.options.live
-            observed = Observed(self.metrics, live.position.start_sample if live is not None else 0)
-            heard = observed.hear(_canonical_stream(requests, audio))
-            if isinstance(session, Session) and not config.checkpoint:
-                running = self._auditor.run(session, wanted, target, heard)
-            else:
-                running = session.run(heard)
-            async with aclosing(observed.follow(session, running)) as updates:
-                async for segments in updates:
-                    if model is None:  # who writes the text is known once a target has taken the session
-                        model = self._model_of(session, wanted)
-                        yield pb.StreamingRecognizeResponse(model=model, heartbeat=config.with_heartbeats)
-                    # Put together before anything is sent: what happens meanwhile is told the next time.
-                    events, session.speech_events = session.speech_events, []
-                    finals = [final_result(segment, session.builder.language) for segment in segments]
-                    before, interim = interim, []
-                    if config.interim_results:
-                        interim = interim_results(session.builder)
-                    update = self._update(session, [*finals, *interim])
-                    before_model, model = model, self._model_of(session, wanted)
-                    if model != before_model:
-                        update.model.CopyFrom(model)
-                    if checkpoints is not None:
-                        checkpoints.add(update, has_finals=bool(finals))
-                    for event in events:
-                        yield speech_event(event)
-                    # In silence, a client learns now and then what it need not keep.
-                    position = update.position.start_sample // TELL_SAMPLES
-                    is_news = (
-                        finals
-                        or interim != before
-                        or update.steps
-                        or update.HasField("checkpoint")
-                        or update.HasField("model")
-                    )
-                    if is_news or position > told_position:
-                        told_position = position
-                        yield update
-            last = self._update(session, [])
-            last.language.CopyFrom(spoken_language(session.builder))
-            if (last_model := self._model_of(session, wanted)) != model:
-                last.model.CopyFrom(last_model)
-            yield last
+        """Run a stream's session, and yield what it reports."""
+        request = read_streaming_request(config, self._config, has_draft=self._drafting is not None)
+        audio = canonical_stream(config.config)
+        with self.metrics.session(request.length.mode), self._places.taken(caller.get()):
+            session = await self._streaming_session(config, request)
+            responses = StreamingResponses(session, config, partial(self._model_of, session, request))
+            live = request.options.live
+            measured = SessionMetrics(self.metrics, session, live.position.start_sample if live else 0)
+            recording = session if isinstance(session, Session) and not config.checkpoint else None
+            with measured.counted(), self._parity.kept(recording, request) as keep:
+                pcm = observed(read_audio(requests, audio), measured.on_audio, keep)
+                async with aclosing(session.run(pcm)) as updates:
+                    async for segments in updates:
+                        measured.on_update(segments)
+                        for response in responses.on_update(segments):
+                            yield response
+            yield responses.last()
+
+    async def _streaming_session(
+        self, config: pb.StreamingRecognitionConfig, request: SessionRequest
+    ) -> Session | LiveFailover:
+        """Make the session of a stream; it is opened when it runs."""
+        weights = required_weights(config)
+        target, lost = await self._target_for(request, weights, in_outages=config.continue_unverified)
+        if request.options.live is None:
+            checkpoint = read_checkpoint(config, target)
+            return Session(request, self._transcriber, target, self._drafting, checkpoint=checkpoint)
+        return LiveFailover(
+            request,
+            self._transcriber,
+            target,
+            self._drafting,
+            self.metrics,
+            resume_timeout_s=self._config.resume_timeout_s,
+            continue_unverified=config.continue_unverified,
+            lost=lost,
+            same_weights=bool(weights),
+        )
 
     async def _target_for(
-        self, wanted: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
+        self, request: SessionRequest, weights_digest: str = "", *, in_outages: bool = False
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return what a target is that a session may open on; in an outage, with why there is none now.
+        """Return the description of a target for a session; in an outage, with the reason for it.
 
         Parameters
         ----------
-        weights_digest : those that it began on elsewhere.
+        weights_digest : the weights that the session began on, if it continues another one.
+        in_outages : whether the last known description does if no target can be reached.
         """
-        drafting = self._drafting if wanted.length.mode.drafts else None
+        drafting = self._drafting if request.length.mode.drafts else None
         lost = None
         while True:
             needs = Needs("", weights_digest) if drafting is None else drafting.needs(weights_digest)
@@ -301,48 +245,14 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
                 target = await self._descriptions.for_session(needs)
             if drafting is None or drafting.set_up_for(target):
                 return target, lost
-            # It has turned out meanwhile which vocabulary the draft speaks, or that it cannot speak this one.
+            # By now it may be known which vocabulary the draft can use, or that it cannot use this one.
             if needs == drafting.needs(weights_digest):
                 raise PairMismatch(drafting.why_not(target))
 
-    def _session_request(self, config: pb.RecognitionConfig) -> SessionRequest:
-        """Read what a client asks for; what it leaves open is this server's setting."""
-        theirs = Protocols(config.protocol_version, config.oldest_protocol_version)
-        if theirs.version:  # else the client does not say
-            check_protocol(
-                "The client", theirs, config.software_version, here="this draft server", own=CLIENT
-            )
-        mode = (
-            self._config.mode
-            if config.mode == decoding_pb2.MODE_UNSPECIFIED
-            else codec.mode_from_proto(config.mode)
-        )
-        if mode.drafts and self._drafting is None:
-            raise UnsupportedOption(
-                f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
-            )
-        options = codec.decoding_options_from_proto(config.decoding)
-        options = replace(
-            options,
-            language=config.language_code.partition("-")[0].lower() or options.language,
-            word_timestamps=options.word_timestamps or config.enable_word_time_offsets,
-        )
-        return SessionRequest(options, self._config.length(mode, config.gamma or None))
-
-    def _decode(self, config: pb.RecognitionConfig, audio: bytes) -> Iterator[bytes]:
-        if config.encoding == pb.AUDIO_ENCODING_LINEAR16:
-            stream = CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1)
-            for start in range(0, len(audio), MAX_PIECE_BYTES):
-                yield stream.push(audio[start : start + MAX_PIECE_BYTES])
-            yield stream.finish()
-        else:
-            max_pcm_bytes = int(self._config.max_audio_s * MAX_PCM_BYTES_PER_S)
-            yield from decode_bytes(audio, self._config.max_audio_s, max_pcm_bytes)
-
-    def _model_of(self, session: Session | LiveSession, wanted: SessionRequest) -> pb.ModelInfo:
-        """Describe how a session runs now: target-only where its draft has failed."""
-        length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else wanted.length
-        return self._model_info(session.target, length, is_lossy=wanted.options.is_lossy)
+    def _model_of(self, session: Session | LiveFailover, request: SessionRequest) -> pb.ModelInfo:
+        """Describe how a session runs now: in target-only once its draft has failed."""
+        length = DraftLength.of(Mode.TARGET_ONLY, None) if session.has_lost_draft else request.length
+        return self._model_info(session.target, length, is_lossy=request.options.is_lossy)
 
     def _model_info(
         self, target: TargetDescription, length: DraftLength, *, is_lossy: bool = False
@@ -357,59 +267,6 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         )
 
     def _mel_bins(self, target: TargetDescription) -> set[int]:
-        """Return all numbers of mel bins that a session may meet, on whichever target it opens."""
+        """Return the numbers of mel bins of all models that a session may use."""
         draft = {self._drafting.num_mel_bins} if self._drafting else set()
         return {*MEL_BINS, target.num_mel_bins} | draft
-
-    @staticmethod
-    def _update(
-        session: Session | LiveSession, results: Iterable[pb.SpeechRecognitionResult]
-    ) -> pb.StreamingRecognizeResponse:
-        builder = session.builder
-        update = pb.StreamingRecognizeResponse(
-            results=results,
-            statistics=statistics_to_proto(builder.statistics),
-            audio_received=duration(builder.num_samples / SAMPLE_RATE),
-        )
-        if isinstance(builder, LiveTranscript | MergedTranscript):
-            steps, builder.steps = builder.steps, []
-            update.steps.extend(
-                pb.DecodedStep(
-                    start_sample=step.start_sample, end_sample=step.end_sample, num_passes=step.num_forwards
-                )
-                for step in steps
-            )
-            update.position.CopyFrom(codec.live_position_to_proto(builder.position))
-        return update
-
-
-async def _streaming_config(
-    requests: AsyncIterator[pb.StreamingRecognizeRequest],
-) -> pb.StreamingRecognitionConfig:
-    async for first in requests:
-        if first.WhichOneof("streaming_request") == "streaming_config":
-            return first.streaming_config
-        break
-    raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
-
-
-def _weights_of(config: pb.StreamingRecognitionConfig) -> str:
-    """Return the weights that a stream began on elsewhere; empty where it begins here."""
-    if config.checkpoint:
-        return codec.checkpoint_weights(config.checkpoint)
-    return config.target_weights_digest
-
-
-async def _canonical_stream(
-    requests: AsyncIterator[pb.StreamingRecognizeRequest], audio: CanonicalStream
-) -> AsyncIterator[bytes]:
-    async for request in requests:
-        if request.WhichOneof("streaming_request") != "audio_content":
-            raise InvalidRequest("After its streaming_config a stream takes audio_content only.")
-        if len(request.audio_content) > MAX_PIECE_BYTES:
-            raise MessageTooLarge(
-                f"A piece of audio has {len(request.audio_content)} bytes: a stream takes at most "
-                f"{MAX_PIECE_BYTES} in a message."
-            )
-        yield audio.push(request.audio_content)
-    yield audio.finish()

@@ -1,4 +1,4 @@
-"""Voice activity at the edge: silero-vad's ONNX model marks where speech lies in live audio."""
+"""Detect where speech lies in live audio, with silero-vad's ONNX model."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 
-# Threads of its own: recordings are decoded, and scanned for minutes, in those of the event loop.
-EARS = ThreadPoolExecutor(thread_name_prefix="voice")
+# Separate threads: the event loop's own ones decode recordings, which takes minutes.
+EXECUTOR = ThreadPoolExecutor(thread_name_prefix="voice")
 
 
-class Voice:
-    """Marks one stream's speech; without options everything is speech.
+class VoiceActivity:
+    """Marks the speech of one stream.
 
     Parameters
     ----------
-    start_sample : place of the first sample it will hear.
+    options : how utterances are found; ``None`` treats all audio as one utterance.
+    start_sample : position of the first sample.
     """
 
     def __init__(self, options: EndpointingOptions | None, start_sample: int = 0) -> None:
         self._endpointer = None if options is None else Endpointer(options, start_sample)
-        self._model = None if options is None else copy.copy(_model())  # its state is its own from here on
-        self._unheard = b""
+        self._model = None if options is None else copy.copy(_model())  # weights are shared, state is not
+        self._rest = b""  # less than a frame
         self._start_sample = start_sample
         self._has_begun = False
 
-    async def hear(self, pcm: bytes) -> tuple[VoiceMark, ...]:
-        """Take in canonical PCM and give what it makes known."""
+    async def detect(self, pcm: bytes) -> tuple[VoiceMark, ...]:
+        """Process canonical PCM; return the marks that it leads to."""
         if self._endpointer is None:
             has_begun, self._has_begun = self._has_begun, True
             return () if has_begun else (VoiceMark(VoiceEvent.BEGIN, self._start_sample),)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(EARS, self._hear, self._endpointer, pcm)
+        return await loop.run_in_executor(EXECUTOR, self._detect, self._endpointer, pcm)
 
-    def _hear(self, endpointer: Endpointer, pcm: bytes) -> tuple[VoiceMark, ...]:
-        data = self._unheard + pcm
+    def _detect(self, endpointer: Endpointer, pcm: bytes) -> tuple[VoiceMark, ...]:
+        data = self._rest + pcm
         num_frames = len(data) // (FRAME_SAMPLES * BYTES_PER_SAMPLE)
         end = num_frames * FRAME_SAMPLES * BYTES_PER_SAMPLE
-        self._unheard = data[end:]
+        self._rest = data[end:]
         frames = torch.from_numpy(np.frombuffer(data[:end], "<i2").astype(np.float32) / 32768)
         marks: list[VoiceMark] = []
         for frame in frames.view(num_frames, FRAME_SAMPLES):
@@ -57,10 +58,10 @@ class Voice:
         return tuple(marks)
 
 
-async def load_voice() -> None:
-    """Load the model beside the event loop, before anybody speaks.
+async def load_voice_activity() -> None:
+    """Load the model in a thread, before the first stream needs it.
 
-    Where it is not installed, those who ask for it are told so.
+    If silero-vad is not installed, streams that need it are refused.
     """
     with suppress(UnsupportedOption):
         await asyncio.to_thread(_model)
@@ -68,7 +69,7 @@ async def load_voice() -> None:
 
 @cache
 def _model() -> Any:
-    """Load silero-vad once; copies share its weights."""
+    """Return silero-vad's model, loaded once; copies share its weights."""
     num_threads = torch.get_num_threads()
     try:
         from silero_vad import load_silero_vad

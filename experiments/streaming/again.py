@@ -27,7 +27,7 @@ from specwhisper.types import (
     Mode,
     WindowOpened,
 )
-from specwhisper_draft_server.voice_activity import Voice
+from specwhisper_draft_server.voice_activity import VoiceActivity
 
 SESSION = "again"
 
@@ -46,9 +46,9 @@ class TargetAlone:
         verifier = Verifier(self._model, executor=InlineExecutor(), max_new_tokens=self._max_new_tokens)
         verifier.open(SESSION, Mode.TARGET_ONLY, replace(DECODING, live=live))
         run = _Run(verifier, self._vocabulary, live, heard)
-        voice, num_samples, cut = Voice(EndpointingOptions()), 0, pieces(take.pcm)
+        voice, num_samples, cut = VoiceActivity(EndpointingOptions()), 0, pieces(take.pcm)
         for number, (_, pcm) in enumerate(cut):
-            marks = asyncio.run(voice.hear(pcm))
+            marks = asyncio.run(voice.detect(pcm))
             run.hear(AudioChunk(num_samples, pcm, is_last=number + 1 == len(cut), marks=marks))
             num_samples += len(pcm) // 2
         verifier.close(SESSION)

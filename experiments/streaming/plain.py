@@ -31,7 +31,7 @@ from specwhisper.types import (
     Window,
     WindowOpened,
 )
-from specwhisper_draft_server.voice_activity import Voice
+from specwhisper_draft_server.voice_activity import VoiceActivity
 
 
 class PlainTransformers:
@@ -51,7 +51,7 @@ class PlainTransformers:
         """Hear a take in real time."""
         options = replace(DECODING, live=live)
         windows, recording, heard = LiveWindows(self._vocabulary, options), Recording(), Heard()
-        voice = Voice(EndpointingOptions())
+        voice = VoiceActivity(EndpointingOptions())
         unheard = list(pieces(take.pcm))[::-1]
         self._num_forwards, num_samples = 0, 0
         transcript = LiveTranscript(self._vocabulary)  # read as ours is
@@ -60,7 +60,7 @@ class PlainTransformers:
             at_s = time.perf_counter() - started_s
             while unheard and unheard[-1][0] <= at_s:
                 _, pcm = unheard.pop()
-                marks = asyncio.run(voice.hear(pcm))
+                marks = asyncio.run(voice.detect(pcm))
                 heard.shown += _begins(marks, at_s, heard.shown)
                 chunk = AudioChunk(num_samples, pcm, is_last=not unheard, marks=marks)
                 recording.append(chunk)

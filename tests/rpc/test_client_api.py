@@ -106,6 +106,7 @@ async def test_the_request_says_what_was_asked(noise):
         interim_results=True,
         with_checkpoints=True,
         with_heartbeats=True,
+        with_statistics=True,
         config=pb.RecognitionConfig(
             encoding=pb.AUDIO_ENCODING_LINEAR16,
             sample_rate_hertz=16_000,

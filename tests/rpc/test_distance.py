@@ -13,7 +13,7 @@ from specwhisper.rpc import backoff
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
-from specwhisper_draft_server.service import MAX_ADDED_LATENCY_MS
+from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import Listener, config, live_client, speaking_pair
 

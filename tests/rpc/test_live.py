@@ -25,7 +25,7 @@ from specwhisper.rpc import backoff
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server import debounce as changes
+from specwhisper_draft_server import debounce
 from tests.rpc.services import all_free, audio_requests, draft_server, error_of, eventually, is_one_sentence
 from tests.rpc.speaking import (
     Listener,
@@ -90,7 +90,7 @@ async def test_speech_events_tell_when_somebody_begins_and_ends_to_speak():
 
 
 async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
-    monkeypatch.setattr(changes, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
     pcm = talk()
     async with speaking_pair(error_rate=0.0) as (_, draft):
         responses = await listen(
@@ -120,7 +120,7 @@ async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_interim_text_can_wait_and_nothing_else(mode, monkeypatch):
-    monkeypatch.setattr(changes, "TELL_EVERY_S", 3_600.0)
+    monkeypatch.setattr(debounce, "INTERVAL_S", 3_600.0)
     async with speaking_pair() as (target, draft):
         responses = await listen(draft, talk(), mode=mode, interim=True)
         await all_free(target, draft)

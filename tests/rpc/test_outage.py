@@ -48,10 +48,12 @@ from specwhisper.types import (
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
-from specwhisper_draft_server.sessions import live_session
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.metrics import DraftMetrics
+from specwhisper_draft_server.sessions import live_failover
+from specwhisper_draft_server.sessions.draft_only import MergedTranscript, UnverifiedText
+from specwhisper_draft_server.sessions.live_failover import LiveFailover
 from specwhisper_draft_server.sessions.session import Session, SessionRequest
-from specwhisper_draft_server.sessions.unverified_text import Foretold
 from tests.live import BEGIN, ENDED, mark
 from tests.rpc.services import (
     MAX_SESSIONS,
@@ -314,7 +316,7 @@ async def test_nobody_waits_for_ever_once_the_audio_has_ended():
 
 
 async def test_audio_is_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 1.0)
+    monkeypatch.setattr(live_failover, "MAX_OUTAGE_S", 1.0)
     async with breaking_pair() as (targets, draft):
         async with patient_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -341,7 +343,7 @@ async def test_a_client_that_leaves_in_an_outage_leaves_nothing_behind():
             target = await targets.come()
             await all_free(target, draft)
         tasks = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
-        assert not [name for name in tasks if "LiveSession" in name or "DelayedTargetStream" in name]
+        assert not [name for name in tasks if "LiveFailover" in name or "DelayedTargetStream" in name]
 
 
 async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
@@ -499,7 +501,7 @@ async def test_without_a_draft_the_audio_waits_for_a_target(monkeypatch):
 
 async def test_an_outage_ends_by_the_clock_as_well(monkeypatch):
     """Nobody reads the audio then, so that little of it is kept."""
-    monkeypatch.setattr(live_session, "MAX_OUTAGE_S", 0.05)
+    monkeypatch.setattr(live_failover, "MAX_OUTAGE_S", 0.05)
     async with breaking_pair() as (targets, draft):
         async with patient_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
             listener = Listener(client)
@@ -514,13 +516,13 @@ async def test_an_outage_ends_by_the_clock_as_well(monkeypatch):
 async def test_what_was_written_alone_is_proposed_before_the_draft_has_heard_it():
     target = Unsteady(digest="digest")
     target.may_go.set()
-    foretold = Foretold()
-    foretold.observe(WindowOpened(Window(5, 0, 100, (SPOKEN.start_of_transcript,), 40)))
-    foretold.observe(Commit(5, 0, (1, 2), is_final=False))
-    foretold.observe(Commit(5, 2, (END,), is_final=True))
+    text = UnverifiedText()
+    text.observe(WindowOpened(Window(5, 0, 100, (SPOKEN.start_of_transcript,), 40)))
+    text.observe(Commit(5, 0, (1, 2), is_final=False))
+    text.observe(Commit(5, 2, (END,), is_final=True))
     request, *others, _ = request_to(target)
     request = replace(request, length=DraftLength.of(Mode.FULL, None))
-    session = Session(request, *others, None, foretold)
+    session = Session(request, *others, None, unverified=text)
     with pytest.raises(TargetUnavailable):
         async for _ in session.run(second()):
             pass
@@ -578,9 +580,10 @@ def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescri
     return request, target, target.target, None
 
 
-def alone_on(target: Unsteady, patience_s: float = 10.0) -> live_session.LiveSession:
+def alone_on(target: Unsteady, patience_s: float = 10.0) -> LiveFailover:
     """A session there that outlives it."""
-    return live_session.LiveSession(*request_to(target), patience_s=patience_s, goes_on_alone=True)
+    metrics = DraftMetrics(DraftConfig())
+    return LiveFailover(*request_to(target), metrics, resume_timeout_s=patience_s, continue_unverified=True)
 
 
 async def second() -> AsyncIterator[bytes]:
@@ -613,7 +616,7 @@ def test_the_language_is_known_before_the_next_session_has_heard_a_word():
     part = LiveTranscript(SPOKEN_MULTILINGUAL)
     transcript = MergedTranscript(part)
     part.observe(WindowOpened(windows.open(100)))
-    transcript.go_on(LiveTranscript(SPOKEN_MULTILINGUAL))
+    transcript.follow_target(LiveTranscript(SPOKEN_MULTILINGUAL))
     assert transcript.language == "de"
 
 

@@ -20,10 +20,10 @@ from specwhisper.model.checkpoint import DEMO_FOLDER, load_checkpoint
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import LIVE_DECODING
+from specwhisper_draft_server.requests import MAX_PIECE_BYTES
 from specwhisper_draft_server.riva import SERVICE_NAME
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.service import _decoded
-from specwhisper_draft_server.service import MAX_PIECE_BYTES
 from tests.rpc.riva_clients import in_thread, live_config, pcm_config, pieces, riva_client, transcript
 from tests.rpc.services import (
     RATE,

@@ -19,7 +19,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server import debounce as changes
+from specwhisper_draft_server import debounce
 from tests.rpc.services import (
     RATE,
     all_free,
@@ -169,7 +169,7 @@ async def test_recognize_a_whole_recording(is_container, length_s):
 
 
 async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
-    monkeypatch.setattr(changes, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
     async with running_pair() as (_, draft):
         responses = await stream(draft, recording(65.0), interim=True)
     assert finals(responses) == expected_finals(target_alone(65.0))

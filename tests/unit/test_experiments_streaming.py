@@ -36,7 +36,7 @@ from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.model.checkpoint import DEMO_FOLDER, load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_draft_server.voice_activity import Voice
+from specwhisper_draft_server.voice_activity import VoiceActivity
 from tests.live_engines import LivePair
 
 
@@ -209,9 +209,9 @@ def test_the_same_steps_give_the_same_text():
     live = LiveOptions(trim_ms=1_500)
     pair = LivePair(WhisperModel(load_checkpoint("demo-target"), 1))
     session = pair.open("one", replace(DECODING, live=live))
-    voice, cut = Voice(EndpointingOptions()), pieces(pcm)
+    voice, cut = VoiceActivity(EndpointingOptions()), pieces(pcm)
     for number, (_, piece) in enumerate(cut, start=1):
-        marks = asyncio.run(voice.hear(piece))
+        marks = asyncio.run(voice.detect(piece))
         pair.hear("one", piece, *marks, is_last=number == len(cut))
         if number % 6 == 0:
             pair.settle()

@@ -11,7 +11,7 @@ from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary
 from specwhisper.types import Candidates, Commit, Step, Window, WindowOpened
-from specwhisper_draft_server.sessions.merged_transcript import MergedTranscript
+from specwhisper_draft_server.sessions.draft_only import MergedTranscript
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 WORD = "日本語"
@@ -46,10 +46,10 @@ def test_of_recordings(num_verified, num_drafted):
 
 @pytest.mark.parametrize("num_believed", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
-@pytest.mark.parametrize("is_bridged", [False, True])
-def test_of_live_audio(num_verified, num_believed, is_bridged):
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_of_live_audio(num_verified, num_believed, is_merged):
     transcript = LiveTranscript(JAPANESE)
-    shown = MergedTranscript(transcript) if is_bridged else transcript
+    shown = MergedTranscript(transcript) if is_merged else transcript
     transcript.observe(OPENED)
     transcript.observe(commit(num_verified))
     if num_believed > num_verified:

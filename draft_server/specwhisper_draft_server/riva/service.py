@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from functools import partial
 from typing import Any
 
 from riva.client.proto import riva_asr_pb2
@@ -14,7 +13,8 @@ from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.live import LiveOptions
 from specwhisper.rpc.calls import admitted_by
 from specwhisper.wire.v1 import transcription_pb2 as pb
-from specwhisper_draft_server.idle_timeout import unless_idle
+from specwhisper_draft_server.idle_timeout import IdleTimeout
+from specwhisper_draft_server.requests import MAX_PIECE_BYTES
 from specwhisper_draft_server.riva.audio import StreamedAudio
 from specwhisper_draft_server.riva.replies import LiveReplies, config_response, recognize_response
 from specwhisper_draft_server.riva.requests import (
@@ -24,7 +24,7 @@ from specwhisper_draft_server.riva.requests import (
     whole_audio,
     whole_config,
 )
-from specwhisper_draft_server.service import MAX_PIECE_BYTES, TranscriptionService
+from specwhisper_draft_server.service import TranscriptionService
 
 
 class RivaService:
@@ -57,10 +57,11 @@ class RivaService:
     ) -> AsyncIterator[riva_asr_pb2.StreamingRecognizeResponse]:
         """Transcribe while audio arrives."""
         self._service.check_room()
-        answer = partial(self._transcribe, context=context)
-        async with aclosing(unless_idle(answer, requests, self._service.idle_timeout_s)) as responses:
-            async for response in responses:
-                yield response
+        timed = IdleTimeout(requests, self._service.idle_timeout_s)
+        with timed.error_at_end():
+            async with aclosing(self._transcribe(aiter(timed), context)) as responses:
+                async for response in responses:
+                    yield response
 
     async def _transcribe(
         self, requests: AsyncIterator[riva_asr_pb2.StreamingRecognizeRequest], context: Any

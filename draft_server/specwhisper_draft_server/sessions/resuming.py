@@ -1,4 +1,4 @@
-"""Recordings whose target is lost: another one goes on from the open window, and nobody hears of it."""
+"""Continue a recording on another target when its target is lost; the session above does not notice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specwhisper.audio.kept import KeptAudio
 from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.observe.tracing import note_event
-from specwhisper.rpc.backoff import Backoff
+from specwhisper.rpc.failover import Failover
 from specwhisper.transcription.resumption import Resumption
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, Resume, WindowOpened
@@ -24,64 +24,63 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-LOST = (*GONE, SlowReader)  # the last where this server stood still for a while: only open sessions end so
-REFUSED = (ServerFull, PairMismatch)  # by a target that is there: by every one, as each was asked
+LOST = (*GONE, SlowReader)  # SlowReader: this server stood still for a while; only open sessions end so
+REFUSED = (ServerFull, PairMismatch)  # every target was asked, and none of those that answered takes it
 
 
-class SessionThere(TargetStream, Protocol):
-    """A session on a target, which waits to hear where it begins.
+class RemoteTargetStream(TargetStream, Protocol):
+    """The stream of one session on one remote target, which waits for the position to begin at.
 
     Attributes
     ----------
     address : of the target.
-    going_away : set once the target has said that it stops.
+    going_away : set once the target has announced that it is stopping.
     """
 
     address: str
     going_away: asyncio.Event
 
     def resume(self, resume: Resume) -> None:
-        """Say where to go on; the first that is said, where it does not begin anew."""
+        """Send where to continue, before anything else; without it the session begins at the start."""
 
     def leave(self) -> None:
-        """End it as if it were lost: another target has taken the session."""
+        """End the stream as if the target were lost: another one has taken the session."""
 
 
-class OpenThere(Protocol):
-    """Opens a session on a target, as :meth:`Transcriber.open` says."""
+class OpenRemote(Protocol):
+    """Opens a stream on one target, as :meth:`Transcriber.open` does."""
 
     def __call__(
         self, target: TargetDescription, *, same_weights: bool, avoid: str
-    ) -> AbstractAsyncContextManager[SessionThere]:
-        """Open a session: a place is certain then."""
+    ) -> AbstractAsyncContextManager[RemoteTargetStream]:
+        """Open a stream; from then on the session has a slot."""
 
 
-Opened = tuple[AsyncExitStack, SessionThere]
+Opened = tuple[AsyncExitStack, RemoteTargetStream]
 
 
 class ResumingTargetStream:
-    """One recording on one target after the other; see :class:`TargetStream`.
+    """The :class:`TargetStream` of one recording, on one target after another.
 
-    A context manager around it. While it opens, it looks for a target as it does later, except that it fails
-    at once where all targets are there and refuse it. A target that stops is left once another one has taken
+    Use it as a context manager. Opening it looks for a target as later on, but fails at once if all targets
+    answer and refuse the session. If a target is stopping, the session leaves it once another one has taken
     the session.
 
     Parameters
     ----------
-    target : what the session was set up for; once it is open, what its target is. Others have its weights.
-    patience_s : how long the session looks for a target, from the first loss on, until it fails. Only when a
-        target has committed something is this time granted again: those that take the session and lose it,
-        and do nothing else, use it up.
-    resume : where it goes on; ``None`` starts afresh.
-    same_weights : whether the first target has those of ``target``, as all others have those of the first.
+    target : the expected target; once the stream is open, the one that runs it. Others have its weights.
+    resume_timeout_s : how long to look for a target after a loss, until the session fails. The limit starts
+        anew only when a target has committed something.
+    resume : where to continue; ``None`` begins at the start.
+    same_weights : whether the first target must have the weights of ``target``, too.
     """
 
     def __init__(
         self,
         session_id: str,
-        open_there: OpenThere,
+        open_remote: OpenRemote,
         target: TargetDescription,
-        patience_s: float,
+        resume_timeout_s: float,
         metrics: DraftMetrics,
         resume: Resume | None = None,
         *,
@@ -91,20 +90,17 @@ class ResumingTargetStream:
         self.target = target
         self.limits = target.limits
         self._same_weights = same_weights
-        self._clock = clock
         self._metrics = metrics
         self._id = session_id
-        self._open_there = open_there
-        self._patience_s = patience_s
+        self._open_remote = open_remote
         self._resumption = Resumption(target.limits.max_ahead_tokens, resume)
         self._audio = KeptAudio(self._needed_from)
-        self._there = AsyncExitStack()
-        self._session: SessionThere | None = None  # the one that runs
-        self._taken_s = clock()  # when it was
-        self._next: Opened | None = None  # the one that goes on as soon as that has ended
-        self._backoff: Backoff | None = None  # since there was progress
+        self._current: RemoteTargetStream | None = None
+        self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
+        self._next: Opened | None = None  # the stream to continue on, once the current one has ended
+        self._failover = Failover(resume_timeout_s, clock=clock)
         self._min_round_trip_ns = 0
-        self._failure: Exception | None = None  # of ours, for which no other target could do anything
+        self._feed_error: Exception | None = None  # another target would not mend it
 
     async def __aenter__(self) -> Self:
         await self._connect()
@@ -114,78 +110,74 @@ class ResumingTargetStream:
     async def __aexit__(self, *_: object) -> None:
         self._metrics.held.discard(self._audio)
         try:
-            await self._leave()
+            await self._close_current()
         finally:
             if self._next is not None:
                 await self._next[0].aclose()
 
     @property
     def min_round_trip_ns(self) -> int:
-        """The shortest round trip to the target that runs it, or ran it last."""
-        if self._session is not None:
-            self._min_round_trip_ns = self._session.min_round_trip_ns
+        """The shortest round trip to the current target, or the last one."""
+        if self._current is not None:
+            self._min_round_trip_ns = self._current.min_round_trip_ns
         return self._min_round_trip_ns
 
     def propose(self, block: Candidates) -> None:
-        """Send candidates; between two targets they are lost, which is no harm: the draft is told."""
+        """Send candidates. Between two targets they are dropped, and the draft is sent an answer."""
         self._resumption.propose(block)
-        if self._session is not None and self._resumption.is_known:
-            self._session.propose(block)
+        if self._current is not None and self._resumption.is_known:
+            self._current.propose(block)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Keep audio, which goes to every target that needs it; wait while much is not sent."""
+        """Keep audio, for every target that needs it; wait while much of it is not sent."""
         await self._audio.put(chunk.pcm)
         if chunk.is_last:
             self._audio.finish()
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what one target after the other says, until the transcript is whole."""
-        while self._session is not None:
+        """Yield the events of one target after another, until the transcript is complete."""
+        while self._current is not None:
             try:
-                async for event in self._session.events():
-                    for news in self._resumption.observe(event):
-                        if isinstance(news, Commit) and news.tokens:  # else it has not got any further
-                            self._backoff = None
-                        yield news
-                    if (owed := self._resumption.take_owed()) is not None:
-                        self._session.propose(owed)
+                async for event in self._current.events():
+                    for fresh in self._resumption.observe(event):
+                        if isinstance(fresh, Commit) and fresh.tokens:
+                            self._failover.progressed()
+                        yield fresh
+                    if (block := self._resumption.take_owed()) is not None:
+                        self._current.propose(block)
                     self._audio.forget_before(self._needed_from)
                 return
             except LOST as error:
-                if self._failure is not None:
-                    raise self._failure from None
-                await self._go_on(self._session.address, error)
+                if self._feed_error is not None:
+                    raise self._feed_error from None
+                await self._continue_elsewhere(self._current.address, error)
 
-    async def _go_on(self, lost: str, error: SpecWhisperError) -> None:
-        """Find another target, or the same once it is back."""
-        lost_s = self._clock()
+    async def _continue_elsewhere(self, lost: str, error: SpecWhisperError) -> None:
+        """Continue on another target, or on the same one once it is back."""
+        self._failover.lost()
         note_event("target lost", target=lost, error=type(error).__name__)
         logger.warning("target lost", extra={"session": self._id, "target": lost, "error": str(error)})
-        note_going_on = self._metrics.lost(error)
-        await self._leave()
+        on_resumed = self._metrics.lost(error)
+        await self._close_current()
         if self._next is not None:
-            (there, session), self._next = self._next, None
-            await self._run_on(there, session)
-            note_going_on()
-            return
-        if self._backoff is not None:  # nothing was committed since; but no target was looked for either
-            self._backoff.put_off(lost_s - self._taken_s)
-        await self._connect(avoid=lost, error=error)
-        note_going_on()
+            opened, self._next = self._next, None
+            await self._run_on(*opened)
+        else:
+            await self._connect(avoid=lost, error=error)
+        on_resumed()
 
     async def _connect(self, avoid: str = "", error: SpecWhisperError | None = None) -> None:
-        """Open a session on a target, or wait and try again, for as long as there is patience.
+        """Open a stream on a target; retry within the time limit.
 
         Parameters
         ----------
-        avoid : address of a target that takes it only where no other does.
-        error : the loss that it begins with; without one, it fails where all targets refuse it.
+        avoid : address of a target that is used only if no other one takes the session.
+        error : the loss to recover from; without one, a refusal by all targets is raised at once.
         """
         try:
-            while self._session is None:
+            while self._current is None:
                 if error is not None:
-                    self._backoff = self._backoff or Backoff(self._patience_s, clock=self._clock)
-                    await self._backoff.wait(error)
+                    await self._failover.wait(error)
                 try:
                     await self._run_on(*await self._open(avoid))
                 except LOST as loss:
@@ -198,54 +190,55 @@ class ResumingTargetStream:
                         raise
                     error = refusal
         finally:
-            error = None  # an error refers to this frame: they would keep each other, and all that is here
+            error = None  # breaks the cycle of the error and this frame
 
     async def _open(self, avoid: str) -> Opened:
-        async with AsyncExitStack() as there:
-            opening = self._open_there(self.target, same_weights=self._same_weights, avoid=avoid)
-            session = await there.enter_async_context(opening)
+        async with AsyncExitStack() as stack:
+            stream = await stack.enter_async_context(
+                self._open_remote(self.target, same_weights=self._same_weights, avoid=avoid)
+            )
             # From here on there is text of its weights.
-            self.target, self._same_weights = session.target, True
-            return there.pop_all(), session
+            self.target, self._same_weights = stream.target, True
+            return stack.pop_all(), stream
 
-    async def _run_on(self, there: AsyncExitStack, session: SessionThere) -> None:
-        """Begin on a target that has taken the session, or go on there."""
+    async def _run_on(self, stack: AsyncExitStack, stream: RemoteTargetStream) -> None:
+        """Begin, or continue, on a target that has taken the session."""
         if (resume := self._resumption.resume()) is not None:
-            session.resume(resume)
+            stream.resume(resume)
         self._resumption.move()
-        self._there, self._session, self._taken_s = there, session, self._clock()
-        self.limits = session.limits
-        await there.enter_async_context(_beside(self._feed(session)))
-        await there.enter_async_context(_beside(self._move(session)))
+        self._failover.connected()
+        self._current_tasks, self._current, self.limits = stack, stream, stream.limits
+        await stack.enter_async_context(_running(self._feed(stream)))
+        await stack.enter_async_context(_running(self._migrate(stream)))
 
-    async def _move(self, session: SessionThere) -> None:
-        """Leave a target that stops, once another one has taken the session; until then it goes on here."""
-        await session.going_away.wait()
+    async def _migrate(self, stream: RemoteTargetStream) -> None:
+        """When the target is stopping, open a stream on another one, then leave this one."""
+        await stream.going_away.wait()
         self._next = await opened_elsewhere(
-            partial(self._open, session.address), session_id=self._id, target=session.address
+            partial(self._open, stream.address), session_id=self._id, target=stream.address
         )
-        session.leave()
+        stream.leave()
 
-    async def _leave(self) -> None:
-        _, self._session = self.min_round_trip_ns, None
-        await self._there.aclose()
+    async def _close_current(self) -> None:
+        self._min_round_trip_ns, self._current = self.min_round_trip_ns, None
+        await self._current_tasks.aclose()
 
-    async def _feed(self, session: SessionThere) -> None:
-        """Give a target the audio that it needs; where that fails, the session ends with its error."""
+    async def _feed(self, stream: RemoteTargetStream) -> None:
+        """Send a target the audio that it needs; an error there ends the session."""
         try:
-            await self._give_audio(session)
-        except Exception as error:  # else it would wait for what nobody sends
-            self._failure = error
-            session.leave()
+            await self._send_kept(stream)
+        except Exception as error:  # else the target would wait for audio
+            self._feed_error = error
+            stream.leave()
 
-    async def _give_audio(self, session: SessionThere) -> None:
-        """Give what is kept, and then what comes."""
+    async def _send_kept(self, stream: RemoteTargetStream) -> None:
+        """Send the kept audio, and then new audio as it arrives."""
         sample = self._needed_from
         async with aclosing(self._audio.pieces(sample, PIECE_BYTES)) as pieces:
             async for pcm in pieces:
-                await session.send_audio(AudioChunk(sample, pcm))
+                await stream.send_audio(AudioChunk(sample, pcm))
                 sample += len(pcm) // 2
-        await session.send_audio(AudioChunk(sample, b"", is_last=True))
+        await stream.send_audio(AudioChunk(sample, b"", is_last=True))
 
     @property
     def _needed_from(self) -> int:
@@ -253,13 +246,13 @@ class ResumingTargetStream:
 
 
 def audio_needed_from(start_sample: int) -> int:
-    """Tell where the audio begins that a window needs which begins at a sample."""
+    """Return the first sample that is needed to decode a window which begins at ``start_sample``."""
     return max(0, start_sample - CONTEXT_SAMPLES)
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Have something done meanwhile, for as long as it is wanted."""
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine as a task within the context."""
     task = asyncio.create_task(work)
     try:
         yield

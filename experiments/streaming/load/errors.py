@@ -20,7 +20,7 @@ from experiments.streaming.takes import Take
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.transcription.utterances import Utterances
 from specwhisper.types import SAMPLE_RATE
-from specwhisper_draft_server.voice_activity import Voice
+from specwhisper_draft_server.voice_activity import VoiceActivity
 
 MAX_ADDED_ERRORS = 0.02  # of the words, in the mean of the sessions at once
 COLUMNS = (
@@ -95,12 +95,12 @@ def word_error_rate(reference: str, text: str) -> float:
 def num_due(take: Take, live: LiveOptions) -> int:
     """Count the steps of a take that a target without any delay decodes."""
     step_samples = live.step_ms * SAMPLE_RATE // 1000
-    utterances, voice = Utterances(), Voice(EndpointingOptions())
+    utterances, voice = Utterances(), VoiceActivity(EndpointingOptions())
     num_samples, decoded_to, num_steps = 0, -1, 0
     cut = pieces(take.pcm)
     for number, (_, pcm) in enumerate(cut, start=1):
         num_samples += len(pcm) // 2
-        utterances.hear(num_samples, asyncio.run(voice.hear(pcm)), is_last=number == len(cut))
+        utterances.hear(num_samples, asyncio.run(voice.detect(pcm)), is_last=number == len(cut))
         while (utterance := utterances.current) is not None:
             end_sample = utterance.step_end(num_samples, step_samples)
             num_steps += utterance.start_sample < end_sample and decoded_to < end_sample

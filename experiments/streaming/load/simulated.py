@@ -36,7 +36,7 @@ from specwhisper.types import (
     VoiceMark,
     Window,
 )
-from specwhisper_draft_server.voice_activity import Voice
+from specwhisper_draft_server.voice_activity import VoiceActivity
 
 STEPS_S = (0.1, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0)  # in the mean; each takes half to one and a half of it
 NUM_SEEDS = 10
@@ -168,10 +168,10 @@ def follow(clips: Clips, take: Take, live: LiveOptions, step_s: float, random: R
 @cache
 def _chunks(take: Take) -> Sequence[tuple[float, AudioChunk]]:
     """Return a take's audio and marks, each chunk with the second at which it is there."""
-    voice, cut = Voice(EndpointingOptions()), pieces(take.pcm)
+    voice, cut = VoiceActivity(EndpointingOptions()), pieces(take.pcm)
     chunks, num_samples = [], 0
     for number, (end_s, pcm) in enumerate(cut, start=1):
-        marks = asyncio.run(voice.hear(pcm))
+        marks = asyncio.run(voice.detect(pcm))
         chunks.append((end_s, AudioChunk(num_samples, pcm, is_last=number == len(cut), marks=marks)))
         num_samples += len(pcm) // 2
     return chunks

@@ -84,7 +84,7 @@ class StreamingRecognizeRequest(_message.Message):
     def __init__(self, streaming_config: _Optional[_Union[StreamingRecognitionConfig, _Mapping]] = ..., audio_content: _Optional[bytes] = ...) -> None: ...
 
 class StreamingRecognitionConfig(_message.Message):
-    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint", "with_heartbeats", "target_weights_digest")
+    __slots__ = ("config", "interim_results", "endpointing", "continue_unverified", "added_latency_ms", "with_checkpoints", "checkpoint", "with_heartbeats", "target_weights_digest", "with_statistics")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,7 @@ class StreamingRecognitionConfig(_message.Message):
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     WITH_HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
     TARGET_WEIGHTS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    WITH_STATISTICS_FIELD_NUMBER: _ClassVar[int]
     config: RecognitionConfig
     interim_results: bool
     endpointing: Endpointing
@@ -103,7 +104,8 @@ class StreamingRecognitionConfig(_message.Message):
     checkpoint: bytes
     with_heartbeats: bool
     target_weights_digest: str
-    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_checkpoints: bool = ..., checkpoint: _Optional[bytes] = ..., with_heartbeats: bool = ..., target_weights_digest: _Optional[str] = ...) -> None: ...
+    with_statistics: bool
+    def __init__(self, config: _Optional[_Union[RecognitionConfig, _Mapping]] = ..., interim_results: bool = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., continue_unverified: bool = ..., added_latency_ms: _Optional[int] = ..., with_checkpoints: bool = ..., checkpoint: _Optional[bytes] = ..., with_heartbeats: bool = ..., target_weights_digest: _Optional[str] = ..., with_statistics: bool = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("threshold", "prefix_padding_ms", "pause_ms", "silence_duration_ms", "min_speech_ms", "disabled")

@@ -1,4 +1,4 @@
-"""The parity audit: what was written with drafts is what the target writes alone, or somebody hears of it."""
+"""The parity check: text that was written with a draft equals the text of target-only, or is reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from experiments.common.scripted import ScriptedModel
 from experiments.common.speaking import Ear, talk
 from specwhisper.types import Limits
-from specwhisper_draft_server import parity_check as audit
+from specwhisper_draft_server import parity_check
 from specwhisper_draft_server.parity_check import first_difference
 from tests.rpc.network import cut_network
 from tests.rpc.scrapes import collected, value
@@ -34,7 +34,7 @@ NAMES = ("audited_sessions", "audit_differences")
 
 
 class Wavering(ScriptedModel):
-    """A target that writes something else behind so many windows: a wrong kernel, or a broken cache."""
+    """A target that writes other tokens after some windows, as with a wrong kernel or a broken cache."""
 
     def __init__(self, good_windows: int) -> None:
         super().__init__(MAX_SESSIONS)
@@ -51,10 +51,10 @@ class Wavering(ScriptedModel):
 
 
 def counted(draft: Draft) -> tuple[int, int]:
-    """How many were audited, and how many differed."""
+    """Return the number of recordings that were checked, and that differed."""
     samples = collected(draft.service.metrics.collected)
-    audited, differences = (value(samples, f"specwhisper_draft_{name}_total") for name in NAMES)
-    return int(audited), int(differences)
+    checked, differences = (value(samples, f"specwhisper_draft_{name}_total") for name in NAMES)
+    return int(checked), int(differences)
 
 
 def skipped(draft: Draft, reason: str) -> float:
@@ -62,7 +62,7 @@ def skipped(draft: Draft, reason: str) -> float:
     return collected(draft.service.metrics.collected).get((name, (("reason", reason),)), 0)
 
 
-async def test_one_in_n_is_decoded_again_and_is_the_same(caplog):
+async def test_one_recording_in_n_is_decoded_again_with_the_same_text(caplog):
     caplog.set_level(logging.INFO)
     async with target_server() as target, draft_server(target.address, audit_every=2) as draft:
         for mode in ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL", "MODE_TARGET_ONLY", "MODE_FULL"):
@@ -75,12 +75,12 @@ async def test_one_in_n_is_decoded_again_and_is_the_same(caplog):
         for r in caplog.records
         if r.message == "session opened" and r.name == "specwhisper_draft_server.sessions.session"
     }
-    audited = {record.session for record in caplog.records if record.message == "audited"}
-    assert len(audited) == 2
-    assert audited < opened
+    checked = {record.session for record in caplog.records if record.message == "parity checked"}
+    assert len(checked) == 2
+    assert checked < opened
 
 
-async def test_an_audit_survives_a_lost_target(monkeypatch):
+async def test_a_check_survives_a_lost_target(monkeypatch):
     monkeypatch.setattr("specwhisper.rpc.backoff.MOST_S", 0.02)
     async with (
         target_server() as target,
@@ -92,13 +92,13 @@ async def test_an_audit_survives_a_lost_target(monkeypatch):
     assert cutting.num_cut == 5
 
 
-async def test_a_target_that_writes_something_else_alone_is_found_out(caplog):
+async def test_a_different_text_is_reported(caplog):
     caplog.set_level(logging.INFO)
     alone = target_alone(LENGTH_S)
     model = Wavering(len(alone.window_tokens))
     async with target_server(model) as target, draft_server(target.address, audit_every=1) as draft:
         responses = await stream(draft, recording(LENGTH_S))
-        assert finals(responses) == expected_finals(alone), "the client hears nothing of it"
+        assert finals(responses) == expected_finals(alone), "the client does not notice"
         await eventually(lambda: counted(draft) == (1, 1))
     (record,) = [record for record in caplog.records if record.message == "transcript differs"]
     (client, *_) = [record for record in caplog.records if record.message == "session opened"]
@@ -107,7 +107,7 @@ async def test_a_target_that_writes_something_else_alone_is_found_out(caplog):
     assert record.target_only == record.written + 1
 
 
-async def test_an_audit_gives_way_where_the_target_is_full():
+async def test_a_check_is_skipped_if_the_target_is_full():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
         draft_server(target.address, audit_every=1) as draft,
@@ -120,34 +120,34 @@ async def test_an_audit_gives_way_where_the_target_is_full():
         assert finals(responses) == expected_finals(target_alone(LENGTH_S))
 
 
-async def test_what_waits_for_its_audit_is_bounded(monkeypatch):
-    monkeypatch.setattr(audit, "MAX_SPOOLED_BYTES", len(recording(2.0)))
+async def test_the_audio_that_is_kept_for_checks_is_bounded(monkeypatch):
+    monkeypatch.setattr(parity_check, "MAX_KEPT_BYTES", len(recording(2.0)))
     async with target_server() as target, draft_server(target.address, audit_every=1) as draft:
         responses = await stream(draft, recording(2.1))
         assert finals(responses) == expected_finals(target_alone(2.1))
         assert skipped(draft, "size") == 1
         await stream(draft, recording(1.9))
         await eventually(lambda: counted(draft) == (1, 0))
-        auditor = draft.service._auditor
-        await eventually(lambda: auditor._num_spooled_bytes == 0)
+        parity = draft.service._parity
+        await eventually(lambda: parity._num_kept_bytes == 0)
 
 
-async def test_a_client_that_leaves_leaves_nothing_to_audit():
+async def test_a_call_that_is_cancelled_is_not_checked():
     async with target_server() as target, draft_server(target.address, audit_every=1) as draft:
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config())
         await call.read()
         call.cancel()
         await all_free(target, draft)
-        assert draft.service._auditor._num_spooled_bytes == 0
-        assert draft.service._auditor._auditing is None
+        assert draft.service._parity._num_kept_bytes == 0
+        assert draft.service._parity._checking is None
 
 
-async def test_live_audio_is_not_audited(monkeypatch):
+async def test_live_audio_is_not_checked(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     async with speaking_target() as target, speaking_draft(target.address, audit_every=1) as draft:
         await listen(draft, talk())
-        assert draft.service._auditor._auditing is None
+        assert draft.service._parity._checking is None
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ async def test_live_audio_is_not_audited(monkeypatch):
         ([], [], None),
     ],
 )
-def test_the_first_difference_is_told(one, other, difference):
+def test_the_first_difference_is_returned(one, other, difference):
     assert first_difference(one, other) == difference

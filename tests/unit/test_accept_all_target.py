@@ -1,4 +1,4 @@
-"""What stands in for a lost target: it believes the draft, whatever that is, and always comes to an end."""
+"""AcceptAllTarget: it accepts every candidate, and always comes to an end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.unverified import BelievingTarget
 from specwhisper.types import (
     SAMPLE_RATE,
     AudioChunk,
@@ -31,52 +30,53 @@ from specwhisper.types import (
     VoiceMark,
     WindowOpened,
 )
+from specwhisper_draft_server.sessions.draft_only import AcceptAllTarget
 from tests.live import BEGIN, ENDED, PAUSE, mark, said
 
 LIMITS = Limits(max_ahead_tokens=16)
 MAX_NEW_TOKENS = SPOKEN.max_length
-MOST_EVENTS = 20_000  # of a session that goes on: one that says more has no end
+MAX_EVENTS = 20_000  # of a session; one with more has no end
 
 
-def believing(**live) -> BelievingTarget:
+def accepting(**live) -> AcceptAllTarget:
     options = DecodingOptions(live=LiveOptions(**live))
-    return BelievingTarget(SPOKEN, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
+    return AcceptAllTarget(SPOKEN, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
 
 
-def heard(target: BelievingTarget, seconds: float = 1.0, *marks: VoiceMark, is_last: bool = False) -> list:
-    return target.hear(AudioChunk(0, bytes(round(seconds * SAMPLE_RATE) * 2), is_last, marks))
+def append(target: AcceptAllTarget, seconds: float = 1.0, *marks: VoiceMark, is_last: bool = False) -> list:
+    return target.append_audio(AudioChunk(0, bytes(round(seconds * SAMPLE_RATE) * 2), is_last, marks))
 
 
-def test_silence_opens_nothing_and_ends_at_once():
-    target = believing()
-    assert heard(target, 3.0) == []
-    assert heard(target, 4.0, is_last=True) == [Finished()]
-    assert heard(target, 5.0, is_last=True) == [], "it ends once"
+def test_silence_opens_no_window_and_ends_at_once():
+    target = accepting()
+    assert append(target, 3.0) == []
+    assert append(target, 4.0, is_last=True) == [Finished()]
+    assert append(target, 5.0, is_last=True) == [], "it ends once"
 
 
-def test_a_block_is_committed_as_it_is():
-    target = believing()
-    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+def test_a_block_is_committed_unchanged():
+    target = accepting()
+    (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     assert (opened.window.start_frame, opened.window.num_frames, opened.expected) == (0, 100, ())
-    (commit,) = target.offer(Candidates(opened.window.id, 0, 0, said("ab"), 1))
+    (commit,) = target.propose(Candidates(opened.window.id, 0, 0, said("ab"), 1))
     assert (commit.base, commit.tokens, commit.is_final) == (0, said("ab"), False)
     assert commit.candidates_received == 1
     assert (commit.held, commit.credit) == (2, 2 + LIMITS.max_ahead_tokens)
-    (commit,) = target.offer(Candidates(opened.window.id, 2, 2, said("c.d"), 2))
+    (commit,) = target.propose(Candidates(opened.window.id, 2, 2, said("c.d"), 2))
     assert (commit.tokens, commit.is_final) == (said("c."), True), "nothing follows the end of the text"
     assert commit.step is not None and not commit.step.is_last
 
 
-def test_what_two_steps_agree_on_is_final_and_the_end_of_an_utterance_is():
-    target = believing()
-    (first,) = heard(target, 1.0, mark(BEGIN, 0.0))
-    target.offer(Candidates(first.window.id, 0, 0, said("ab."), 1))
-    (second,) = heard(target, 1.6)
-    (commit,) = target.offer(Candidates(second.window.id, 0, 0, said("abc."), 1))
+def test_text_of_two_equal_steps_and_of_an_ended_utterance_is_final():
+    target = accepting()
+    (first,) = append(target, 1.0, mark(BEGIN, 0.0))
+    target.propose(Candidates(first.window.id, 0, 0, said("ab."), 1))
+    (second,) = append(target, 1.6)
+    (commit,) = target.propose(Candidates(second.window.id, 0, 0, said("abc."), 1))
     assert (commit.step.final_start, commit.step.final_end) == (0, 2)
-    (third,) = heard(target, 2.0, mark(ENDED, 1.8))
+    (third,) = append(target, 2.0, mark(ENDED, 1.8))
     assert third.num_final == 2
-    (commit,) = target.offer(Candidates(third.window.id, 0, 0, said("abc."), 1))
+    (commit,) = target.propose(Candidates(third.window.id, 0, 0, said("abc."), 1))
     assert commit.step.is_last and (commit.step.final_start, commit.step.final_end) == (2, 3)
 
 
@@ -84,91 +84,91 @@ def test_what_two_steps_agree_on_is_final_and_the_end_of_an_utterance_is():
     ("block", "committed"),
     [
         ((0, said("abcd")), said("cd")),  # the head is known
-        ((1, said("xcd")), said("cd")),  # what it says of what is known does not matter
+        ((1, said("xcd")), said("cd")),  # tokens before the end are ignored
         ((0, said("ab")), ()),  # again
         ((3, said("d")), ()),  # a gap
         ((2, ()), ()),
         ((0, ()), ()),
     ],
 )
-def test_blocks_that_overlap_repeat_or_leave_a_gap_harm_nothing(block, committed):
-    target = believing()
-    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
-    target.offer(Candidates(opened.window.id, 0, 0, said("ab"), 1))
+def test_blocks_that_overlap_repeat_or_leave_a_gap(block, committed):
+    target = accepting()
+    (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
+    target.propose(Candidates(opened.window.id, 0, 0, said("ab"), 1))
     base, tokens = block
-    (commit,) = target.offer(Candidates(opened.window.id, base, base, tokens, 2))
+    (commit,) = target.propose(Candidates(opened.window.id, base, base, tokens, 2))
     assert (commit.base, commit.tokens, commit.is_final) == (2, committed, False)
     assert commit.candidates_received == 2
 
 
-def test_a_block_of_another_window_is_nothing_unless_it_is_early():
-    target = believing()
-    assert target.offer(Candidates(0, 0, 0, said("a"), 1)) == [], "no window is open"
-    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+def test_a_block_of_another_window_is_ignored_unless_it_is_early():
+    target = accepting()
+    assert target.propose(Candidates(0, 0, 0, said("a"), 1)) == [], "no window is open"
+    (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     number = opened.window.id
-    assert target.offer(Candidates(number + 1, 0, 0, said("xyz"), 1)) == [], "it does not say of which audio"
-    assert target.offer(Candidates(number + 1, 0, 0, said("abc."), 1, start_frame=0)) == []
-    assert target.offer(Candidates(number + 1, 0, 0, said("z"), 1, start_frame=9)) == [], "of other audio"
-    target.offer(Candidates(number, 0, 0, said("ab."), 1))
-    opened, commit = heard(target, 1.6)
+    assert target.propose(Candidates(number + 1, 0, 0, said("xyz"), 1)) == [], "no start frame"
+    assert target.propose(Candidates(number + 1, 0, 0, said("abc."), 1, start_frame=0)) == []
+    assert target.propose(Candidates(number + 1, 0, 0, said("z"), 1, start_frame=9)) == [], "another start"
+    target.propose(Candidates(number, 0, 0, said("ab."), 1))
+    opened, commit = append(target, 1.6)
     assert opened.window.id == commit.window_id == number + 1
     assert (commit.tokens, commit.is_final) == (said("abc."), True)
 
 
-def test_early_blocks_are_not_kept_without_end():
-    target = believing()
+def test_the_number_of_early_blocks_is_bounded():
+    target = accepting()
     for number in range(10_000):
-        assert target.offer(Candidates(7, 0, 0, said("a"), number, start_frame=0)) == []
+        assert target.propose(Candidates(7, 0, 0, said("a"), number, start_frame=0)) == []
     assert len(target._early) == LIMITS.max_ahead_tokens
 
 
-def test_a_text_without_an_end_is_as_long_as_its_window_may_be():
-    target = believing()
-    (opened,) = heard(target, 1.0, mark(BEGIN, 0.0))
+def test_a_text_without_an_end_is_cut_at_the_windows_limit():
+    target = accepting()
+    (opened,) = append(target, 1.0, mark(BEGIN, 0.0))
     most = opened.window.max_new_tokens
-    (commit,) = target.offer(Candidates(opened.window.id, 0, 0, said("a") * (most + 50), 1))
+    (commit,) = target.propose(Candidates(opened.window.id, 0, 0, said("a") * (most + 50), 1))
     assert (len(commit.tokens), commit.is_final) == (most, True)
 
 
-class Alone:
-    """A draft, and what stands in for its target; both are gone through until they wait for audio."""
+class DraftOnly:
+    """A draft with an AcceptAllTarget; both run until they wait for audio."""
 
     def __init__(
         self,
         model: SpeakingModel,
         options: DecodingOptions,
     ) -> None:
-        self._target = BelievingTarget(model.vocabulary, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
+        self._target = AcceptAllTarget(model.vocabulary, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
         self._drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
         length = DraftLength(Mode.FULL, 3, min_confidence=0.0)
-        self._drafter.open("alone", length, options, max_ahead_tokens=LIMITS.max_ahead_tokens)
+        self._drafter.open("session", length, options, max_ahead_tokens=LIMITS.max_ahead_tokens)
         self._transcript = LiveTranscript(model.vocabulary, options.live.position)
         self._num_events = 0
         self.segments: list[Segment] = []
         self.is_finished = False
 
-    def hear(self, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
+    def append(self, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
         chunk = AudioChunk(self._transcript.num_samples, pcm, is_last, marks)
         self._transcript.num_samples += len(pcm) // 2
-        self._drafter.submit("alone", chunk)
-        self._take(self._target.hear(chunk))
+        self._drafter.submit("session", chunk)
+        self._take(self._target.append_audio(chunk))
         while self._drafter.has_work:
             for _, drafted in self._drafter.step():
                 if isinstance(drafted, Failed):
                     raise drafted.error
                 if drafted.candidates is not None:
-                    self._take(self._target.offer(drafted.candidates))
+                    self._take(self._target.propose(drafted.candidates))
 
     def _take(self, events: Sequence[WindowOpened | Commit | Finished]) -> None:
         self._num_events += len(events)
-        assert self._num_events < MOST_EVENTS
+        assert self._num_events < MAX_EVENTS
         for event in events:
             assert not self.is_finished, "nothing follows the end"
             if isinstance(event, Finished):
                 self.is_finished = True
                 continue
             self.segments += self._transcript.observe(event)
-            self._drafter.submit("alone", event)
+            self._drafter.submit("session", event)
 
     @property
     def texts(self) -> dict[int, list[int]]:
@@ -179,15 +179,15 @@ class Alone:
 
 
 @pytest.mark.parametrize("piece_s", [0.032, 0.1, 0.5, 4.0])
-def test_a_draft_on_its_own_writes_what_it_hears(piece_s):
+def test_a_draft_without_a_target_transcribes_the_audio(piece_s):
     pcm = speech(6.0)
-    alone = Alone(SpeakingModel(2), DecodingOptions(live=LiveOptions(recalls=False)))
+    draft_only = DraftOnly(SpeakingModel(2), DecodingOptions(live=LiveOptions(recalls=False)))
     piece = round(piece_s * SAMPLE_RATE) * 2
     for start in range(0, len(pcm), piece):
-        alone.hear(pcm[start : start + piece], *([mark(BEGIN, 0.0)] if not start else []))
-    alone.hear(b"", is_last=True)
-    assert alone.is_finished
-    assert alone.texts == {1: [token for token in words_of(samples_of(pcm)) if token < END]}
+        draft_only.append(pcm[start : start + piece], *([mark(BEGIN, 0.0)] if not start else []))
+    draft_only.append(b"", is_last=True)
+    assert draft_only.is_finished
+    assert draft_only.texts == {1: [token for token in words_of(samples_of(pcm)) if token < END]}
 
 
 EVENTS = st.sampled_from([BEGIN, PAUSE, ENDED])
@@ -219,19 +219,19 @@ def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[Voice
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces=PIECES, way=WAYS, thresholds=THRESHOLDS, error_rate=st.sampled_from([0.0, 0.3, 1.0]))
-def test_it_never_stalls_and_never_breaks(pieces, way, thresholds, error_rate):
+def test_any_audio_comes_to_its_end(pieces, way, thresholds, error_rate):
     options = DecodingOptions(live=LiveOptions(recalls=False, **way), **thresholds)
-    alone = Alone(SpeakingModel(2, error_rate=error_rate), options)
+    draft_only = DraftOnly(SpeakingModel(2, error_rate=error_rate), options)
     audio, at = speech(16 * 1.5 + 1), 160
-    alone.hear(audio[: at * 2])
+    draft_only.append(audio[: at * 2])
     for length, marks in pieces:
-        alone.hear(audio[at * 2 : (at + length) * 2], *marks_at(at + length, marks))
+        draft_only.append(audio[at * 2 : (at + length) * 2], *marks_at(at + length, marks))
         at += length
-    alone.hear(b"", is_last=True)
-    assert alone.is_finished
-    numbers = [segment.utterance for segment in alone.segments if segment.is_utterance_end]
+    draft_only.append(b"", is_last=True)
+    assert draft_only.is_finished
+    numbers = [segment.utterance for segment in draft_only.segments if segment.is_utterance_end]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert {segment.utterance for segment in alone.segments} == set(numbers)
+    assert {segment.utterance for segment in draft_only.segments} == set(numbers)
 
 
 TOKENS = st.lists(st.integers(0, len(SPOKEN.tokens) - 1), max_size=40).map(tuple)
@@ -251,13 +251,13 @@ HOSTILE = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(blocks=HOSTILE, seconds=st.lists(st.floats(0.0, 40.0), max_size=6).map(sorted))
-def test_hostile_blocks_break_nothing(blocks, seconds):
-    target = believing()
-    events = heard(target, 1.0, mark(BEGIN, 0.0))
+def test_hostile_blocks_are_handled(blocks, seconds):
+    target = accepting()
+    events = append(target, 1.0, mark(BEGIN, 0.0))
     for second in seconds:
-        events += heard(target, 1.0 + second)
+        events += append(target, 1.0 + second)
     for block in blocks:
-        events += target.offer(block)
+        events += target.propose(block)
     window, committed, most = None, 0, 0
     for event in events:
         match event:

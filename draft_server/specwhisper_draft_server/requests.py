@@ -1,0 +1,120 @@
+"""Read clients' requests: settings, and audio as canonical PCM."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from dataclasses import replace
+
+from specwhisper.audio.canonical import CanonicalStream
+from specwhisper.audio.decode import MAX_PCM_BYTES_PER_S, decode_bytes
+from specwhisper.errors import InvalidRequest, MessageTooLarge, UnsupportedOption, check_between
+from specwhisper.wire import codec
+from specwhisper.wire.v1 import decoding_pb2
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_draft_server.sessions.session import SessionRequest
+
+MAX_ADDED_LATENCY_MS = 2_000
+MAX_PIECE_BYTES = 64 * 1024  # of streamed audio: it is resampled in the event loop, which must stay quick
+
+
+def read_request(
+    config: pb.RecognitionConfig, server: DraftConfig, *, has_draft: bool = True
+) -> SessionRequest:
+    """Return what a client asks for; the server's own settings where it leaves something open."""
+    theirs = Protocols(config.protocol_version, config.oldest_protocol_version)
+    if theirs.version:  # else the client does not state it
+        check_protocol("The client", theirs, config.software_version, here="this draft server", own=CLIENT)
+    is_open = config.mode == decoding_pb2.MODE_UNSPECIFIED
+    mode = server.mode if is_open else codec.mode_from_proto(config.mode)
+    if mode.drafts and not has_draft:
+        raise UnsupportedOption(
+            f"This server runs without a draft model (--mode target-only): mode {mode} is not offered."
+        )
+    options = codec.decoding_options_from_proto(config.decoding)
+    options = replace(
+        options,
+        language=config.language_code.partition("-")[0].lower() or options.language,
+        word_timestamps=options.word_timestamps or config.enable_word_time_offsets,
+    )
+    return SessionRequest(options, server.length(mode, config.gamma or None))
+
+
+def read_streaming_request(
+    config: pb.StreamingRecognitionConfig, server: DraftConfig, *, has_draft: bool = True
+) -> SessionRequest:
+    """Return what the client of a stream asks for, as :func:`read_request` does."""
+    request = read_request(config.config, server, has_draft=has_draft)
+    is_live = request.options.live is not None
+    if is_live and (config.with_checkpoints or config.checkpoint):
+        raise InvalidRequest(
+            "Checkpoints are for recordings: leave them out, and continue live audio from its position."
+        )
+    if not is_live and (config.HasField("endpointing") or config.continue_unverified):
+        raise InvalidRequest("endpointing and continue_unverified are for live audio: set decoding.live too.")
+    check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
+    if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
+        raise InvalidRequest(
+            "Streamed audio must be LINEAR16: set the encoding, or send a file to Recognize."
+        )
+    endpointing = codec.endpointing_from_proto(config.endpointing) if is_live else None
+    return replace(request, endpointing=endpointing, added_latency_ms=config.added_latency_ms)
+
+
+async def read_streaming_config(
+    requests: AsyncIterator[pb.StreamingRecognizeRequest],
+) -> pb.StreamingRecognitionConfig:
+    """Return the configuration, which is a stream's first message."""
+    async for first in requests:
+        if first.WhichOneof("streaming_request") == "streaming_config":
+            return first.streaming_config
+        break
+    raise InvalidRequest("A stream begins with streaming_config; this one began with something else.")
+
+
+def required_weights(config: pb.StreamingRecognitionConfig) -> str:
+    """Return the digest of the weights that wrote the stream's text so far; empty for a new stream."""
+    if config.checkpoint:
+        return codec.checkpoint_weights(config.checkpoint)
+    return config.target_weights_digest
+
+
+def decode_recording(config: pb.RecognitionConfig, audio: bytes, max_audio_s: float) -> Iterator[bytes]:
+    """Yield a whole recording as canonical PCM."""
+    if config.encoding == pb.AUDIO_ENCODING_LINEAR16:
+        stream = canonical_stream(config)
+        for start in range(0, len(audio), MAX_PIECE_BYTES):
+            yield stream.push(audio[start : start + MAX_PIECE_BYTES])
+        yield stream.finish()
+    else:
+        yield from decode_bytes(audio, max_audio_s, int(max_audio_s * MAX_PCM_BYTES_PER_S))
+
+
+def canonical_stream(config: pb.RecognitionConfig) -> CanonicalStream:
+    """Return the converter for LINEAR16 audio."""
+    return CanonicalStream(config.sample_rate_hertz, config.audio_channel_count or 1)
+
+
+async def read_audio(
+    requests: AsyncIterator[pb.StreamingRecognizeRequest], stream: CanonicalStream
+) -> AsyncGenerator[bytes]:
+    """Yield the audio of a stream's further messages as canonical PCM."""
+    async for request in requests:
+        if request.WhichOneof("streaming_request") != "audio_content":
+            raise InvalidRequest("After its streaming_config a stream takes audio_content only.")
+        if len(request.audio_content) > MAX_PIECE_BYTES:
+            raise MessageTooLarge(
+                f"A piece of audio has {len(request.audio_content)} bytes: a stream takes at most "
+                f"{MAX_PIECE_BYTES} in a message."
+            )
+        yield stream.push(request.audio_content)
+    yield stream.finish()
+
+
+async def observed(audio: AsyncIterator[bytes], *observers: Callable[[bytes], None]) -> AsyncGenerator[bytes]:
+    """Yield audio, after each observer has been called with it."""
+    async for pcm in audio:
+        for observe in observers:
+            observe(pcm)
+        yield pcm

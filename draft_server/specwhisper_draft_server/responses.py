@@ -1,0 +1,117 @@
+"""Build a stream's responses from the updates of its session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.types import SAMPLE_RATE, Segment
+from specwhisper.wire import codec
+from specwhisper.wire.codec import statistics_to_proto
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper_draft_server.replies import (
+    duration,
+    final_result,
+    interim_results,
+    speech_event,
+    spoken_language,
+)
+from specwhisper_draft_server.resume_points import ResumePoints
+from specwhisper_draft_server.sessions.audio_feed import POSITION_SAMPLES
+from specwhisper_draft_server.sessions.draft_only import MergedTranscript
+from specwhisper_draft_server.sessions.live_failover import LiveFailover
+from specwhisper_draft_server.sessions.session import Session
+
+
+class StreamingResponses:
+    """The responses of one stream.
+
+    Parameters
+    ----------
+    describe_model : returns the models that write the text now.
+    """
+
+    def __init__(
+        self,
+        session: Session | LiveFailover,
+        config: pb.StreamingRecognitionConfig,
+        describe_model: Callable[[], pb.ModelInfo],
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._describe_model = describe_model
+        self._resume_points = None
+        if config.with_checkpoints and isinstance(session, Session):
+            self._resume_points = ResumePoints(session)
+        # As the client knows them:
+        self._model: pb.ModelInfo | None = None
+        self._interim: list[pb.SpeechRecognitionResult] = []
+        self._position = 0  # in units of POSITION_SAMPLES
+
+    def on_update(self, segments: list[Segment]) -> list[pb.StreamingRecognizeResponse]:
+        """Return the responses for an update of the session; none if the client knows everything."""
+        session = self._session
+        responses = []
+        if self._model is None:  # known only now that a target has taken the session
+            self._model = self._describe_model()
+            responses.append(
+                pb.StreamingRecognizeResponse(model=self._model, heartbeat=self._config.with_heartbeats)
+            )
+        events, session.speech_events = session.speech_events, []
+        responses += [speech_event(event) for event in events]
+        finals = [final_result(segment, session.builder.language) for segment in segments]
+        interim = interim_results(session.builder) if self._config.interim_results else []
+        response = self._response([*finals, *interim])
+        self._add_model(response)
+        if self._resume_points is not None:
+            self._resume_points.add(response, has_finals=bool(finals))
+        if self._config.with_statistics or response.HasField("checkpoint"):
+            self._add_statistics(response)
+        # In silence, the position is reported now and then: clients keep audio from there on.
+        position = response.position.start_sample // POSITION_SAMPLES
+        is_news = (
+            finals
+            or interim != self._interim
+            or response.steps
+            or response.HasField("checkpoint")
+            or response.HasField("model")
+            or position > self._position
+        )
+        self._interim = interim
+        if is_news:
+            self._position = position
+            responses.append(response)
+        return responses
+
+    def last(self) -> pb.StreamingRecognizeResponse:
+        """Return the response after which the stream ends."""
+        response = self._response([])
+        response.language.CopyFrom(spoken_language(self._session.builder))
+        self._add_model(response)
+        self._add_statistics(response)
+        return response
+
+    def _response(self, results: Iterable[pb.SpeechRecognitionResult]) -> pb.StreamingRecognizeResponse:
+        builder = self._session.builder
+        response = pb.StreamingRecognizeResponse(
+            results=results, audio_received=duration(builder.num_samples / SAMPLE_RATE)
+        )
+        if isinstance(builder, LiveTranscript | MergedTranscript):
+            steps, builder.steps = builder.steps, []
+            response.steps.extend(
+                pb.DecodedStep(
+                    start_sample=step.start_sample, end_sample=step.end_sample, num_passes=step.num_forwards
+                )
+                for step in steps
+            )
+            response.position.CopyFrom(codec.live_position_to_proto(builder.position))
+        return response
+
+    def _add_model(self, response: pb.StreamingRecognizeResponse) -> None:
+        """Add the models if the client knows others."""
+        before, self._model = self._model, self._describe_model()
+        if self._model != before:
+            response.model.CopyFrom(self._model)
+
+    def _add_statistics(self, response: pb.StreamingRecognizeResponse) -> None:
+        response.statistics.CopyFrom(statistics_to_proto(self._session.builder.statistics))

@@ -1,0 +1,41 @@
+"""Where a recording could be continued by another session, and the replay where this one continues it."""
+
+from __future__ import annotations
+
+from specwhisper.transcription.resumption import Checkpoint, Resumption
+from specwhisper.types import Commit, WindowOpened
+
+
+class RecordingProgress:
+    """Follows a recording's windows and commits.
+
+    A session that continues another one replays what that one had committed in the open window, once the
+    target has opened the window again: draft and transcript need it.
+
+    Parameters
+    ----------
+    begin : where this session continues; ``None`` at the recording's beginning.
+    """
+
+    def __init__(self, max_ahead_tokens: int, begin: Checkpoint | None = None) -> None:
+        self._progress = Resumption(max_ahead_tokens)
+        self._begin = begin
+        self._to_replay = begin
+        self._reported_window_id = begin.resume.window.id if begin is not None and begin.is_sent else None
+
+    def observe(self, event: WindowOpened | Commit) -> None:
+        """Follow an event of the target."""
+        self._progress.observe(event)
+
+    def replay(self, max_ahead_tokens: int) -> Commit | None:
+        """Return what the session before had committed; ``None`` where it was replayed, or there is none."""
+        begin, self._to_replay = self._to_replay, None
+        return None if begin is None else begin.commit(max_ahead_tokens)
+
+    def is_reported(self, event: WindowOpened | Commit) -> bool:
+        """Return whether the client has the text of an event from the session before."""
+        return isinstance(event, Commit) and event.window_id == self._reported_window_id
+
+    def checkpoint(self) -> Checkpoint | None:
+        """Return where another session would continue; ``None`` if at the beginning."""
+        return self._begin if self._to_replay is not None else self._progress.checkpoint()
