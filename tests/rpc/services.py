@@ -25,6 +25,7 @@ from specwhisper.rpc.streams import with_true_status
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Limits
+from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
@@ -204,7 +205,9 @@ def expected_finals(transcript: Transcript) -> list[tuple]:
 def check_statistics(
     statistics: pb.SpeculationStatistics | SpeculationStatistics, transcript: Transcript
 ) -> None:
-    """The counts of a session fit each other and the text."""
+    """Check that the counts of a session fit each other and the text."""
+    if isinstance(statistics, pb.SpeculationStatistics):
+        statistics = statistics_from_proto(statistics)
     assert statistics.num_committed == sum(map(len, transcript.window_tokens))
     assert statistics.num_windows == len(transcript.window_tokens)
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted

@@ -66,7 +66,7 @@ async def test_finals_come_in_order_whatever_the_mode(piece_bytes):
             statistics = responses[-1].statistics
             steps = [step for response in responses for step in response.steps]
             assert statistics.num_windows == len(steps) >= 3
-            assert statistics.num_forwards == sum(step.num_forwards for step in steps)
+            assert statistics.num_passes == sum(step.num_passes for step in steps)
             assert responses[-1].position.num_utterances == 3
             assert responses[-1].audio_received.ToNanoseconds() == LENGTH_S * 1e9
         await all_free(target, draft)
@@ -94,7 +94,7 @@ async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
     pcm = talk()
     async with speaking_pair(error_rate=0.0) as (_, draft):
         responses = await listen(
-            draft, pcm, interim=True, mode="MODE_SYNC", live={"without_reuse": True, "step_ms": 300}
+            draft, pcm, interim=True, mode="MODE_SYNC", live={"without_recall": True, "step_ms": 300}
         )
     letters = {number: SPOKEN.decode(text) for number, text in spoken_utterances(pcm).items()}
     stabilities, told, number = set(), "", 1
@@ -160,7 +160,7 @@ async def test_silence_gives_no_text_takes_no_pass_and_is_not_kept():
         await all_free(target, draft)
     assert not any(response.results or response.speech_event for response in responses)
     statistics = responses[-1].statistics
-    assert (statistics.num_forwards, statistics.num_windows, statistics.num_blocks) == (0, 0, 0)
+    assert (statistics.num_passes, statistics.num_windows, statistics.num_blocks) == (0, 0, 0)
     assert responses[-1].audio_received.ToNanoseconds() == minutes * 60e9
 
 

@@ -174,7 +174,7 @@ async def test_a_recording_waits_for_its_weights_and_says_so_at_last(unused_tcp_
 async def test_a_recording_whose_draft_server_is_lost_goes_on_with_its_weights(tmp_path, monkeypatch):
     """And asks for them from the first, at the next draft server."""
     monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
-    monkeypatch.setattr("specwhisper_draft_server.resume_points.TOLD_TOKENS", 1)
+    monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
     path = tmp_path / "audio.wav"
     soundfile.write(path, np.frombuffer(recording(LENGTH_S), "<i2"), SAMPLE_RATE, subtype="PCM_16")
     async with weighted("old", 2) as old, weighted("new", 64) as new:

@@ -82,7 +82,7 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 def tells_all(monkeypatch):
     """A draft server that tells of every commit, with a checkpoint."""
     monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
-    monkeypatch.setattr("specwhisper_draft_server.resume_points.TOLD_TOKENS", 1)
+    monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
 
 
 @pytest.mark.parametrize("mode", MODES)

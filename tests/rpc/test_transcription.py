@@ -145,7 +145,7 @@ async def test_a_good_draft_saves_passes_over_the_network():
         assert finals(response) == finals(alone)
     sync = responses["MODE_SYNC"][-1].statistics
     assert sync.num_accepted > sync.num_verified / 2
-    assert sync.num_forwards < alone[-1].statistics.num_forwards
+    assert sync.num_passes < alone[-1].statistics.num_passes
     assert sync.min_round_trip_ns > 0
     assert min(sync.draft_ns, sync.forward_ns, sync.encode_ns) > 0
 
