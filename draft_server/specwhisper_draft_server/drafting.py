@@ -332,7 +332,7 @@ class DraftStream:
             return DraftReport()
 
     def _send_empty_block(self) -> None:
-        """Have a target that waits for candidates decode one token by itself."""
+        """Let a target that waits for candidates decode one token by itself."""
         if self._mode.self_decodes:
             return
         match self._last:

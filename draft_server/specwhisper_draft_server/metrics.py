@@ -1,4 +1,4 @@
-"""What a draft server counts; all names begin with ``specwhisper_draft_``."""
+"""Metrics of a draft server; all names begin with ``specwhisper_draft_``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ RESUME_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900)
 RECORDING, LIVE = "recording", "live"
 
 
-class Hangs(Protocol):
-    """An engine that may hang."""
+class Engine(Protocol):
+    """An engine that is watched; ``hangs`` while it does not answer in time."""
 
     hangs: bool
 
@@ -30,12 +30,12 @@ class DraftMetrics(ServerMetrics):
 
     Attributes
     ----------
-    tokens : what sessions have written.
-    audio_s, first_text_s, partial_latency_s : of sessions, for who follows them.
-    round_trip_s, lost_heartbeats : of the links to targets.
-    fallbacks, alone : drafts that failed, and drafts that went on without a target.
-    audited, differences, audits_skipped : of the parity audit.
-    held : audio that is kept, of the sessions that run.
+    tokens : token counts of all sessions.
+    audio_s, first_text_s, partial_latency_s : set by :class:`SessionMetrics`.
+    round_trip_s, lost_heartbeats : of the streams to targets.
+    fallbacks, draft_only : drafts that failed, and drafts that continued without a target.
+    parity_checks, parity_differences, parity_skipped : of the parity check.
+    kept_audio : the audio that open sessions keep.
     """
 
     def __init__(self, config: DraftConfig, *, model: str = "") -> None:
@@ -44,64 +44,66 @@ class DraftMetrics(ServerMetrics):
         )
         self.gauge("max_sessions", "Sessions that may be open at once.").set(config.max_sessions)
         self.tokens = TokenCounters(self, drafts=True)
-        self.audio_s = self.counter("audio_seconds", "Audio that clients have sent.")
+        self.audio_s = self.counter("audio_seconds", "Audio received from clients.")
         self.first_text_s = self.histogram(
             "first_text_seconds",
-            "To the first text: of a recording from its session's beginning, of live audio from where "
-            "somebody was heard to begin to speak.",
+            "Time to the first text: from the start of a recording's session, or from the begin of an "
+            "utterance in live audio.",
             TEXT_SECONDS,
             "kind",
         )
         self.partial_latency_s = self.histogram(
             "partial_latency_seconds",
-            "Of live audio: from the newest audio of a step to the target's text of it.",
+            "Time from the arrival of a live step's newest audio to the target's text of the step.",
             TEXT_SECONDS,
         )
         self.round_trip_s = self.histogram(
-            "round_trip_seconds", "Of heartbeats to a target and back.", ROUND_TRIP_SECONDS
+            "round_trip_seconds", "Round trip of heartbeats to a target.", ROUND_TRIP_SECONDS
         )
         self.lost_heartbeats = self.counter(
-            "lost_heartbeats", "Targets that gave no sign of life until they were given up."
+            "lost_heartbeats", "Streams that ended because the target sent nothing for 15 s."
         )
         self.fallbacks = self.counter(
-            "fallbacks", "Sessions whose draft failed, which their targets finish alone."
+            "fallbacks", "Sessions whose draft failed; they continue in target-only."
         )
-        self.alone = self.counter("alone", "Times that a draft went on alone, for lack of a target.")
+        self.draft_only = self.counter("alone", "Times a session continued draft-only, without a target.")
         self._resumes = self.counter(
             "session_resumes",
-            "Sessions that went on at a target, by the error that they lost one by.",
+            "Sessions that resumed after the loss of a target, by the error of the loss.",
             "reason",
         )
         self._resume_s = self.histogram(
-            "resume_seconds", "From a target that is lost to one that goes on.", RESUME_SECONDS
+            "resume_seconds", "Time from the loss of a target to the resumption.", RESUME_SECONDS
         )
-        self.audited = self.counter(
-            "audited_sessions", "Recordings that were decoded again by the target alone."
+        self.parity_checks = self.counter(
+            "audited_sessions", "Recordings that the parity check has decoded again in target-only."
         )
-        self.differences = self.counter("audit_differences", "Those of them whose text was another.")
-        self.audits_skipped = self.counter(
-            "audits_skipped", "Recordings that were to be, and were not: why.", "reason"
+        self.parity_differences = self.counter(
+            "audit_differences", "Parity checks that found a different text."
         )
-        self.held: set[KeptAudio] = set()
-        self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._held_bytes)
+        self.parity_skipped = self.counter(
+            "audits_skipped", "Parity checks that were skipped, by reason: full, size, failed.", "reason"
+        )
+        self.kept_audio: set[KeptAudio] = set()
+        self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)
 
-    def watch_engine(self, drafting: Hangs) -> None:
+    def watch_engine(self, drafting: Engine) -> None:
         """Report whether the draft engine hangs."""
         self.gauge(
             "engine_hangs",
-            "1 while the draft engine takes longer than --draft-timeout for a step, or to be placed, else 0.",
+            "1 while the draft engine exceeds --draft-timeout, else 0.",
             lambda: drafting.hangs,
         )
 
     def lost(self, error: SpecWhisperError) -> Callable[[], None]:
-        """Note that a session has lost its target; call what this gives once it goes on."""
+        """Note that a session has lost its target; call the returned function once it has resumed."""
         lost_ns = perf_counter_ns()
 
-        def goes_on() -> None:
+        def resumed() -> None:
             self._resumes.labels(type(error).__name__).inc()
             self._resume_s.observe((perf_counter_ns() - lost_ns) / NS_PER_S)
 
-        return goes_on
+        return resumed
 
-    def _held_bytes(self) -> int:
-        return BYTES_PER_SAMPLE * sum(audio.num_samples for audio in list(self.held))
+    def _kept_bytes(self) -> int:
+        return BYTES_PER_SAMPLE * sum(audio.num_samples for audio in list(self.kept_audio))

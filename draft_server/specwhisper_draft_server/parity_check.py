@@ -121,7 +121,7 @@ class ParityChecker:
         recording.pcm = None
 
     def _skip(self, recording: _Recording, reason: str, error: Exception | None = None) -> None:
-        self._metrics.audits_skipped.labels(reason).inc()
+        self._metrics.parity_skipped.labels(reason).inc()
         log = {"session": recording.session_id, "reason": reason} | ({"error": str(error)} if error else {})
         logger.info("parity check skipped", extra=log)
 
@@ -152,13 +152,13 @@ class ParityChecker:
                 if segments or not is_open:
                     await find_room()  # for a client, besides this session
                     is_open = True
-        self._metrics.audited.inc()
+        self._metrics.parity_checks.inc()
         tokens = _tokens(session)
         log: dict[str, object] = {"session": recording.session_id, "check": session.id}
         if (found := first_difference(recording.tokens, tokens)) is None:
             logger.info("parity checked", extra=log)
             return
-        self._metrics.differences.inc()
+        self._metrics.parity_differences.inc()
         window, position = found
         differing = {"written": _token(recording.tokens, *found), "target_only": _token(tokens, *found)}
         mode = recording.request.length.mode.value

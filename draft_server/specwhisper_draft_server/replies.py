@@ -1,4 +1,4 @@
-"""What a session knows, as messages of ``transcription.proto``."""
+"""Convert transcripts to messages of ``transcription.proto``."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from specwhisper.wire.v1 import transcription_pb2 as pb
 NS_PER_S = 1_000_000_000
 
 
-class Written(Protocol):
-    """What a session has written that is not final yet, whoever reads it."""
+class Interim(Protocol):
+    """The text of a transcript that is not final yet."""
 
     @property
     def language(self) -> str:
-        """Of the speech."""
+        """Language code of the speech."""
 
     @property
     def language_probs(self) -> Mapping[str, float]:
-        """By code, where it was detected."""
+        """Probabilities by language code, where it was detected."""
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Where that begins and ends, in seconds."""
+        """Start and end of the text, in seconds."""
 
     @property
     def verified_text(self) -> str:
-        """What the target has written."""
+        """Text of the target."""
 
     @property
     def draft_text(self) -> str:
-        """What the draft expects to follow."""
+        """Text of the draft, after the target's."""
 
     @property
     def is_unverified(self) -> bool:
-        """Whether that stands for lack of a target."""
+        """Whether the draft's text was written without a target."""
 
 
 def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
-    """Write a segment that will not change any more."""
+    """Return the result of a final segment."""
     return pb.SpeechRecognitionResult(
         alternatives=[
             pb.SpeechRecognitionAlternative(
@@ -77,35 +77,35 @@ def final_result(segment: Segment, language: str) -> pb.SpeechRecognitionResult:
     )
 
 
-def interim_results(written: Written) -> list[pb.SpeechRecognitionResult]:
-    """Write what is not final yet: verified text, then the draft's."""
-    start, end = map(duration, written.span_s)
-    texts = ((written.verified_text, VERIFIED_STABILITY), (written.draft_text, DRAFT_STABILITY))
+def interim_results(interim: Interim) -> list[pb.SpeechRecognitionResult]:
+    """Return the results of text that is not final: verified text, then the draft's."""
+    start, end = map(duration, interim.span_s)
+    texts = ((interim.verified_text, VERIFIED_STABILITY), (interim.draft_text, DRAFT_STABILITY))
     return [
         pb.SpeechRecognitionResult(
             alternatives=[pb.SpeechRecognitionAlternative(transcript=text)],
             stability=stability,
             start_offset=start,
             end_offset=end,
-            language_code=written.language,
-            is_unverified=written.is_unverified and stability == DRAFT_STABILITY,
+            language_code=interim.language,
+            is_unverified=interim.is_unverified and stability == DRAFT_STABILITY,
         )
         for text, stability in texts
         if text
     ]
 
 
-def spoken_language(written: Written) -> pb.SpokenLanguage:
-    """Write what is spoken."""
+def spoken_language(interim: Interim) -> pb.SpokenLanguage:
+    """Return the language of the speech."""
     return pb.SpokenLanguage(
-        code=written.language,
-        name=language_name(written.language),
-        probabilities=written.language_probs,
+        code=interim.language,
+        name=language_name(interim.language),
+        probabilities=interim.language_probs,
     )
 
 
 def speech_event(mark: VoiceMark) -> pb.StreamingRecognizeResponse:
-    """Write that somebody begins or ends to speak."""
+    """Return the response that reports the begin or end of an utterance."""
     begins = mark.event is VoiceEvent.BEGIN
     return pb.StreamingRecognizeResponse(
         speech_event=pb.SPEECH_EVENT_BEGIN if begins else pb.SPEECH_EVENT_END,
@@ -114,5 +114,5 @@ def speech_event(mark: VoiceMark) -> pb.StreamingRecognizeResponse:
 
 
 def duration(seconds: float) -> Duration:
-    """Write seconds to the nearest nanosecond."""
+    """Return seconds as a duration, rounded to nanoseconds."""
     return Duration(seconds=round(seconds * NS_PER_S) // NS_PER_S, nanos=round(seconds * NS_PER_S) % NS_PER_S)

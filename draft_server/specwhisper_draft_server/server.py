@@ -1,4 +1,4 @@
-"""Put a draft server together: draft model, link to the target, gRPC."""
+"""Assemble and run a draft server: draft model, link to targets, gRPC."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SERVICE_NAME = "specwhisper.wire.v1.Transcription"
 async def running_service(
     config: DraftConfig, checkpoint: Checkpoint | None, place: PlaceDraft | None = None
 ) -> AsyncIterator[TranscriptionService]:
-    """Keep the way to the target and the draft model ready; inside the event loop that serves them.
+    """Run the draft model and the link to targets, within the event loop that serves clients.
 
     Parameters
     ----------
-    checkpoint : the draft model; ``None`` for a server that never drafts.
-    place : makes the draft speak the target's vocabulary; by default it is the checkpoint, placed in slots.
+    checkpoint : the draft model; ``None`` for a server without one.
+    place : places the draft for a target's vocabulary; by default the checkpoint.
     """
     await load_voice_activity()
     target = _load_target(config)
@@ -76,15 +76,15 @@ async def running_service(
 
 
 def _place(checkpoint: Checkpoint, num_slots: int, target: TargetDescription) -> WhisperModel:
-    """Place the draft and prepare its passes; its weights are then in the model only."""
+    """Place the draft and warm it up; afterwards only the model has the weights."""
     model = place_draft(checkpoint, num_slots, target)
     model.warm_up(0)
-    checkpoint.state.clear()  # last: where anything fails, the model is placed again
+    checkpoint.state.clear()  # last: placing is retried if anything fails
     return model
 
 
 def _load_target(config: DraftConfig) -> Checkpoint | None:
-    """Load the target if it is to run in this process."""
+    """Load the target's weights if it runs in this process."""
     if config.target_model is None:
         return None
     return load_checkpoint(
@@ -96,7 +96,7 @@ def _load_target(config: DraftConfig) -> Checkpoint | None:
 
 
 def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftMetrics) -> Transcriber:
-    """Make the way to the target; of one that runs elsewhere nothing is asked yet."""
+    """Return the link to the targets, not connected yet, or the target in this process."""
     if target is None:
         return TargetLink(
             *config.targets,
@@ -108,7 +108,7 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftM
         )
     limits = Limits(max_sessions=config.max_sessions)
     model = WhisperModel(target, config.max_sessions)
-    target.state.clear()  # the model has its own copy, in the order that its device wants
+    target.state.clear()  # the model has its own copy, in its device's layout
     model.warm_up(DEFAULT_MAX_WIDTH)
     registry = Registry("specwhisper_target", metrics.collected)
     registry.tell_build(target.name, target.dtype, config.target_device)
@@ -119,14 +119,14 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftM
 
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:
-    """Name what one service is offered as."""
+    """Return the gRPC services that one servicer offers, by name."""
     add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
     return {SERVICE_NAME: add, **riva_services(service, config.riva)}
 
 
 @asynccontextmanager
 async def loaded_service(config: DraftConfig) -> AsyncIterator[TranscriptionService]:
-    """Load the draft model, unless nothing is ever drafted, and keep it ready."""
+    """Load the draft model, if the mode needs one, and run the service."""
     configure_tracing("specwhisper-draft-server")
     prepare_process(config.device, config.threads, config.cores)
     if config.target_model is not None:

@@ -130,7 +130,7 @@ class LiveFailover:
     async def run(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[list[Segment]]:
         """Transcribe canonical PCM; yield the new final segments whenever anything has changed."""
         reading = asyncio.create_task(self._read(audio))
-        self._metrics.held.add(self._audio)
+        self._metrics.kept_audio.add(self._audio)
         try:
             if self._outage is None:
                 await self._open_first()
@@ -147,7 +147,7 @@ class LiveFailover:
                 except (*LOST, *REFUSED) as error:
                     self._note_lost(error)
         finally:
-            self._metrics.held.discard(self._audio)
+            self._metrics.kept_audio.discard(self._audio)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
             if self._next is not None:
@@ -273,7 +273,7 @@ class LiveFailover:
         if not self._continue_unverified or self._drafting is None or not self._request.length.mode.drafts:
             await self._reopen(outage)
             return
-        self._metrics.alone.inc()
+        self._metrics.draft_only.inc()
         draft_only = DraftOnlyTarget()
         request = self._draft_only_request()
         session = self._session(draft_only, request)

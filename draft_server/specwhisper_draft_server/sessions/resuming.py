@@ -104,11 +104,11 @@ class ResumingTargetStream:
 
     async def __aenter__(self) -> Self:
         await self._connect()
-        self._metrics.held.add(self._audio)
+        self._metrics.kept_audio.add(self._audio)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._metrics.held.discard(self._audio)
+        self._metrics.kept_audio.discard(self._audio)
         try:
             await self._close_current()
         finally:
