@@ -14,7 +14,7 @@ from specwhisper.audio.source import AudioSource
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerDraining, ServerFull, TargetUnavailable
 from specwhisper.rpc.access import caller
 from specwhisper.rpc.calls import admitted_by
-from specwhisper.rpc.places import Places
+from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcriber import TargetDescription, Transcriber
 from specwhisper.types import SAMPLE_RATE, Mode
@@ -66,17 +66,19 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._drafting = drafting
         self._parity = parity
         self._descriptions = Descriptions(transcriber, config.resume_timeout_s)
-        self._places = Places("The draft server", config.max_sessions, config.serving.max_sessions_per_token)
+        self._limiter = SessionLimiter(
+            "The draft server", config.max_sessions, config.serving.max_sessions_per_token
+        )
 
     @property
     def num_sessions(self) -> int:
         """Sessions that are open."""
-        return self._places.num_taken
+        return self._limiter.num_sessions
 
     @property
     def num_free_places(self) -> int:
         """Sessions that may still be opened, without the limits of single callers."""
-        return max(0, self._places.max_sessions - self._places.num_taken)
+        return max(0, self._limiter.max_sessions - self._limiter.num_sessions)
 
     @property
     def idle_timeout_s(self) -> float:
@@ -111,7 +113,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     def place(self) -> AbstractContextManager[None]:
         """Count a session of the call that is answered; :class:`ServerFull` if there are too many."""
         self.check_room()
-        return self._places.taken(caller.get())
+        return self._limiter.admit(caller.get())
 
     def check_room(self) -> None:
         """Raise :class:`ServerFull` if the caller may open no further session.
@@ -120,7 +122,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         refusal. So metrics count the refusal for the server's default mode.
         """
         try:
-            self._places.check(caller.get())
+            self._limiter.check(caller.get())
         except ServerFull as error:
             self.metrics.count_session(self._config.mode, error)
             raise
@@ -189,7 +191,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         """Run a stream's session, and yield what it reports."""
         request = read_streaming_request(config, self._config, has_draft=self._drafting is not None)
         audio = canonical_stream(config.config)
-        with self.metrics.session(request.length.mode), self._places.taken(caller.get()):
+        with self.metrics.session(request.length.mode), self._limiter.admit(caller.get()):
             session = await self._streaming_session(config, request)
             responses = StreamingResponses(session, config, partial(self._model_of, session, request))
             live = request.options.live

@@ -19,7 +19,7 @@ from experiments.gpu.weights import Weights
 from specwhisper.engine.local import TargetEngine
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
-from specwhisper.rpc.calls import Calls
+from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.serving import ServingOptions
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
@@ -169,7 +169,7 @@ async def _serving(
         forward.warm_up(DEFAULT_MAX_WIDTH)
     model = Metered(texts.trace(checkpoint.vocabulary), checkpoint.vocabulary, forward)
     engine = TargetEngine(model, limits=Limits(max_sessions=num_slots))
-    server = grpc.aio.server(interceptors=[Calls()], options=[("grpc.so_reuseport", 0)])
+    server = grpc.aio.server(interceptors=[CallInterceptor(OpenCalls())], options=[("grpc.so_reuseport", 0)])
     add_VerificationServicer_to_server(VerificationService(checkpoint, engine, ServingOptions()), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

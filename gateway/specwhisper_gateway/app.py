@@ -12,7 +12,7 @@ from fastapi_offline import FastAPIOffline
 
 from specwhisper import __version__
 from specwhisper.observe import request_id
-from specwhisper.rpc.places import Places
+from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_gateway.access_log import Observing
 from specwhisper_gateway.config import GatewayConfig
@@ -41,10 +41,10 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
         async with TranscriptionClient(config.server, config.server_credentials) as client:
-            places = Places("This gateway", config.max_sessions, config.max_sessions_per_token)
-            metrics.watch_places(places)
+            limiter = SessionLimiter("This gateway", config.max_sessions, config.max_sessions_per_token)
+            metrics.watch_sessions(limiter)
             health = CachedAnswer(client.get_model)
-            app.state.gateway = Gateway(config, client, metrics, places, health)
+            app.state.gateway = Gateway(config, client, metrics, limiter, health)
             try:
                 yield
             finally:

@@ -8,7 +8,7 @@ from prometheus_client import ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from specwhisper.observe.metrics.registry import Registry
-from specwhisper.rpc.places import Places
+from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper_client.transcript import Transcript
 
@@ -43,10 +43,10 @@ class GatewayMetrics(Registry):
             "request_seconds", "From a request's headers to the end of its response.", SECONDS, "route"
         )
 
-    def watch_places(self, places: Places) -> None:
+    def watch_sessions(self, limiter: SessionLimiter) -> None:
         """Tell from now on how many places there are, and are taken."""
-        self._max_sessions.set(places.max_sessions)
-        self._places_taken.set_function(lambda: places.num_taken)
+        self._max_sessions.set(limiter.max_sessions)
+        self._places_taken.set_function(lambda: limiter.num_sessions)
 
     def watch_draining(self, read: Callable[[], bool]) -> None:
         """Tell from now on whether the gateway is stopping."""

@@ -76,7 +76,7 @@ class GatewayServer(uvicorn.Server):
     def num_transcriptions(self) -> int:
         """Transcriptions that have a place, once it answers."""
         gateway: Gateway = self._app.state.gateway
-        return gateway.places.num_taken
+        return gateway.limiter.num_sessions
 
     def stop(self) -> None:
         """Take no new requests, let open ones end in time, then end."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
-from specwhisper.rpc.places import Places
+from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.transcript import ServerInfo
 from specwhisper_gateway.access_log import caller_of
@@ -24,7 +24,7 @@ class Gateway:
     Attributes
     ----------
     client : the connection to the draft server.
-    places : how many transcriptions there may be at once.
+    limiter : how many transcriptions there may be at once.
     health : what the draft server says of itself, a few seconds old at most.
     started_s : Unix time of its start.
     """
@@ -32,7 +32,7 @@ class Gateway:
     config: GatewayConfig
     client: TranscriptionClient
     metrics: GatewayMetrics
-    places: Places
+    limiter: SessionLimiter
     health: CachedAnswer[ServerInfo]
     started_s: int = field(default_factory=lambda: int(time.time()))
 
@@ -45,5 +45,5 @@ def gateway_of(connection: HTTPConnection) -> Gateway:
 
 async def place_of(connection: HTTPConnection) -> AsyncIterator[None]:
     """Hold a place for a transcription, until its request was answered or its WebSocket has ended."""
-    with gateway_of(connection).places.taken(caller_of(connection)):
+    with gateway_of(connection).limiter.admit(caller_of(connection)):
         yield

@@ -1,8 +1,8 @@
-"""Calls that overstay: the server ends them, whatever their callers read or do not read.
+"""End a call from outside its handler: at a time limit, or because its caller does not read.
 
-A server of grpc.aio cannot cancel a call, and its write to a caller that reads nothing returns no more once
-flow control is exhausted. What ends such a call is a status from another task, which goes out behind what is
-still unread, and the cancellation of the handler, with which go the session and its place.
+A grpc.aio server cannot cancel a call, and a write to a caller that does not read never returns once flow
+control is exhausted. So another task sends the status, which arrives after the messages that are still
+unread, and the handler is cancelled, which frees the session and its slot.
 """
 
 from __future__ import annotations
@@ -20,69 +20,69 @@ from specwhisper.wire.status import refusal
 
 logger = logging.getLogger(__name__)
 
-_ending: set[asyncio.Task[None]] = set()  # until their callers read the status, or leave
+_sending: set[asyncio.Task[None]] = set()  # keeps a status being sent until its caller reads it, or leaves
 
 
-class Tenure:
-    """How long a call may stay; made in its handler's task, whose end is the call's.
+class Evictor:
+    """Ends one call, at most once. Create it in the task of the call's handler.
 
     Parameters
     ----------
-    context : grpc's, of the call.
-    max_s : how long it may last.
-    untaken_s : how long one of its answers may wait to be taken.
-    count_error : sees what it was evicted for.
+    context : gRPC's context of the call.
+    max_call_s : limit of :meth:`call_limit`, in seconds.
+    max_write_s : limit of :meth:`write_limit`, in seconds.
+    count_error : called with the error of an eviction.
     """
 
     def __init__(
         self,
         context: Any,
-        max_s: float = inf,
-        untaken_s: float = inf,
+        max_call_s: float = inf,
+        max_write_s: float = inf,
         count_error: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        self._count_error = count_error
         self._context = context
-        self._max_s = max_s
-        self._untaken_s = untaken_s
+        self._max_call_s = max_call_s
+        self._max_write_s = max_write_s
+        self._count_error = count_error
         self._handler = asyncio.current_task()
-        self._evicted_for = evictions.get([])
-        evictions.set(self._evicted_for)
+        self._errors = evictions.get([])  # shared by all evictors of the call
+        evictions.set(self._errors)
 
     @contextmanager
-    def limited(self) -> Iterator[None]:
-        """Evict the call where what is within takes longer than it may last."""
-        message = f"The call has lasted {self._max_s:g} s, as long as one may: go on with another one."
-        with self._unless_after(self._max_s, SessionExpired(message)):
+    def call_limit(self) -> Iterator[None]:
+        """Evict the call if the body takes longer than a call may."""
+        message = f"The call has lasted {self._max_call_s:g} s, the most for one call: start another one."
+        with self._evict_after(self._max_call_s, SessionExpired(message)):
             yield
 
     @contextmanager
-    def taking(self) -> Iterator[None]:
-        """Evict the call where its caller does not take an answer meanwhile."""
-        message = f"No answer was taken for {self._untaken_s:g} s: the call has ended."
-        with self._unless_after(self._untaken_s, SlowReader(message)):
+    def write_limit(self) -> Iterator[None]:
+        """Evict the call if the body, which sends a response, takes longer than a write may."""
+        message = f"No response was read for {self._max_write_s:g} s: the call has ended."
+        with self._evict_after(self._max_write_s, SlowReader(message)):
             yield
 
-    def end(self, error: SpecWhisperError) -> None:
-        """Evict the call, once."""
-        if self._evicted_for:
+    def evict(self, error: SpecWhisperError) -> None:
+        """End the call with the status of an error, unless it is being evicted already."""
+        if self._errors:
             return
-        self._evicted_for.append(error)
+        self._errors.append(error)
         self._count_error(error)
         logger.info("evicted", extra={"error": type(error).__name__})
-        task = asyncio.ensure_future(self._tell(error))
-        _ending.add(task)
-        task.add_done_callback(_ending.discard)
+        task = asyncio.ensure_future(self._send_status(error))
+        _sending.add(task)
+        task.add_done_callback(_sending.discard)
         if self._handler is not None:
             self._handler.cancel()
 
-    async def _tell(self, error: SpecWhisperError) -> None:
-        with suppress(Exception):  # grpc's own, by which abort always ends
+    async def _send_status(self, error: SpecWhisperError) -> None:
+        with suppress(Exception):  # abort always raises
             await self._context.abort(*refusal(error))
 
     @contextmanager
-    def _unless_after(self, limit_s: float, error: SpecWhisperError) -> Iterator[None]:
-        timer = asyncio.get_running_loop().call_later(limit_s, self.end, error)
+    def _evict_after(self, limit_s: float, error: SpecWhisperError) -> Iterator[None]:
+        timer = asyncio.get_running_loop().call_later(limit_s, self.evict, error)
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from specwhisper.observe.failpoints import VARIABLE, Failpoints
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.access import Access
 from specwhisper.rpc.addresses import cannot_listen, check_bind, is_loopback, join_address
-from specwhisper.rpc.calls import Calls
+from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.collector import freeze_loaded
 from specwhisper.rpc.health import CheckHealth, Health
 from specwhisper.rpc.keepalive import keepalive
@@ -127,7 +127,7 @@ class RunningServer:
         server: grpc.aio.Server,
         address: str,
         health_servicer: Health,
-        calls: Calls,
+        calls: OpenCalls,
         metrics_address: str | None,
         beside: AsyncExitStack,
     ) -> None:
@@ -141,13 +141,13 @@ class RunningServer:
     async def stop(self, drain_timeout_s: float, on_drain: OnDrain | None = None) -> None:
         """Say "not serving", refuse new calls, let open ones end in time, then stop."""
         await self._health.enter_graceful_shutdown()
-        self.calls.shut()
+        self.calls.drain()
         logger.info("draining", extra={"address": self.address, "open_calls": self.calls.num_open})
         try:
             async with asyncio.timeout(drain_timeout_s):
                 if on_drain is not None:
                     await on_drain()
-                await self.calls.wait_none_open()
+                await self.calls.wait_idle()
         except TimeoutError:
             logger.warning("cut off", extra={"address": self.address, "open_calls": self.calls.num_open})
         finally:
@@ -167,10 +167,11 @@ async def start_server(
     All of it starts, or nothing: where a port is taken, no other one stays bound. With ``check_health``, it
     is healthy for as long as that returns in time.
     """
-    calls = Calls(options.max_session_s, options.idle_timeout_s, metrics)
+    calls = OpenCalls()
+    interceptor = CallInterceptor(calls, options.max_session_s, options.idle_timeout_s, metrics)
     access = [Access(options.tokens, metrics)] if options.tokens is not None else []
     server = grpc.aio.server(
-        interceptors=[*access, calls],
+        interceptors=[*access, interceptor],
         options=[
             ("grpc.max_receive_message_length", options.max_message_bytes),
             ("grpc.max_send_message_length", -1),

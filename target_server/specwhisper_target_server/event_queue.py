@@ -1,4 +1,4 @@
-"""What a session has to tell and its peer has not taken yet."""
+"""The responses of a session that its peer has not read yet."""
 
 from __future__ import annotations
 
@@ -11,64 +11,66 @@ from specwhisper.types import Commit, Failed, Finished, FromTarget, WindowOpened
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 
-MAX_UNREAD = 64  # answers; whoever has not read more than so many is not listened to either
+MAX_UNREAD = 64  # responses; above it, the peer's requests are not read either
 MAX_UNREAD_BYTES = 1024 * 1024
 
-Answer = pb.VerifyResponse | Finished | Failed
+Response = pb.VerifyResponse | Finished | Failed
 
 
-class Answers(asyncio.Queue[Answer]):
-    """A queue of responses that its reader must not let grow.
+class EventQueue(asyncio.Queue[Response]):
+    """Holds a session's events as responses, up to a number of bytes.
 
     Parameters
     ----------
-    overflow : told once when more bytes wait than may; what waits is dropped, and so is what follows.
+    on_overflow : called once, when more bytes are unread than may be. All responses are dropped then, also
+        those that follow.
+    max_bytes : most bytes of unread responses.
     """
 
-    def __init__(self, overflow: Callable[[SlowReader], None], max_bytes: int = MAX_UNREAD_BYTES) -> None:
-        self._overflow = overflow
+    def __init__(self, on_overflow: Callable[[SlowReader], None], max_bytes: int = MAX_UNREAD_BYTES) -> None:
+        self._on_overflow = on_overflow
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        self._is_over = False
+        self._has_overflowed = False
         super().__init__()
 
     def _init(self, maxsize: int) -> None:
-        self._queue: deque[Answer] = deque()
+        self._queue: deque[Response] = deque()
 
     @property
-    def are_many(self) -> bool:
-        """Whether so many wait that the peer should read before it asks for more."""
+    def is_congested(self) -> bool:
+        """Whether so many responses are unread that the peer's requests must wait."""
         return self.qsize() > MAX_UNREAD
 
     def put_nowait(self, event: FromTarget | pb.VerifyResponse) -> None:
-        """Queue what the engine says, or a response that is ready as it is."""
-        if self._is_over:
+        """Queue an event of the engine, or a response."""
+        if self._has_overflowed:
             return
         try:
-            answer = _answer(event)
-        except Exception as error:  # others wait in the same call of the event loop
-            answer = Failed(error)
-        self._num_bytes += _size(answer)
+            response = _to_response(event)
+        except Exception as error:  # the engine delivers to other sessions in the same callback
+            response = Failed(error)
+        self._num_bytes += _size(response)
         if self._num_bytes <= self._max_bytes:
-            super().put_nowait(answer)
+            super().put_nowait(response)
             return
-        self._is_over = True
+        self._has_overflowed = True
         self._queue.clear()
-        self._overflow(
-            SlowReader(f"More than {self._max_bytes} bytes of answers were not read: the call has ended.")
+        self._on_overflow(
+            SlowReader(f"More than {self._max_bytes} bytes of responses are unread: the call has ended.")
         )
 
-    def _get(self) -> Answer:
-        answer = self._queue.popleft()
-        self._num_bytes -= _size(answer)
-        return answer
+    def _get(self) -> Response:
+        response = self._queue.popleft()
+        self._num_bytes -= _size(response)
+        return response
 
 
-def _size(answer: Answer) -> int:
-    return answer.ByteSize() if isinstance(answer, pb.VerifyResponse) else 0
+def _size(response: Response) -> int:
+    return response.ByteSize() if isinstance(response, pb.VerifyResponse) else 0
 
 
-def _answer(event: FromTarget | pb.VerifyResponse) -> Answer:
+def _to_response(event: FromTarget | pb.VerifyResponse) -> Response:
     match event:
         case WindowOpened():
             return pb.VerifyResponse(window_opened=codec.window_opened_to_proto(event))
@@ -78,12 +80,12 @@ def _answer(event: FromTarget | pb.VerifyResponse) -> Answer:
             return event
 
 
-def event_of(answer: pb.VerifyResponse) -> WindowOpened | Commit | None:
-    """Give what the engine said, of which an answer was made."""
-    match answer.WhichOneof("message"):
+def event_of(response: pb.VerifyResponse) -> WindowOpened | Commit | None:
+    """Return the engine's event in a response; ``None`` if it holds none."""
+    match response.WhichOneof("message"):
         case "window_opened":
-            return codec.window_opened_from_proto(answer.window_opened)
+            return codec.window_opened_from_proto(response.window_opened)
         case "commit":
-            return codec.commit_from_proto(answer.commit)
+            return codec.commit_from_proto(response.commit)
         case _:
             return None

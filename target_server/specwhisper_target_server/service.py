@@ -18,16 +18,16 @@ from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANYBODY, caller
-from specwhisper.rpc.eviction import Tenure
+from specwhisper.rpc.eviction import Evictor
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.places import Places
 from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, codec
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper.wire.versions import LINK, Protocols, check_protocol
-from specwhisper_target_server.event_queue import Answers, event_of
+from specwhisper_target_server.event_queue import EventQueue, event_of
 from specwhisper_target_server.metrics import TargetMetrics
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         self._serving = serving
         self._leases = leases
         limits = engine.verifier.limits
-        self._places = Places("The target", limits.max_sessions, serving.max_sessions_per_token)
+        self._limiter = SessionLimiter("The target", limits.max_sessions, serving.max_sessions_per_token)
         self._going_away = asyncio.Event()
 
     @property
@@ -119,7 +119,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         if protocols.version:  # else the caller is older, and says it in its hello
             self._check_protocol(protocols, request.software_version)
         self._check_weights(request.vocabulary_digest, request.weights_digest)
-        self._places.check(caller)
+        self._limiter.check(caller)
         # Asked in the engine's own order: a session that has just ended frees its slot first.
         num_free = await self._engine.check_room()
         lease = self._leases.grant(caller) if self._leases is not None else ""
@@ -153,11 +153,12 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         log = {"session": session_id, "draft_session": hello.session[:64]}
         if (name := caller.get()) != ANYBODY:
             log["caller"] = name
-        events = Answers(overflow=Tenure(context, count_error=self.metrics.count_error).end)
+        evictor = Evictor(context, count_error=self.metrics.count_error)
+        events = EventQueue(on_overflow=evictor.evict)
         windows = WindowSpans()
         async with AsyncExitStack() as held:
             held.enter_context(self.metrics.session(mode))
-            held.enter_context(self._places.taken(name))
+            held.enter_context(self._limiter.admit(name))
             await held.enter_async_context(self._engine.session(session_id, mode, options, events))
             note_event("session opened", **log, mode=mode.value)
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
@@ -228,14 +229,14 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
         return pb.VerifyResponse(welcome=welcome)
 
     async def _read(
-        self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: Answers
+        self, session_id: str, requests: AsyncIterator[pb.VerifyRequest], events: EventQueue
     ) -> None:
         """Hand what the draft sends to the engine; what cannot be read ends the session."""
         has_all_audio = False
         num_posted = num_posted_bytes = 0
         try:
             async for request in requests:
-                if events.are_many:
+                if events.is_congested:
                     await events.join()
                 if request.WhichOneof("message") == "heartbeat":
                     echo = pb.Heartbeat(echo_ns=request.heartbeat.sent_ns)
@@ -295,13 +296,13 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case kind:
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 
-    async def _say_goodbye(self, events: Answers) -> None:
+    async def _say_goodbye(self, events: EventQueue) -> None:
         await self._going_away.wait()
         going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._serving.drain_timeout_s)
         events.put_nowait(pb.VerifyResponse(going_away=going_away))
 
 
-async def _beat(events: Answers) -> None:
+async def _beat(events: EventQueue) -> None:
     """Give signs of life unasked: what the draft asks may wait behind its audio for long on a slow link."""
     while True:
         await asyncio.sleep(HEARTBEAT_S)

@@ -273,7 +273,7 @@ class Silent(EndsEarly):
 
 @pytest.mark.parametrize(
     ("welcomes", "sentence"),
-    [(False, "has not welcomed a session within"), (True, "has answered nothing for")],
+    [(False, "has not accepted a session within"), (True, "has sent nothing for")],
 )
 async def test_a_target_that_falls_silent_is_given_up(welcomes, sentence, monkeypatch):
     monkeypatch.setattr(link, "WELCOME_S", 0.2)

@@ -293,6 +293,6 @@ async def test_a_spare_of_other_weights_is_told_of_once_and_the_session_stays(
             asked = count_questions(other, monkeypatch)
             await eventually(lambda: len(asked) >= 3)
             await client.end()
-    [told] = [record for record in caplog.records if record.message == "cannot leave"]
+    [told] = [record for record in caplog.records if record.message == "cannot migrate"]
     assert told.target == busy.address
     assert "other weights than those of target" in told.error

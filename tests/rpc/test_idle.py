@@ -158,7 +158,7 @@ async def test_a_client_that_takes_no_answer_loses_its_place_and_is_told_later()
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
         responses, error = await answers(call, grpc.StatusCode.RESOURCE_EXHAUSTED)
         assert responses
-        assert type(error) is SlowReader and "No answer was taken for 0.5 s" in str(error)
+        assert type(error) is SlowReader and "No response was read for 0.5 s" in str(error)
         assert is_one_sentence(error)
 
 

@@ -293,7 +293,7 @@ async def test_a_draft_server_that_reads_nothing_loses_its_slot_and_is_told_late
         await eventually(lambda: target.server.calls.num_open == 1, PATIENCE_S)
         error = error_from_rpc(await deaf.error(), "the target")
         assert deaf.responses  # what was on its way
-        assert type(error) is SlowReader and "No answer was taken for 2 s" in str(error)
+        assert type(error) is SlowReader and "No response was read for 2 s" in str(error)
         asking.cancel()
         await asyncio.gather(asking, staying, return_exceptions=True)
         await neighbour.send(audio(b"", RATE, is_last=True))

@@ -122,7 +122,7 @@ async def test_a_full_server_says_so():
 
 async def test_a_server_that_stops_takes_no_new_calls():
     async with running_pair() as (_, draft), riva_client(draft) as client:
-        draft.server.calls.shut()
+        draft.server.calls.drain()
         status, details = await refusal(client.recognize(recording(1.0), pcm_config()))
         assert status is grpc.StatusCode.UNAVAILABLE
         assert "stopping" in details

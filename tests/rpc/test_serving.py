@@ -154,7 +154,7 @@ async def test_a_client_that_goes_away_ends_its_handler():
         assert server.calls.num_open == 1
         stream.cancel()
         await servicer.has_ended.wait()
-        await server.calls.wait_none_open()
+        await server.calls.wait_idle()
 
 
 async def test_health_knows_each_service():

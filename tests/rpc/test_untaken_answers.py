@@ -45,7 +45,7 @@ async def asked(**options: float) -> AsyncIterator[tuple[RunningServer, grpc.aio
 
 async def test_an_answer_that_nobody_takes_ends_its_call():
     async with asked(idle_timeout_s=0.2) as (server, call):
-        await asyncio.wait_for(server.calls.wait_none_open(), PROMPTLY_S)
+        await asyncio.wait_for(server.calls.wait_idle(), PROMPTLY_S)
         assert await call.read() == ANSWER  # it was on its way
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await call.read()
@@ -55,7 +55,7 @@ async def test_an_answer_that_nobody_takes_ends_its_call():
 async def test_a_server_that_stops_waits_for_an_answer_to_be_taken():
     async with asked() as (server, call):
         stopping = asyncio.create_task(server.stop(drain_timeout_s=PROMPTLY_S))
-        await eventually(lambda: server.calls.is_shut)
+        await eventually(lambda: server.calls.is_draining)
         assert server.calls.num_open == 1
         assert await call.read() == ANSWER
         assert await call.read() is grpc.aio.EOF

@@ -10,7 +10,7 @@ from weakref import WeakSet
 import pytest
 
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerDraining, ServerFull, TargetUnavailable
-from specwhisper_draft_server.link.choosing import Place
+from specwhisper_draft_server.link.choosing import TargetOffer
 from specwhisper_draft_server.link.opening import opened_at_one
 
 FULL, MISMATCH = ServerFull("No."), PairMismatch("Other weights.")
@@ -31,19 +31,19 @@ class World:
         self.tried: list[str] = []
         self.num_asked = 0
 
-    async def find(self, avoid: Collection[str]) -> Place:
+    async def find(self, avoid: Collection[str]) -> TargetOffer:
         self.num_asked += 1
         others = [address for address in self._targets if address not in avoid]
         if not others and self._refusal is not None:
             raise self._refusal
-        return Place([*others, *self._targets][0])
+        return TargetOffer([*others, *self._targets][0])
 
     @asynccontextmanager
-    async def open_at(self, place: Place) -> AsyncIterator[str]:
-        self.tried.append(place.address)
-        if (error := self._targets[place.address]) is not None:
+    async def open_at(self, offer: TargetOffer) -> AsyncIterator[str]:
+        self.tried.append(offer.address)
+        if (error := self._targets[offer.address]) is not None:
             raise error
-        yield place.address
+        yield offer.address
 
     async def open(self, **kwargs) -> str:
         async with opened_at_one(self.find, self.open_at, **kwargs) as address:
@@ -59,7 +59,7 @@ async def test_who_refuses_or_is_lost_is_no_end_while_there_is_another(error):
 
 async def test_a_place_that_is_known_is_tried_first():
     world = World(a=None, b=FULL)
-    assert await world.open(place=Place("b")) == "a"
+    assert await world.open(offer=TargetOffer("b")) == "a"
     assert world.tried == ["b", "a"]
 
 
@@ -112,7 +112,7 @@ async def test_an_error_keeps_nothing_alive():
             self.errors: WeakSet[Exception] = WeakSet()
 
         @asynccontextmanager
-        async def open_at(self, place: Place) -> AsyncIterator[str]:
+        async def open_at(self, offer: TargetOffer) -> AsyncIterator[str]:
             raise self.noted(TargetUnavailable("It is gone."))
             yield
 

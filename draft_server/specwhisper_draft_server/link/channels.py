@@ -1,4 +1,4 @@
-"""Connections to targets: opened when they are needed, closed when nobody will need them again."""
+"""Connections to targets: opened on first use, closed when they are no longer needed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from specwhisper.rpc.channels import Credentials, open_channel
 
 
 class Channels:
-    """One connection for each address, for as long as somebody uses it or it is worth keeping.
+    """One channel for each address, kept while it is in use or worth keeping.
 
     Parameters
     ----------
-    credentials : how targets are reached, and who asks.
-    is_worth_keeping : whether an address that nobody uses now may be asked again.
+    credentials : of this server, for targets.
+    is_worth_keeping : whether an address without users may be asked again.
     """
 
     def __init__(self, credentials: Credentials, is_worth_keeping: Callable[[str], bool]) -> None:
@@ -28,17 +28,17 @@ class Channels:
 
     @property
     def addresses(self) -> list[str]:
-        """Where there are connections to."""
+        """Addresses with an open channel."""
         return list(self._channels)
 
     def is_connected(self, address: str) -> bool:
-        """Whether there is a connection to an address, which is up."""
+        """Whether there is a channel to an address, and it is connected."""
         channel = self._channels.get(address)
         return channel is not None and channel.get_state() is grpc.ChannelConnectivity.READY
 
     @asynccontextmanager
     async def using(self, address: str) -> AsyncIterator[grpc.aio.Channel]:
-        """Give the connection to an address, which stays open meanwhile."""
+        """Keep the channel to an address open, and yield it."""
         if address not in self._channels:
             self._channels[address] = open_channel(address, self._credentials)
         self._num_users[address] += 1
@@ -46,16 +46,16 @@ class Channels:
             yield self._channels[address]
         finally:
             self._num_users[address] -= 1
-            await self._close_useless()
+            await self._close_unused()
 
-    async def _close_useless(self) -> None:
+    async def _close_unused(self) -> None:
         self._num_users = +self._num_users
         for address in self.addresses:
             if not (self._num_users[address] or self._is_worth_keeping(address)):
-                if (channel := self._channels.pop(address, None)) is not None:  # else another task was first
+                if (channel := self._channels.pop(address, None)) is not None:  # else another task closes it
                     await channel.close()
 
     async def close(self) -> None:
-        """Close them all."""
+        """Close all channels."""
         for channel in self._channels.values():
             await channel.close()

@@ -1,4 +1,4 @@
-"""Which of several targets takes a session: at random, the likelier the more room it has."""
+"""Choose the target of a session: at random, in proportion to free slots."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-Draw = Callable[[Sequence[int]], int]  # an index, at random by these weights
+Draw = Callable[[Sequence[int]], int]  # returns a random index, by weights
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A target that has room.
+class TargetOffer:
+    """A target that has a free slot for a session.
 
     Attributes
     ----------
-    lease : the right to open a session there, where one is asked for.
+    address : of the target, as HOST:PORT.
+    lease : to open the session with; empty where the target asks for none.
+    free_slots : sessions that the target can still take.
     """
 
     address: str
@@ -24,24 +26,27 @@ class Place:
 
 
 def draw(weights: Sequence[int]) -> int:
-    """Return an index at random, as likely as its weight."""
+    """Return a random index, with probabilities in proportion to the weights."""
     return random.choices(range(len(weights)), weights)[0]
 
 
 def choose(
-    places: Sequence[Place], opening: Mapping[str, int], avoid: Collection[str] = (), draw: Draw = draw
-) -> Place:
-    """Return one of the places, by chance in proportion to its free slots.
+    offers: Sequence[TargetOffer],
+    opening: Mapping[str, int],
+    avoid: Collection[str] = (),
+    draw: Draw = draw,
+) -> TargetOffer:
+    """Return one of the offers, at random in proportion to free slots.
 
-    Chance keeps several draft servers, whose answers are equally old, from all choosing the same target.
+    Draft servers see equally old numbers. Without chance all would choose the same target.
 
     Parameters
     ----------
-    opening : sessions that this server is opening, by address: they may not be counted there yet.
-    avoid : addresses that are chosen only where there is no other.
+    opening : sessions that this server is opening, by address; ``free_slots`` may not count them yet.
+    avoid : addresses to choose only if there is no other.
     """
-    places = [place for place in places if place.address not in avoid] or places
-    weights = [max(0, place.free_slots - opening.get(place.address, 0)) for place in places]
-    if not any(weights):  # each may have been counted already, so all are still worth a try
-        weights = [max(1, place.free_slots) for place in places]
-    return places[draw(weights)]
+    offers = [offer for offer in offers if offer.address not in avoid] or offers
+    weights = [max(0, offer.free_slots - opening.get(offer.address, 0)) for offer in offers]
+    if not any(weights):  # free_slots may have counted them already, so each is worth a try
+        weights = [max(1, offer.free_slots) for offer in offers]
+    return offers[draw(weights)]

@@ -1,4 +1,4 @@
-"""How long a target may take: to let this server connect, and to answer once it has."""
+"""Time limits for connecting to a target and for its answers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from grpc import ChannelConnectivity
 
 from specwhisper.errors import TargetUnavailable
 
-# What gRPC gives an attempt to connect, which takes two round trips, or four where it is encrypted.
+# gRPC's own limit for an attempt to connect, which takes two round trips, or four with TLS.
 ATTEMPT_S = 20.0
-# For the answer to a call, an attempt to connect before it included.
+# For the answer to a unary call, including an attempt to connect.
 ANSWER_S = 30.0
 
 
 async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: float) -> None:
     """Wait until a channel to a target is connected.
 
-    A target that is not there refuses every attempt at once, and is given up after a while. An attempt under
-    way is waited for: the target may only be far away.
+    A host without a target refuses every attempt at once: after ``refused_s`` seconds this fails. An attempt
+    that is in progress gets the time that gRPC allows it, since the target may just be far away.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ async def wait_connected(channel: grpc.aio.Channel, address: str, refused_s: flo
     Raises
     ------
     TargetUnavailable
-        where it is not connected by then.
+        if it is not connected in time.
     """
     clock = asyncio.get_running_loop().time
     begun_s = clock()
     while (state := channel.get_state(try_to_connect=True)) is not ChannelConnectivity.READY:
-        is_under_way = state is ChannelConnectivity.CONNECTING
-        within_s = max(refused_s, ATTEMPT_S) if is_under_way else refused_s
+        is_connecting = state is ChannelConnectivity.CONNECTING
+        within_s = max(refused_s, ATTEMPT_S) if is_connecting else refused_s
         try:
             async with asyncio.timeout(max(0.0, begun_s + within_s - clock())):
                 await channel.wait_for_state_change(state)

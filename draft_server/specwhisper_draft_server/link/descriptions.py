@@ -1,4 +1,4 @@
-"""What targets have said that they are, for sessions that are about to open."""
+"""Descriptions of targets, for sessions that are about to open."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from specwhisper_draft_server.link.needs import ANY, Needs
 
 
 class Descriptions:
-    """Asks targets what they are, and remembers the last one.
+    """Asks targets for their descriptions, and keeps the newest one.
 
     Parameters
     ----------
-    patience_s : how long a session looks for a target that was there and is lost while it is asked.
+    retry_timeout_s : how long to ask again after a target was lost while it was asked, in seconds.
     """
 
-    def __init__(self, transcriber: Transcriber, patience_s: float) -> None:
+    def __init__(self, transcriber: Transcriber, retry_timeout_s: float) -> None:
         self._transcriber = transcriber
-        self._patience_s = patience_s
+        self._retry_timeout_s = retry_timeout_s
         self._last: TargetDescription | None = None
 
     async def ask(self, needs: Needs = ANY) -> TargetDescription:
@@ -32,7 +32,7 @@ class Descriptions:
         return self._last
 
     async def for_session(self, needs: Needs) -> TargetDescription:
-        """Return what a target is on which a session may open; ask for a while, where one was lost."""
+        """Return a target on which a session may open; ask again for a while after one was lost."""
         if (known := self._known(needs)) is not None:
             return known
         backoff: Backoff | None = None
@@ -42,13 +42,13 @@ class Descriptions:
             except GONE as error:
                 if not was_there(error):
                     raise
-                backoff = backoff or Backoff(self._patience_s)
+                backoff = backoff or Backoff(self._retry_timeout_s)
                 await backoff.wait(error)
 
     async def in_outages(
         self, needs: Needs
     ) -> tuple[TargetDescription, TargetUnavailable | ServerDraining | None]:
-        """Return the same; while there is no target, what the last one was, and the error."""
+        """Return a target as :meth:`for_session` does; during an outage the last one, and the error."""
         last = self._last
         if last is None or not needs.are_met_by(last):
             return await self.for_session(needs), None

@@ -1,4 +1,4 @@
-"""One session on a target behind gRPC: what is sent, what comes, and signs of life."""
+"""One session on a target over gRPC: requests, responses and heartbeats."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from specwhisper_draft_server.metrics import DraftMetrics
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = 16 * 1024  # half a second: small, so that candidates never wait behind audio for long
+PIECE_BYTES = 16 * 1024  # half a second of audio: candidates wait for one piece at most
 
 
 class Outbox:
-    """What waits to be sent: candidates overtake audio, so that a block never queues behind a recording."""
+    """Requests that wait to be sent. All others overtake audio, so that candidates are never late."""
 
     def __init__(self) -> None:
         self._urgent: deque[pb.VerifyRequest] = deque()
@@ -44,12 +44,12 @@ class Outbox:
         self._is_empty.clear()
 
     async def wait_sent(self) -> None:
-        """Wait until everything queued has gone out."""
+        """Wait until all requests are sent."""
         if self._urgent or self._audio:
             await self._is_empty.wait()
 
     def close(self) -> None:
-        """End the iteration: when a call is over, grpc does not stop reading what it should send."""
+        """End the iteration, which gRPC does not stop when the call ends."""
         self._is_closed = True
         self._is_filled.set()
 
@@ -67,16 +67,19 @@ class Outbox:
 
 
 class GrpcTargetStream:
-    """One session on a target behind gRPC; see :class:`TargetStream`.
+    """One session on a target over gRPC; see :class:`TargetStream`.
 
     Parameters
     ----------
-    target : what the target is.
-    note_gone : called when the target has ended the session, or is left.
+    address : of the target, as HOST:PORT.
+    outbox : requests of the call.
+    call, responses : the call, and an iterator over its responses.
+    target : the target's description.
+    note_gone : called when the target is lost or stops.
 
     Attributes
     ----------
-    going_away : set once the target has said that it stops; it still serves the session for a while.
+    going_away : set once the target drains; it still serves the session for a while.
     """
 
     def __init__(
@@ -107,24 +110,24 @@ class GrpcTargetStream:
         self.going_away = asyncio.Event()
 
     def resume(self, resume: Resume) -> None:
-        """Say where to go on; the first that is said, where it does not begin anew."""
+        """Continue an open window; call it before any other method."""
         self._outbox.put(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
 
     def propose(self, block: Candidates) -> None:
-        """Queue a block, cut to what this target takes; it overtakes audio."""
+        """Queue a block, cut to the target's limit; it overtakes audio."""
         most = self.limits.max_block_tokens
         if len(block.tokens) > most:
             block = replace(block, tokens=block.tokens[:most], proposals=block.proposals[:most])
         self._outbox.put(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio and wait until it has gone out: the brake for whoever reads a recording."""
+        """Send audio, and wait until it is sent: this slows down the reader of a recording."""
         audio = codec.audio_chunk_to_proto(chunk, compress=self._compress_audio)
         self._outbox.put(pb.VerifyRequest(audio=audio))
         await self._outbox.wait_sent()
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what the target says, until the transcript is whole."""
+        """Yield the target's windows and commits, until the transcript is complete."""
         while (response := await self._next()) is not None:
             match response.WhichOneof("message"):
                 case "window_opened":
@@ -141,7 +144,7 @@ class GrpcTargetStream:
                     self.going_away.set()
 
     async def _next(self) -> pb.VerifyResponse | None:
-        """Give the target's next word; ``None`` behind the last."""
+        """Return the next response; ``None`` after the last."""
         try:
             return await self._next_in_time()
         except GONE:
@@ -156,18 +159,18 @@ class GrpcTargetStream:
         except TimeoutError:
             self._metrics.lost_heartbeats.inc()
             raise TargetUnavailable(
-                f"Target {self.address} has answered nothing for {SILENCE_S:g} s."
+                f"Target {self.address} has sent nothing for {SILENCE_S:g} s, not even a heartbeat."
             ) from None
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._is_left or (task is not None and task.cancelling()):
                 raise
             raise ServerDraining(
-                f"Target {self.address} is stopping, and another one has taken the session."
+                f"Target {self.address} is stopping, and another target has taken the session."
             ) from None
 
     def leave(self) -> None:
-        """Leave a target that stops, for another one that has taken the session."""
+        """End the call after another target has taken the session: :meth:`events` raises."""
         self._is_left = True
         self._call.cancel()
 
@@ -177,7 +180,7 @@ class GrpcTargetStream:
         self._call.cancel()
 
     async def beat(self) -> None:
-        """Send signs of life, which measure the round trip; until cancelled."""
+        """Send heartbeats, which measure the round trip, until cancelled."""
         while True:
             self._outbox.put(pb.VerifyRequest(heartbeat=pb.Heartbeat(sent_ns=monotonic_ns())))
             await asyncio.sleep(HEARTBEAT_S)
@@ -191,7 +194,7 @@ class GrpcTargetStream:
 
 @contextmanager
 def errors_translated(address: str) -> Iterator[None]:
-    """Restore the errors that end a target's calls."""
+    """Raise the project's error for a call to a target that failed."""
     try:
         yield
     except grpc.aio.AioRpcError as error:

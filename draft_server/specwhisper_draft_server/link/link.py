@@ -1,4 +1,4 @@
-"""The link to targets: what they are, where there is room, and sessions there."""
+"""The link to targets: their descriptions, free slots, and sessions on them."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ from specwhisper.wire.v1 import decoding_pb2, verification_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.versions import LINK, Protocols, check_protocol
 from specwhisper_draft_server.config import DraftConfig
-from specwhisper_draft_server.link.announcements import SaidOverConnections
 from specwhisper_draft_server.link.channels import Channels
-from specwhisper_draft_server.link.choosing import Place
+from specwhisper_draft_server.link.choosing import TargetOffer
 from specwhisper_draft_server.link.connecting import ANSWER_S, wait_connected
 from specwhisper_draft_server.link.grpc_target_stream import GrpcTargetStream, Outbox, errors_translated
+from specwhisper_draft_server.link.known_targets import KnownTargets
 from specwhisper_draft_server.link.needs import ANY, Needs
 from specwhisper_draft_server.link.opening import opened_at_one
 from specwhisper_draft_server.link.targets import Targets
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
 
-REASON_S = 1.0  # for why a connection fails, which is known where it has been tried
-MAX_DESCRIPTIONS = 8  # that are kept, of targets with different weights
+REASON_S = 1.0  # to learn why a connection failed: gRPC knows, once it has tried
+MAX_DESCRIPTIONS = 8  # of targets with different weights
 
 
 class TargetLink:
-    """A :class:`Transcriber` behind gRPC: finds out where there is room and opens sessions there.
+    """A :class:`Transcriber` over gRPC: finds targets with free slots, and opens sessions on them.
 
     Parameters
     ----------
     addresses : of targets, or of locators that answer ``Locate`` for many.
-    credentials : how they are reached, and who this server is to them.
-    connect_timeout_s : how long to wait for a target that is not there, or not yet; one that is only far away
-        has longer to connect (:mod:`specwhisper_draft_server.link.connecting`).
-    resume_timeout_s : how long a recording whose target is lost, also while it opens, looks for another one.
+    credentials : of this server, for targets.
+    compress_audio : whether audio is sent as FLAC.
+    connect_timeout_s : time that a target may refuse connections, in seconds; an attempt that is in progress
+        has more (:mod:`specwhisper_draft_server.link.connecting`).
+    resume_timeout_s : time that a recording tries to resume after its target was lost, in seconds.
     """
 
     def __init__(
@@ -67,13 +68,13 @@ class TargetLink:
         self._compress_audio = compress_audio
         self._connect_timeout_s = connect_timeout_s
         self._resume_timeout_s = resume_timeout_s
-        self._said = SaidOverConnections(addresses)
+        self._known = KnownTargets(addresses)
         self._vocabulary: Vocabulary | None = None
-        self._descriptions: dict[str, TargetDescription] = {}  # by weights, the newest last
-        self._place: Place | None = None  # found already
+        self._descriptions: dict[str, TargetDescription] = {}  # by weights digest, the newest last
+        self._offer: TargetOffer | None = None  # of the one session that this link opens
 
     async def check_health(self) -> None:
-        """Return: targets report their own health."""
+        """Return at once: targets report their own health."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -82,10 +83,10 @@ class TargetLink:
     def known(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
-        """Return what a target has said that it is, over a connection that is still up."""
+        """Return the description of a target whose connection is still up; ``None`` if there is none."""
         needs = Needs(vocabulary_digest, weights_digest, unusable)
-        for address in self._targets.named:
-            target = self._said.at(address).target
+        for address in self._targets.configured:
+            target = self._known.at(address).description
             if target is not None and needs.are_met_by(target) and self._channels.is_connected(address):
                 return target
         return None
@@ -93,7 +94,7 @@ class TargetLink:
     async def describe(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription:
-        """Ask a target what it is; the vocabulary crosses the wire only when it has changed."""
+        """Return the description of a target; its vocabulary is sent only if it has changed."""
         needs = Needs(vocabulary_digest, weights_digest, unusable)
         known = self._descriptions.get(weights_digest)
         if known is not None and needs.are_met_by(known):
@@ -109,21 +110,21 @@ class TargetLink:
 
         try:
             return await self._targets.first(ask)
-        except (PairMismatch, TargetUnavailable):  # the latter also where some of them are away
+        except (PairMismatch, TargetUnavailable):  # the latter if some mismatch and others are down
             if needs == ANY or not mismatched:
                 raise
-        place = await self._find(needs)  # a locator describes one target, and leads to others
-        return await self._describe(place.address, needs)
+        offer = await self._find(needs)  # a locator describes one target, but may name others
+        return await self._describe(offer.address, needs)
 
     async def _describe(self, address: str, needs: Needs) -> TargetDescription:
         held = self._vocabulary
         request = pb.DescribeRequest(vocabulary_digest=held.digest if held else "")
         async with self._asking(address) as stub:
-            try:  # a target that is just starting is worth a moment
+            try:  # the target may be starting
                 async with self._channels.using(address) as channel:
                     await wait_connected(channel, address, self._connect_timeout_s)
             except TargetUnavailable as error:
-                if (reason := await self._refused_handshake(stub, address)) is None:
+                if (reason := await self._handshake_failure(stub, address)) is None:
                     raise
                 raise TargetUnavailable(reason) from error
             reply = await stub.Describe(request, timeout=ANSWER_S)
@@ -140,7 +141,7 @@ class TargetLink:
             num_mel_bins=reply.num_mel_bins,
             limits=codec.limits_from_proto(reply.limits),
         )
-        self._said.describe(address, target)
+        self._known.note_description(address, target)
         needs.check(address, target)
         self._note_description(target)
         return target
@@ -151,18 +152,18 @@ class TargetLink:
         while len(self._descriptions) > MAX_DESCRIPTIONS:
             del self._descriptions[next(iter(self._descriptions))]
 
-    async def _refused_handshake(
+    async def _handshake_failure(
         self, stub: verification_pb2_grpc.VerificationStub, address: str
     ) -> str | None:
-        """Ask why who does not answer does not: gRPC keeps it to itself while it waits for a connection."""
+        """Return why a handshake failed; only a call reports it, not the channel that waits to connect."""
         try:
             await stub.Describe(pb.DescribeRequest(), timeout=REASON_S)
         except grpc.aio.AioRpcError as error:
             return refused_handshake(error.details() or "", address)
         return None
 
-    async def _find(self, needs: Needs, avoid: Collection[str] = ()) -> Place:
-        """Ask all targets for a place."""
+    async def _find(self, needs: Needs, avoid: Collection[str] = ()) -> TargetOffer:
+        """Ask all targets for a free slot."""
         request = pb.LocateRequest(
             weights_digest=needs.weights_digest,
             vocabulary_digest=needs.vocabulary_digest,
@@ -171,43 +172,44 @@ class TargetLink:
             avoid=avoid,
             software_version=__version__,
         )
-        return await self._targets.place(partial(self._locate, request=request), avoid)
+        return await self._targets.find(partial(self._locate, request=request), avoid)
 
-    async def _locate(self, address: str, request: pb.LocateRequest) -> Place:
+    async def _locate(self, address: str, request: pb.LocateRequest) -> TargetOffer:
         async with self._asking(address) as stub:
             reply = await stub.Locate(request, timeout=ANSWER_S)
-        self._said.locate(address, takes_sessions=not (reply.address or reply.lease))
-        return Place(reply.address or address, reply.lease, reply.free_slots)
+        self._known.note_lease(address, needs_no_lease=not (reply.address or reply.lease))
+        return TargetOffer(reply.address or address, reply.lease, reply.free_slots)
 
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> TargetLink:
-        """Ask where a session could be opened now; what is returned asks no more if it finds room there."""
-        there = copy(self)
+        """Return a link that opens one session at a target with a free slot, which is asked for now."""
+        link = copy(self)
         needs = Needs.of(target, same_weights=same_weights)
-        there._place = await self._find(needs, [avoid] if avoid else [])
-        return there
+        link._offer = await self._find(needs, [avoid] if avoid else [])
+        return link
 
-    def _only_place(self, avoid: str) -> Place | None:
-        """Give the place that needs no question, where there is but one target, which needs no lease."""
-        address, *others = self._targets.named
-        takes_sessions = self._said.at(address).takes_sessions and self._channels.is_connected(address)
-        return Place(address) if takes_sessions and not others and address != avoid else None
+    def _only_target(self, avoid: str) -> TargetOffer | None:
+        """Return the only configured target, if it is connected and needs no lease: it need not be asked."""
+        address, *others = self._targets.configured
+        if others or address == avoid or not self._known.at(address).needs_no_lease:
+            return None
+        return TargetOffer(address) if self._channels.is_connected(address) else None
 
     @asynccontextmanager
     async def _asking(self, address: str) -> AsyncIterator[verification_pb2_grpc.VerificationStub]:
-        """Give what calls a target; errors of its calls are restored, and noted where it is gone."""
+        """Yield the stub of a target; restore the errors of its calls, and forget a target that is gone."""
         try:
             if not self._channels.is_connected(address):
-                self._said.forget(address)
+                self._known.forget(address)
             async with self._channels.using(address) as channel:
                 with errors_translated(address):
                     yield verification_pb2_grpc.VerificationStub(channel)
         except PairMismatch:
-            self._said.forget(address)
+            self._known.forget(address)
             raise
         except GONE:
-            self._said.forget(address)
+            self._known.forget(address)
             self._targets.note_gone(address)
             raise
 
@@ -226,8 +228,8 @@ class TargetLink:
     ) -> AsyncIterator[TargetStream]:
         """Open a session on a target; see :class:`Transcriber`.
 
-        That of a recording goes on elsewhere where its target is lost. Live audio goes on from a position:
-        whoever follows its text knows that.
+        A recording resumes at another target by itself if its target is lost. Live audio does not: only the
+        caller, which follows the text, knows the position to continue from.
         """
         hello = pb.Hello(
             protocol_version=LINK.version,
@@ -261,40 +263,40 @@ class TargetLink:
     async def _open_once(
         self, hello: pb.Hello, target: TargetDescription, *, same_weights: bool, avoid: str
     ) -> AsyncIterator[GrpcTargetStream]:
-        """Open a session on one target, which has taken it then, and waits to learn where it begins."""
+        """Open a session on one target, which has accepted it and waits for audio, or a resume point."""
         needs = Needs.of(target, same_weights=same_weights)
         opened = opened_at_one(
             partial(self._find, needs),
             partial(self._open_at, hello=hello, target=target, needs=needs),
             avoid=avoid,
-            place=self._place or self._only_place(avoid),
+            offer=self._offer or self._only_target(avoid),
         )
         async with opened as session:
             yield session
 
     @asynccontextmanager
     async def _open_at(
-        self, place: Place, hello: pb.Hello, target: TargetDescription, needs: Needs
+        self, offer: TargetOffer, hello: pb.Hello, target: TargetDescription, needs: Needs
     ) -> AsyncIterator[GrpcTargetStream]:
         outbox = Outbox()
-        hello_there = pb.Hello(lease=place.lease, weights_digest=needs.weights_digest)
-        hello_there.MergeFrom(hello)
-        outbox.put(pb.VerifyRequest(hello=hello_there))
-        async with self._asking(place.address) as stub:
+        own_hello = pb.Hello(lease=offer.lease, weights_digest=needs.weights_digest)
+        own_hello.MergeFrom(hello)
+        outbox.put(pb.VerifyRequest(hello=own_hello))
+        async with self._asking(offer.address) as stub:
             call = with_true_status(stub.Verify(outbox))
             try:
                 responses = aiter(call)
-                with self._targets.opening(place.address):
-                    welcome = await _welcomed(place.address, responses)
+                with self._targets.opening(offer.address):
+                    welcome = await _read_welcome(offer.address, responses)
                 session = GrpcTargetStream(
-                    place.address,
+                    offer.address,
                     outbox,
                     call,
                     responses,
-                    await self._description(place.address, welcome.weights_digest, target, hello.options),
+                    await self._description(offer.address, welcome.weights_digest, target, hello.options),
                     codec.limits_from_proto(welcome.limits),
                     compress_audio=self._compress_audio,
-                    note_gone=partial(self._targets.note_gone, place.address),
+                    note_gone=partial(self._targets.note_gone, offer.address),
                     metrics=self._metrics,
                 )
                 beating = asyncio.create_task(session.beat())
@@ -314,12 +316,12 @@ class TargetLink:
         expected: TargetDescription,
         options: decoding_pb2.DecodingOptions,
     ) -> TargetDescription:
-        """Return what a target is that has welcomed a session, and is mostly what was expected."""
+        """Return the description of the target that accepted a session; usually the expected one."""
         is_expected = weights == expected.weights_digest
         described = expected if is_expected else self._descriptions.get(weights)
         if described is None:
             described = await self._describe(address, Needs(expected.vocabulary.digest, weights))
-        # A target computes its own features, but not the maximum of a whole recording.
+        # A target computes features itself, but cannot know the maximum of a recording that is arriving.
         bins, maxima = described.num_mel_bins, options.log_mel_max
         if maxima and bins not in maxima:
             raise PairMismatch(
@@ -328,19 +330,19 @@ class TargetLink:
             )
         if is_expected:
             return expected
-        self._said.describe(address, described)
+        self._known.note_description(address, described)
         return described
 
 
-async def _welcomed(address: str, responses: AsyncIterator[pb.VerifyResponse]) -> pb.Welcome:
-    """Wait for the welcome."""
+async def _read_welcome(address: str, responses: AsyncIterator[pb.VerifyResponse]) -> pb.Welcome:
+    """Return the target's first message, with which it accepts the session."""
     try:
         async with asyncio.timeout(WELCOME_S):
             first = await anext(responses, None)
     except TimeoutError:
         raise TargetUnavailable(
-            f"Target {address} has not welcomed a session within {WELCOME_S:g} s."
+            f"Target {address} has not accepted a session within {WELCOME_S:g} s; is it overloaded?"
         ) from None
     if first is None or first.WhichOneof("message") != "welcome":
-        raise TargetUnavailable(f"Target {address} began a session without a welcome.")
+        raise TargetUnavailable(f"Target {address} began a session without `welcome`.")
     return first.welcome

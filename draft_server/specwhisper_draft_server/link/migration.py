@@ -1,4 +1,4 @@
-"""Sessions whose target stops: another one has taken them before they leave."""
+"""Move a session away from a target that stops: another one takes it before it leaves."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ async def opened_elsewhere(
 ) -> Opened:
     """Open a session at another target, as soon as one takes it.
 
-    Every session of a target that stops comes at once: already the first try waits a moment, at random.
+    All sessions of a target that stops migrate at once, so even the first try follows a random delay.
 
     Parameters
     ----------
-    open_other : tries once. What goes wrong there is tried again, for as long as the target still serves.
-    target : the address of the one that stops.
+    open_other : tries once. An expected error is retried for as long as the old target serves the session.
+    target : the address of the target that stops.
     """
-    backoff, is_sent = Backoff(inf), False
+    backoff, is_logged = Backoff(inf), False
     error: SpecWhisperError = ServerDraining(f"Target {target} is stopping.")
     log = {"session": session_id, "target": target}
     while True:
@@ -36,9 +36,11 @@ async def opened_elsewhere(
             return await open_other()
         except SpecWhisperError as refusal:
             error = refusal
-            if not (is_sent or isinstance(refusal, RETRY_ELSEWHERE)):
-                is_sent = True
-                logger.warning("cannot leave", extra=log | {"error": f"{type(refusal).__name__}: {refusal}"})
+            if not (is_logged or isinstance(refusal, RETRY_ELSEWHERE)):
+                is_logged = True
+                logger.warning(
+                    "cannot migrate", extra=log | {"error": f"{type(refusal).__name__}: {refusal}"}
+                )
         except Exception:
-            logger.exception("cannot leave", extra=log)
+            logger.exception("cannot migrate", extra=log)
             raise

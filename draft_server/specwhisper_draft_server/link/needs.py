@@ -1,4 +1,4 @@
-"""What a session needs its target to have."""
+"""What a session requires of its target."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from specwhisper.transcription.transcriber import TargetDescription
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a session needs its target to have; empty for any.
+    """What a session requires of its target; by default nothing.
 
     Attributes
     ----------
-    vocabulary_digest : that its draft speaks.
-    weights_digest : that its text so far is of.
-    unusable : digests of vocabularies that its draft cannot speak, and why.
+    vocabulary_digest : vocabulary of the session's draft; empty for any.
+    weights_digest : weights that wrote the session's text so far; empty for any.
+    unusable : digests of vocabularies that the draft cannot use, and the reasons.
     """
 
     vocabulary_digest: str = ""
@@ -26,13 +26,13 @@ class Needs:
 
     @classmethod
     def of(cls, target: TargetDescription | None, *, same_weights: bool) -> Needs:
-        """Return what a session needs that was set up for a target."""
+        """Return the needs of a session that was set up for a target."""
         if target is None:
             return cls()
         return cls(target.vocabulary.digest, target.weights_digest if same_weights else "")
 
     def are_met_by(self, target: TargetDescription) -> bool:
-        """Return whether a target has it."""
+        """Return whether a target meets them."""
         return (
             self.vocabulary_digest in ("", target.vocabulary.digest)
             and self.weights_digest in ("", target.weights_digest)
@@ -40,7 +40,7 @@ class Needs:
         )
 
     def check(self, address: str, target: TargetDescription) -> None:
-        """Raise :class:`PairMismatch` unless a target has it."""
+        """Raise :class:`PairMismatch` unless a target meets them."""
         if (reason := self.unusable.get(target.vocabulary.digest)) is not None:
             raise PairMismatch(reason)
         if self.vocabulary_digest not in ("", target.vocabulary.digest):

@@ -1,4 +1,4 @@
-"""A session is offered to one target after the other, each once, until one takes it."""
+"""Offer a session to one target after another, each once, until one takes it."""
 
 from __future__ import annotations
 
@@ -7,62 +7,63 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import TypeVar
 
 from specwhisper.errors import GONE, RETRY_OTHER_TARGET, SpecWhisperError
-from specwhisper_draft_server.link.choosing import Place
+from specwhisper_draft_server.link.choosing import TargetOffer
 
 Opened = TypeVar("Opened")
-Find = Callable[[Collection[str]], Awaitable[Place]]
+Find = Callable[[Collection[str]], Awaitable[TargetOffer]]
 
 
 @asynccontextmanager
 async def opened_at_one(
     find: Find,
-    open_at: Callable[[Place], AbstractAsyncContextManager[Opened]],
+    open_at: Callable[[TargetOffer], AbstractAsyncContextManager[Opened]],
     *,
     avoid: str = "",
-    place: Place | None = None,
+    offer: TargetOffer | None = None,
 ) -> AsyncIterator[Opened]:
-    """Open a session at the first target that takes it; raise when each was tried.
+    """Open a session at the first target that takes it; raise after each was tried.
 
-    Nothing waits here. Where one target was lost and the others refuse, the loss is raised: it may be over in
-    a moment.
+    This does not wait between tries. If one target was lost and the others refuse, the loss is raised: that
+    target may be back in a moment.
 
     Parameters
     ----------
-    find : returns where there is room, at one of the given addresses only where there is no other.
-    avoid : an address that is tried only where there is no other.
-    place : where to begin.
+    find : returns a target with a free slot, at one of the given addresses only if there is no other.
+    open_at : opens the session at a target.
+    avoid : an address that is tried only if there is no other.
+    offer : the target to try first.
     """
     tried: set[str] = set()
     refusal: SpecWhisperError | None = None  # the last one, or the first loss
-    async with AsyncExitStack() as there:
+    async with AsyncExitStack() as stack:
         try:
             while True:
-                place = place or await _next_place(find, avoid, tried, refusal)
-                tried.add(place.address)
+                offer = offer or await _next_offer(find, avoid, tried, refusal)
+                tried.add(offer.address)
                 try:
-                    opened = await there.enter_async_context(open_at(place))
+                    opened = await stack.enter_async_context(open_at(offer))
                     break
                 except RETRY_OTHER_TARGET as error:
                     refusal = refusal if isinstance(refusal, GONE) else error
-                    place = None
+                    offer = None
         finally:
-            refusal = None  # an error refers to this frame: they would keep each other, and all that is here
+            refusal = None  # its traceback refers to this frame: the cycle would keep everything in it alive
         yield opened
 
 
-async def _next_place(
+async def _next_offer(
     find: Find, avoid: str, tried: Collection[str], refusal: SpecWhisperError | None
-) -> Place:
-    """Return a place at an address that was not tried."""
+) -> TargetOffer:
+    """Return a target that was not tried."""
     try:
-        place = await find([address for address in (avoid, *tried) if address])
+        offer = await find([address for address in (avoid, *tried) if address])
     except RETRY_OTHER_TARGET:
         if isinstance(refusal, GONE):
             raise refusal from None
         raise
     else:
-        if refusal is not None and place.address in tried:
+        if refusal is not None and offer.address in tried:
             raise refusal
-        return place
+        return offer
     finally:
         refusal = None

@@ -1,4 +1,4 @@
-"""Where targets are: some are named, and those name others."""
+"""The targets that are known: some are configured, others were named by locators."""
 
 from __future__ import annotations
 
@@ -11,60 +11,61 @@ from typing import Any, TypeVar
 
 from specwhisper.errors import GONE, ServerDraining, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.wire.status import was_there
-from specwhisper_draft_server.link.choosing import Place, choose
+from specwhisper_draft_server.link.choosing import TargetOffer, choose
 
-MAX_KNOWN = 64  # targets that others have told of
-GRACE_S = 0.25  # for slower ones, once one has answered
-HEDGE_S = 0.5  # for those that are named; behind it those they have told of are asked as well
+MAX_DISCOVERED = 64  # targets that locators have named
+GRACE_S = 0.25  # for slower servers, after the first answer
+HEDGE_S = 0.5  # for configured servers; then discovered targets are asked as well
 
 Answer = TypeVar("Answer")
 
 
 class Targets:
-    """Finds targets, also while those are away that know where they are.
+    """Finds targets, also while the locators that name them are down.
 
     Parameters
     ----------
-    named : addresses of targets, or of locators that answer ``Locate`` for many.
+    configured : addresses of targets, or of locators that answer ``Locate`` for many.
     """
 
-    def __init__(self, named: Sequence[str]) -> None:
-        self.named = tuple(dict.fromkeys(named))
+    def __init__(self, configured: Sequence[str]) -> None:
+        self.configured = tuple(dict.fromkeys(configured))
         self._opening: Counter[str] = Counter()
-        self._known: dict[str, None] = {}  # whom others have told of, the newest last
-        self._gone: set[str] = set()  # those of them that did not answer when they were asked last
+        self._discovered: dict[str, None] = {}  # addresses that locators have named, the newest last
+        self._gone: set[str] = set()  # discovered targets that did not answer, or lost a session
 
-    async def place(
-        self, locate: Callable[[str], Coroutine[Any, Any, Place]], avoid: Collection[str] = ()
-    ) -> Place:
-        """Find a target that has room; at an address to ``avoid`` only where there is no other.
+    async def find(
+        self, locate: Callable[[str], Coroutine[Any, Any, TargetOffer]], avoid: Collection[str] = ()
+    ) -> TargetOffer:
+        """Return a target with a free slot.
 
         Parameters
         ----------
-        locate : asks at an address for a place, which may be elsewhere.
+        locate : asks the server at an address for a target, which may be another server.
+        avoid : addresses to return only if there is no other.
 
         Raises
         ------
         ServerFull
-            where some that match answer, and none has room.
+            if some targets match, and none has a free slot.
         TargetUnavailable
-            where none of those answers.
+            if no server answers.
         PairMismatch
-            where all answer, and none is what the session needs.
+            if all servers answer, and no target matches the session.
         """
         answers = await self._ask(locate, GRACE_S)
-        places = [answer for answer in answers.values() if isinstance(answer, Place)]
-        if not places:
-            raise _likeliest(answers.values())
-        if any(isinstance(answers.get(address), Place) for address in self.named):
-            self._forget_gone()  # while nobody who is named answers, they may come back before those do
-        found = choose(places, self._opening, avoid)
+        offers = [answer for answer in answers.values() if isinstance(answer, TargetOffer)]
+        if not offers:
+            raise _most_promising(answers.values())
+        if any(isinstance(answers.get(address), TargetOffer) for address in self.configured):
+            self._forget_gone()  # not before: while no locator answers, a lost target may come back first
+        found = choose(offers, self._opening, avoid)
         self._remember(found.address)
         return found
 
     @contextmanager
     def opening(self, address: str) -> Iterator[None]:
-        """Count a session that is being opened at an address."""
+        """Count a session that is being opened at an address while the body runs."""
         self._opening[address] += 1
         try:
             yield
@@ -73,38 +74,39 @@ class Targets:
             self._opening = +self._opening
 
     async def first(self, ask: Callable[[str], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Give the answer of whoever answers first; of others only where the named are away.
+        """Return the first answer of a server.
 
-        The port of one that was told of may be another one's by now.
+        Discovered targets are asked only if the configured servers do not answer: another program may have
+        their ports by now.
         """
         answers = await self._ask(ask, 0.0)
         for answer in answers.values():
             if not isinstance(answer, SpecWhisperError):
                 return answer
-        raise _likeliest(answers.values())
+        raise _most_promising(answers.values())
 
     def knows(self, address: str) -> bool:
-        """Tell whether an address may be asked again."""
-        return address in self.named or address in self._known
+        """Return whether an address may be asked again."""
+        return address in self.configured or address in self._discovered
 
     def note_gone(self, address: str) -> None:
-        """Note that a target is away, or has lost a session; it is forgotten unless it is named again."""
-        if address in self._known:
+        """Note that a target is down, or has lost a session; it is forgotten unless a locator names it."""
+        if address in self._discovered:
             self._gone.add(address)
 
     async def _ask(
         self, ask: Callable[[str], Coroutine[Any, Any, Answer]], grace_s: float
     ) -> dict[str, Answer | SpecWhisperError]:
-        """Collect answers and refusals by address.
+        """Return answers and refusals by address.
 
-        Those who are told of are asked where all who are named are away, or say nothing for a while. Nobody
-        is awaited for longer than a grace behind the first answer.
+        Discovered targets are asked if all configured servers are down, or none has answered for a while.
+        Slower servers get ``grace_s`` seconds after the first answer.
         """
         clock = asyncio.get_running_loop().time
         asked: dict[str, asyncio.Future[Answer]] = {}
-        others, ask_others_s, until_s = self._told_of, clock() + HEDGE_S, inf
+        others, ask_others_s, until_s = self._others, clock() + HEDGE_S, inf
         try:
-            asked |= {address: asyncio.ensure_future(ask(address)) for address in self.named}
+            asked |= {address: asyncio.ensure_future(ask(address)) for address in self.configured}
             while True:
                 pending = [task for task in asked.values() if not task.done()]
                 errors = [task.exception() for task in asked.values() if task.done()]
@@ -126,49 +128,54 @@ class Targets:
                 )
         finally:
             for task in asked.values():
-                task.cancel()  # those that are silent
+                task.cancel()
             await asyncio.gather(*asked.values(), return_exceptions=True)
-        answers: dict[str, Answer | SpecWhisperError] = {}
-        for address, task in asked.items():
-            if task.cancelled():
-                continue
-            error = task.exception()
-            if error is None:
-                answers[address] = task.result()
-            elif isinstance(error, SpecWhisperError):
-                answers[address] = error
-            else:
-                raise error
-        return answers
+        return _answers_of(asked)
 
     @property
-    def _told_of(self) -> list[str]:
-        return [address for address in reversed(self._known) if address not in self.named]
+    def _others(self) -> list[str]:
+        return [address for address in reversed(self._discovered) if address not in self.configured]
 
     def _remember(self, address: str) -> None:
-        self._known.pop(address, None)
+        self._discovered.pop(address, None)
         self._gone.discard(address)
-        self._known[address] = None
-        while len(self._known) > MAX_KNOWN:
-            self._forget(next(iter(self._known)))
+        self._discovered[address] = None
+        while len(self._discovered) > MAX_DISCOVERED:
+            self._forget(next(iter(self._discovered)))
 
     def _forget_gone(self) -> None:
         for address in list(self._gone):
             self._forget(address)
 
     def _forget(self, address: str) -> None:
-        self._known.pop(address, None)
+        self._discovered.pop(address, None)
         self._gone.discard(address)
 
 
-def _likeliest(answers: Iterable[object]) -> SpecWhisperError:
-    """Choose one of many refusals: what passes soonest, and of those like it the first one.
+def _answers_of(asked: dict[str, asyncio.Future[Answer]]) -> dict[str, Answer | SpecWhisperError]:
+    """Return the results and expected errors of finished tasks; raise any other error."""
+    answers: dict[str, Answer | SpecWhisperError] = {}
+    for address, task in asked.items():
+        if task.cancelled():
+            continue
+        error = task.exception()
+        if error is None:
+            answers[address] = task.result()
+        elif isinstance(error, SpecWhisperError):
+            answers[address] = error
+        else:
+            raise error
+    return answers
 
-    A target that was there a moment ago may be back before one that never answered; one that stops will not.
+
+def _most_promising(answers: Iterable[object]) -> SpecWhisperError:
+    """Return the refusal that is likely to end soonest; the first one of several.
+
+    A target that answered a moment ago may be back before one that never did. One that stops will not.
     """
     errors = [answer for answer in answers if isinstance(answer, SpecWhisperError)]
     full = [error for error in errors if isinstance(error, ServerFull)]
     away = [error for error in errors if isinstance(error, TargetUnavailable)]
     away.sort(key=was_there, reverse=True)
     errors.sort(key=lambda error: isinstance(error, ServerDraining))
-    return [*full, *away, *errors, TargetUnavailable("No target is named.")][0]
+    return [*full, *away, *errors, TargetUnavailable("No target is configured: set --target.")][0]
