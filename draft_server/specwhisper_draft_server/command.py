@@ -12,7 +12,7 @@ import typer
 from specwhisper.cli import flags
 from specwhisper.cli.command_lines import run_command
 from specwhisper.cli.flags import MODEL_PANEL, SEEING_PANEL, SERVING_PANEL, TRUST_PANEL
-from specwhisper.observe.failpoints import DRAFT_POINTS, read_failpoints
+from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.channels import client_credentials
 from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions
@@ -294,7 +294,7 @@ def read_config(
             max_sessions_per_token=max_sessions_per_token,
             metrics_host=metrics_host,
             metrics_port=metrics_port,
-            failpoints=read_failpoints(os.environ, DRAFT_POINTS),
+            failpoints=load_failpoints(os.environ, "draft"),
         ),
     )
 

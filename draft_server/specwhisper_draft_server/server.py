@@ -20,7 +20,6 @@ from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafting import Drafting, PlaceDraft, pair_ids, place_draft
-from specwhisper_draft_server.failing import Failing
 from specwhisper_draft_server.link.link import TargetLink
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.parity_check import ParityChecker
@@ -48,14 +47,14 @@ async def running_service(
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
     metrics = DraftMetrics(config, model=checkpoint.name if checkpoint is not None else "")
     transcriber = _transcriber(config, target, metrics)
-    failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
+    failpoints = config.serving.failpoints
     drafting = None
     if checkpoint is not None:
         check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
         place = place or partial(_place, checkpoint, config.num_slots)
         drafting = Drafting(
             checkpoint,
-            place if failing is None else failing.place(place),
+            place if failpoints is None else lambda to: failpoints.wrap_model(place(to), "draft"),
             runs_ahead=config.drafts_next_window,
             timeout_s=config.draft_timeout_s,
             on_failure=metrics.fallbacks.inc,
@@ -64,10 +63,11 @@ async def running_service(
         metrics.watch_engine(drafting)
     parity = ParityChecker(config.audit_every, transcriber, metrics)
     try:
-        if failing is None:
-            yield TranscriptionService(config, transcriber, drafting, metrics, parity)
-        else:
-            yield failing.service(config, failing.transcriber(transcriber), drafting, metrics, parity)
+        link = transcriber if failpoints is None else failpoints.wrap_transcriber(transcriber)
+        service = TranscriptionService(config, link, drafting, metrics, parity)
+        if failpoints is not None:
+            failpoints.install_in_draft(service)
+        yield service
     finally:
         await parity.stop()
         if drafting is not None:

@@ -15,7 +15,7 @@ from specwhisper.engine.one_process import OneProcess
 from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
-from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
+from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.types import Limits, Segment
@@ -61,7 +61,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
             drain_timeout_s=settings.drain_timeout_s,
             idle_timeout_s=DEFAULT_IDLE_S,
-            failpoints=read_failpoints({VARIABLE: settings.failpoints}, TARGET_POINTS),
+            failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
         ),
     )
     prepare_process(config.device, 1, None)
@@ -75,7 +75,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
     """Serve the draft until a signal."""
     if settings.chooses_emptiest:
         always_choose_emptiest()
-    failpoints = read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS)
+    failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")
     config = DraftConfig(
         target=settings.target,
         draft_model=DRAFT,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from experiments.chaos.asked import Asked, draw_demo, draw_recorded, draw_spoken
-from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
+from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 
 
 class Kind(StrEnum):

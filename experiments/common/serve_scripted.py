@@ -21,7 +21,7 @@ from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
-from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, VARIABLE, read_failpoints
+from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
 from specwhisper.transcription.transcriber import TargetDescription
@@ -119,7 +119,7 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
             max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
             drain_timeout_s=settings.drain_timeout_s,
             idle_timeout_s=DEFAULT_IDLE_S,
-            failpoints=read_failpoints({VARIABLE: settings.failpoints}, TARGET_POINTS),
+            failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
         ),
     )
     prepare_process(config.device, 1, None)
@@ -138,7 +138,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
     voice._model = Ear
     if settings.chooses_emptiest:
         always_choose_emptiest()
-    failpoints = read_failpoints({VARIABLE: settings.failpoints}, DRAFT_POINTS)
+    failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")
     config = DraftConfig(
         target=settings.target,
         max_sessions=settings.max_sessions,

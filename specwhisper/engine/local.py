@@ -55,9 +55,8 @@ class TargetEngine:
         latency_budget_ms: float | None = None,
         max_new_tokens: int | None = None,
         observe: Callable[[Sequence[tuple[str, FromTarget]]], None] = lambda _: None,
-        thread: EngineThread[FromTarget] | None = None,
     ) -> None:
-        self.thread = thread or EngineThread[FromTarget]("verifier", leave_process, observe)
+        self.thread = EngineThread[FromTarget]("verifier", leave_process, observe)
         self._encoder = TimedExecutor("encoder", model.max_windows)
         self._aligner = TimedExecutor("aligner")
         self.verifier = Verifier(

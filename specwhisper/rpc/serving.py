@@ -15,7 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.observe.failpoints import VARIABLE, Failpoints
+from specwhisper.observe.failpoints import VARIABLE
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.access import Access
 from specwhisper.rpc.addresses import cannot_listen, check_bind, is_loopback, join_address
@@ -64,7 +64,7 @@ class ServingOptions:
     max_session_s : how long a call may last.
     max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
     metrics_host, metrics_port : where metrics are served, under the same protection; ``None`` serves none.
-    failpoints : where the server is to fail, in tests.
+    failpoints : :class:`specwhisper.testing.failpoints.Failpoints`, in tests.
     local_socket : a path where it listens as well, unencrypted: for questions of its own process, which has
         neither a certificate to show nor one to trust. Nobody else may enter the folder.
     """
@@ -82,7 +82,7 @@ class ServingOptions:
     max_sessions_per_token: int | None = None
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
-    failpoints: Failpoints | None = None
+    failpoints: Any = None
     local_socket: Path | None = None
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from specwhisper.cli import flags
 from specwhisper.cli.command_lines import run_command
 from specwhisper.cli.flags import MODEL_PANEL, SERVING_PANEL
 from specwhisper.errors import InvalidRequest
-from specwhisper.observe.failpoints import TARGET_POINTS, read_failpoints
+from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions
 from specwhisper.rpc.tokens import read_tokens
@@ -159,7 +159,7 @@ def read_config(
             max_sessions_per_token=max_sessions_per_token,
             metrics_host=metrics_host,
             metrics_port=metrics_port,
-            failpoints=read_failpoints(os.environ, TARGET_POINTS),
+            failpoints=load_failpoints(os.environ, "target"),
         ),
     )
 

@@ -19,7 +19,6 @@ from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import AddServicer, serve
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server.config import TargetConfig
-from specwhisper_target_server.failing import Failing
 from specwhisper_target_server.metrics import TargetMetrics
 from specwhisper_target_server.service import VerificationService
 
@@ -42,22 +41,23 @@ async def running_service(
     leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
     """
     metrics = TargetMetrics(checkpoint, config.device)
-    failing = None if config.serving.failpoints is None else Failing(config.serving.failpoints)
+    failpoints = config.serving.failpoints
     model = model or _placed(config, checkpoint)
     engine = TargetEngine(
-        model if failing is None else failing.model(model),
+        model if failpoints is None else failpoints.wrap_model(model, "verify"),
         limits=config.limits,
         max_width=config.max_width,
         max_num_batched_tokens=config.max_num_batched_tokens,
         latency_budget_ms=config.latency_budget_ms,
         max_new_tokens=checkpoint.max_new_tokens,
         observe=metrics.engine.observe,
-        thread=None if failing is None else failing.thread(metrics.engine.observe),
     )
     metrics.engine.watch(engine.verifier)
-    make = VerificationService if failing is None else failing.service
+    service = VerificationService(checkpoint, engine, config.serving, metrics, leases)
+    if failpoints is not None:
+        failpoints.install_in_target(service, engine.thread)
     try:
-        yield make(checkpoint, engine, config.serving, metrics, leases)
+        yield service
     finally:
         await engine.stop()
 

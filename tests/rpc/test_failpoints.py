@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from specwhisper.rpc.serving import ServingOptions
 from specwhisper.rpc.streams import with_true_status
+from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.services import (
     all_free,

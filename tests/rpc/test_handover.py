@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from experiments.common.speaking import Ear, SpeakingModel, spoken_utterances, talk
-from specwhisper.observe.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.rpc import backoff
 from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.rpc.streams import with_true_status
+from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -13,7 +13,7 @@ from experiments.common.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.engine import local
-from specwhisper.observe.failpoints import Failpoint, Failpoints, Fault
+from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -34,7 +34,7 @@ from experiments.common.oracle import (
     pause_s,
     recording_violations,
 )
-from specwhisper.observe.failpoints import DRAFT_POINTS, TARGET_POINTS
+from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS
 from specwhisper.types import Candidates, Segment
 
 SAID = (  # start, end, tokens, utterance, whether it ends there

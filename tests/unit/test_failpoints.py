@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.observe.failpoints import (
+from specwhisper.observe.failpoints import VARIABLE, load_failpoints
+from specwhisper.rpc.serving import ServingOptions
+from specwhisper.testing.failpoints import (
     DRAFT_POINTS,
     TARGET_POINTS,
-    VARIABLE,
     Failpoint,
     FailpointReached,
     Failpoints,
     Fault,
     read_failpoints,
 )
-from specwhisper.rpc.serving import ServingOptions
 
 
 def read(text: str) -> Failpoints | None:
@@ -28,6 +30,20 @@ def read(text: str) -> Failpoints | None:
 def test_without_the_variable_there_are_none():
     assert read_failpoints({}, TARGET_POINTS) is None
     assert read(" ") is None
+
+
+def test_their_code_is_loaded_only_with_the_variable():
+    script = (
+        "import os, sys\n"
+        "from specwhisper.observe.failpoints import load_failpoints\n"
+        "import specwhisper_draft_server.server, specwhisper_target_server.server\n"
+        "assert load_failpoints(os.environ, 'target') is None\n"
+        "print(any(name.startswith('specwhisper.testing') for name in sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.stdout.strip(), run.returncode) == ("False", 0), run.stderr
+    loaded = load_failpoints({VARIABLE: "reply.after=raise"}, "draft")
+    assert loaded.points == {"reply.after": Failpoint(Fault.RAISE, 1)}
 
 
 def test_several_are_read():
@@ -80,7 +96,7 @@ def test_a_point_fails_at_its_hit_and_then_no_more(fault, number):
 def test_a_point_may_raise():
     failpoints = Failpoints({"verify.before": Failpoint(Fault.RAISE, 2)})
     failpoints.hit("verify.before")
-    with pytest.raises(FailpointReached, match=r"verify\.before was told to raise at hit 2\."):
+    with pytest.raises(FailpointReached, match=r"verify\.before raises at hit 2\."):
         failpoints.hit("verify.before")
     failpoints.hit("verify.before")
 

@@ -39,7 +39,9 @@ LAYERS = {
     "specwhisper.evaluation": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.text": (CORE | PURE | MODELS, GRPC | RAY),
     "specwhisper.wire": (CORE | PURE, TORCH | RAY),
-    "specwhisper.observe": (CORE | PURE | {"specwhisper.wire"}, TORCH | RAY),
+    # Loads faults for tests, if a variable names some.
+    "specwhisper.observe": (CORE | PURE | {"specwhisper.wire", "specwhisper.testing"}, TORCH | RAY),
+    "specwhisper.testing": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
     "specwhisper.rpc": (CORE | {"specwhisper.wire", "specwhisper.observe"}, TORCH | RAY),
     "specwhisper.cli": (CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.rpc"}, TORCH | RAY),
     "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily

@@ -1,0 +1,141 @@
+"""Failpoints: named points at which a server fails, so that tests reach every state of a session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from specwhisper.errors import InvalidRequest
+from specwhisper.observe.failpoints import VARIABLE
+from specwhisper.testing import faults
+
+
+def _around(*steps: str) -> tuple[str, ...]:
+    return tuple(f"{step}.{when}" for step in steps for when in ("before", "after"))
+
+
+# Around a forward pass, the delivery of a commit to its session, and the sending of a window or commit.
+TARGET_POINTS = _around("verify", "commit", "send")
+# Around a step of the draft model, the receipt of a target's event, and the sending of a response.
+DRAFT_POINTS = _around("draft", "receive", "reply")
+POINTS = {"target": TARGET_POINTS, "draft": DRAFT_POINTS}
+
+
+class Fault(StrEnum):
+    """What happens at a failpoint."""
+
+    KILL = "kill"  # SIGKILL
+    STOP = "stop"  # SIGSTOP, until SIGCONT
+    RAISE = "raise"  # FailpointReached
+    HANG = "hang"  # the thread that reaches the point blocks forever
+
+
+class FailpointReached(RuntimeError):
+    """Raised by :attr:`Fault.RAISE`; like a bug, it has no status of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failpoint:
+    """A fault, and the hit of its point at which it happens, counted from 1."""
+
+    fault: Fault
+    hit: int = 1
+
+
+class Failpoints:
+    """Counts the hits of each point, from any thread, and fails once at each.
+
+    Parameters
+    ----------
+    points : faults by the name of their point.
+    send_signal : sends a signal to this process.
+    hang : blocks the thread that calls it.
+
+    Attributes
+    ----------
+    num_hanging : threads that hang at a point.
+    """
+
+    def __init__(
+        self,
+        points: Mapping[str, Failpoint],
+        send_signal: Callable[[int], None] = lambda number: os.kill(os.getpid(), number),
+        hang: Callable[[], object] = lambda: threading.Event().wait(),
+    ) -> None:
+        self.points = dict(points)
+        self.num_hanging = 0
+        self._send_signal = send_signal
+        self._hang = hang
+        self._hits = dict.fromkeys(points, 0)
+        self._lock = threading.Lock()
+
+    def hit(self, point: str) -> None:
+        """Count a hit of a point, and fail if it is due."""
+        failpoint = self.points.get(point)
+        if failpoint is None:
+            return
+        with self._lock:
+            self._hits[point] += 1
+            is_due = self._hits[point] == failpoint.hit
+        if not is_due:
+            return
+        if failpoint.fault is Fault.RAISE:
+            raise FailpointReached(f"Failpoint {point} raises at hit {failpoint.hit}.")
+        if failpoint.fault is Fault.HANG:
+            self.num_hanging += 1
+            self._hang()
+            self.num_hanging -= 1
+            return
+        self._send_signal(signal.SIGKILL if failpoint.fault is Fault.KILL else signal.SIGSTOP)
+
+    def wrap_model(self, model: Any, step: str) -> Any:
+        """Return a model whose forward passes hit ``STEP.before`` and ``STEP.after``."""
+        return faults.FailingModel(model, self.hit, step)
+
+    def wrap_transcriber(self, transcriber: Any) -> Any:
+        """Return a transcriber whose target streams hit ``receive``."""
+        return faults.FailingTranscriber(transcriber, self.hit)
+
+    def install_in_target(self, service: Any, thread: Any) -> None:
+        """Let a target's service hit ``send``, and its engine's thread ``commit``."""
+        faults.fail_commits(thread, self.hit, FailpointReached)
+        faults.fail_responses(service, "Verify", self.hit, "send", faults.is_window_or_commit)
+
+    def install_in_draft(self, service: Any) -> None:
+        """Let a draft server's service hit ``reply``."""
+        faults.fail_responses(service, "transcribe", self.hit, "reply")
+
+
+def read_failpoints(environment: Mapping[str, str], known: Collection[str]) -> Failpoints | None:
+    """Return the failpoints in the variable; ``None`` if it is not set.
+
+    Parameters
+    ----------
+    known : the points of this server.
+    """
+    text = environment.get(VARIABLE, "").strip()
+    if not text:
+        return None
+    points: dict[str, Failpoint] = {}
+    for part in text.split(","):
+        point, failpoint = _failpoint(part.strip(), known)
+        if point in points:
+            raise InvalidRequest(f"{VARIABLE} names {point} twice: name each point once.")
+        points[point] = failpoint
+    return Failpoints(points)
+
+
+def _failpoint(text: str, known: Collection[str]) -> tuple[str, Failpoint]:
+    point, _, action = text.partition("=")
+    fault, at, hit = action.partition("@")
+    if point not in known or fault not in set(Fault) or (at and not (hit.isdecimal() and int(hit))):
+        raise InvalidRequest(
+            f"{VARIABLE} has '{text}': write POINT=FAULT or POINT=FAULT@HIT, with a point of "
+            f"{', '.join(known)}, a fault of {', '.join(Fault)} and a hit from 1 on."
+        )
+    return point, Failpoint(Fault(fault), int(hit or 1))
