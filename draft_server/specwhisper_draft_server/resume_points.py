@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.transcription.resumption import Checkpoint
+from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire import codec
@@ -37,7 +37,7 @@ class ResumePoints:
         response.checkpoint.start_sample = audio_needed_from(checkpoint.resume.window.start_sample)
 
 
-def read_checkpoint(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> Checkpoint | None:
+def read_checkpoint(config: pb.StreamingRecognitionConfig, target: TargetDescription) -> ResumePoint | None:
     """Return where a client's recording continues; ``None`` if at its beginning."""
     if not config.checkpoint:
         return None

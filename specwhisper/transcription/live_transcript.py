@@ -1,14 +1,12 @@
-"""Follow a live session from the draft's side: what has become final, and what may still change."""
+"""Build the transcript of live audio from messages: final text, and text that may still change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import exp
 
-from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LivePosition
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.fallback import avg_logprob, text_compression_ratio
+from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.stability import continuation
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -23,21 +21,23 @@ from specwhisper.types import (
     Step,
     Window,
     WindowOpened,
-    Word,
 )
 
 FRAME_S = HOP_SAMPLES / SAMPLE_RATE
 
 
 class LiveTranscript:
-    """Keeps the open utterance and nothing of those before it, however long the session.
+    """Keeps the text of the open utterance, and nothing of those before it.
+
+    The text of a step is read in this order: final text (never changes), verified text (the target's, by
+    this step or the last one), draft text (not verified).
 
     Attributes
     ----------
-    num_samples : audio so far; whoever feeds it says so.
+    num_samples : audio so far, set by the caller.
     language, language_probs : of the open utterance, or the last one.
     statistics : how the draft has done so far.
-    steps : decodings that are complete; whoever tells them clears them.
+    steps : decodings that are complete; the caller clears the list once it has sent them.
     """
 
     is_unverified = False
@@ -46,12 +46,9 @@ class LiveTranscript:
         self._vocabulary = vocabulary
         self._language_of = {token: code for code, token in vocabulary.languages.items()}
         self._window: Window | None = None  # the last one that was opened
-        self._is_open = False
-        self._committed: list[int] = []
-        self._log_probs: list[float] = []
-        self._no_speech_prob: float | None = None
-        self._expected: tuple[int, ...] = ()  # verified by the last step, and not contradicted since
-        self._believed: tuple[Window, tuple[int, ...]] | None = None
+        self._commits: OpenWindow | None = None  # of that window; None once its step is decided
+        self._last_step: tuple[int, ...] = ()  # the last step's tokens, as long as no commit contradicts them
+        self._belief: tuple[Window, tuple[int, ...]] | None = None  # the draft's
         self._final = position.final_tokens  # text of the open window
         self._num_utterances = position.num_utterances
         self._start_sample = position.start_sample
@@ -65,184 +62,170 @@ class LiveTranscript:
 
     @property
     def position(self) -> LivePosition:
-        """Where another session would go on."""
+        """Where another session can continue."""
         return LivePosition(self._start_sample, self._num_utterances, tuple(self._final))
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """What is not final begins and ends here, in seconds."""
+        """Start and end of the text that is not final, in seconds."""
         return self._final_end_s, max(self._final_end_s, self.num_samples / SAMPLE_RATE)
 
     @property
     def verified_text(self) -> str:
-        """What the target has written behind the final text, in this step or the last one."""
+        """The target's text after the final text, from this step or the last one."""
         return self._vocabulary.decode_unfinished(self._verified)
 
     @property
     def draft_text(self) -> str:
-        """What the draft believes to follow it, of newer audio perhaps."""
+        """The draft's text after the verified text; it may be of newer audio."""
         return self._vocabulary.decode_unfinished(self._drafted, after=self._verified)
 
     @property
     def unfinished(self) -> tuple[int, ...]:
-        """Text tokens of both."""
+        """Text tokens of verified and draft text."""
         return (*self._verified, *self._drafted)
 
-    def behind(self, known: Sequence[int], tokens: Sequence[int]) -> str:
-        """Read what of tokens, as somebody else has written them, goes on behind text that is known."""
+    def text_after(self, known: Sequence[int], tokens: Sequence[int]) -> str:
+        """Return the part of other tokens' text that continues a known text."""
         text, known = self._text(tokens), self._text(known)
         rest = text[continuation(known, text, self._may_begin) :]
         return self._vocabulary.decode_unfinished(rest, after=known)
 
     @property
+    def _is_open(self) -> bool:
+        return self._commits is not None and not self._commits.is_complete
+
+    @property
+    def _verified(self) -> tuple[int, ...]:
+        committed = self._commits.tokens if self._commits else []
+        text = self._text([*committed, *self._last_step[len(committed) :]])
+        return text[continuation(self._final, text, self._may_begin) :]
+
+    @property
     def _drafted(self) -> tuple[int, ...]:
-        if self._believed is None:
+        if self._belief is None:
             return ()
         known = (*self._final, *self._verified)
-        believed = self._text(self._believed[1])
+        believed = self._text(self._belief[1])
         if believed[: len(known)] == known:  # verified text may break off within a word
             return believed[len(known) :]
         return believed[continuation(known, believed, self._may_begin) :]
 
-    @property
-    def _verified(self) -> tuple[int, ...]:
-        text = self._text([*self._committed, *self._expected[len(self._committed) :]])
-        return text[continuation(self._final, text, self._may_begin) :]
-
     def believe(self, window: Window, tokens: tuple[int, ...]) -> None:
-        """Take in all that the draft believes of a window; what is older than the last one is of no use."""
+        """Take in the draft's belief of a window; one that is older than the last window is dropped."""
         if self._window is None or window.id > self._window.id or (self._is_open and window == self._window):
-            self._believed = (window, tokens)
-            self._forget_beliefs()
+            self._belief = (window, tokens)
+            self._drop_outdated_belief()
 
     def pass_over(self, sample: int) -> None:
-        """Note that nothing before a sample is of use any more, in silence."""
+        """Note that the audio before a sample is silence that no session will need again."""
         if not self._is_open and not self._final:
             self._start_sample = max(self._start_sample, sample // HOP_SAMPLES * HOP_SAMPLES)
 
     def observe(self, message: WindowOpened | Candidates | Commit) -> list[Segment]:
-        """Take in one message and give the text that it makes final."""
+        """Take in one message; return the text that it makes final."""
         self.statistics.observe(message)
         match message:
             case WindowOpened():
-                self._begin(message)
-            case Commit() if self._is_open and self._window and message.window_id == self._window.id:
-                return self._append(message, self._window)
+                self._open(message)
+            case Commit() if self._commits is not None and self._is_open:
+                if message.window_id == self._commits.window.id:
+                    return self._append(message, self._commits)
         return []
 
-    def _begin(self, opened: WindowOpened) -> None:
-        self._window, self._is_open = opened.window, True
-        self._committed, self._log_probs = [], []
+    def _open(self, opened: WindowOpened) -> None:
+        self._window, self._commits = opened.window, OpenWindow(opened.window)
         if opened.expected or opened.window.start_sample != self._start_sample:
-            self._expected = opened.expected
-        else:  # the target recalls nothing; the reader does
-            self._expected = self._vocabulary.without_ending(self._expected)
+            self._last_step = opened.expected
+        else:  # a target that reuses no candidates sends none; readers see the last step's text all the same
+            self._last_step = self._vocabulary.without_ending(self._last_step)
         self._start_sample = opened.window.start_sample
         self._final = self._final[len(self._final) - opened.num_final :] if opened.num_final else ()
         spoken = (self._language_of[i] for i in opened.window.prompt if i in self._language_of)
         self.language = next(spoken, "en")
-        if self._believed is not None and self._believed[0].id < opened.window.id:
-            self._believed = None
-        self._forget_beliefs()
+        if self._belief is not None and self._belief[0].id < opened.window.id:
+            self._belief = None
+        self._drop_outdated_belief()
 
-    def _forget_beliefs(self) -> None:
-        """Forget what is believed of audio before the open window: all that is said there is final."""
-        if self._believed is not None and self._believed[0].start_sample < self._start_sample:
-            self._believed = None
+    def _drop_outdated_belief(self) -> None:
+        """Drop a belief that begins before the open window: all text of that audio is final."""
+        if self._belief is not None and self._belief[0].start_sample < self._start_sample:
+            self._belief = None
 
-    def _append(self, commit: Commit, window: Window) -> list[Segment]:
-        start = len(self._committed)
-        if commit.base > start:
-            raise InvalidCandidates(f"A commit at position {commit.base} leaves a gap behind {start}.")
-        fresh = commit.tokens[start - commit.base :]
-        self._committed += fresh
-        if tuple(self._committed) != self._expected[: len(self._committed)]:
-            self._expected = ()
-        if self._believed is not None and self._believed[0].id == window.id:
-            if tuple(self._committed) != self._believed[1][: len(self._committed)]:
-                self._believed = None  # the draft will say what it believes now
-        self._log_probs += commit.log_probs[len(commit.log_probs) - len(fresh) :] if fresh else ()
-        self._no_speech_prob = commit.no_speech_prob if start == 0 else self._no_speech_prob
+    def _append(self, commit: Commit, commits: OpenWindow) -> list[Segment]:
+        commits.append(commit)
         self.language_probs = commit.language_probs or self.language_probs
+        committed, window = tuple(commits.tokens), commits.window
+        if committed != self._last_step[: len(committed)]:
+            self._last_step = ()
+        if self._belief is not None and self._belief[0].id == window.id:
+            if committed != self._belief[1][: len(committed)]:
+                self._belief = None  # the draft will report what it believes now
         if not commit.is_final:
             return []
-        self._is_open = False
-        if self._believed is not None and self._believed[0].id <= window.id:
-            self._believed = None  # all that it was about has been decoded
+        if self._belief is not None and self._belief[0].id <= window.id:
+            self._belief = None  # all of its audio has been decoded
         num_forwards = self.statistics.num_forwards - self._num_forwards
         self._num_forwards = self.statistics.num_forwards
         self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
-        step = commit.step
-        if step is None:  # it failed and is tried again
+        if commit.step is None:  # the window is decoded again: its text stays until then
             return []
-        segment = self._final_segment(commit, step, window)
+        return self._settle(commit, commit.step, commits)
+
+    def _settle(self, commit: Commit, step: Step, commits: OpenWindow) -> list[Segment]:
+        """Move a step's final text from the verified text to the final text."""
+        segment = self._final_segment(commit, step, commits)
         self._final = (*self._final, *self._text(segment.tokens))
-        self._expected = tuple(self._committed) if commit.outcome is Outcome.KEPT else ()
-        self._committed = []
+        self._last_step = tuple(commits.tokens) if commit.outcome is Outcome.KEPT else ()
+        self._commits = None
         if step.is_last:
             self._num_utterances = step.utterance
-            self._final, self._expected = (), ()
-            self._start_sample = window.end_sample
-            self._final_end_s = max(self._final_end_s, window.end_sample / SAMPLE_RATE)
-            self._forget_beliefs()
+            self._final, self._last_step = (), ()
+            self._start_sample = commits.window.end_sample
+            self._final_end_s = max(self._final_end_s, commits.window.end_sample / SAMPLE_RATE)
+            self._drop_outdated_belief()
         return [segment] if segment.text or step.is_last else []
 
-    def _final_segment(self, commit: Commit, step: Step, window: Window) -> Segment:
-        tokens = tuple(self._committed[step.final_start : step.final_end])
-        words = tuple(
-            Word(
-                start_s=word.start_sample / SAMPLE_RATE,
-                end_s=word.end_sample / SAMPLE_RATE,
-                text=self._vocabulary.decode(self._committed[word.base : word.base + word.num_tokens]),
-                confidence=self._confidence(word.base, word.base + word.num_tokens),
-            )
-            for word in commit.words
-        )
-        start_s = self._time_s(window, step.final_start) if tokens else self._final_end_s
-        end_s = self._time_s(window, step.final_end) if tokens else self._final_end_s
-        if words:
-            start_s, end_s = words[0].start_s, words[-1].end_s
+    def _final_segment(self, commit: Commit, step: Step, commits: OpenWindow) -> Segment:
+        tokens = tuple(commits.tokens[step.final_start : step.final_end])
+        start_s, end_s = self._final_end_s, self._final_end_s
+        if commit.words:
+            start_s = commit.words[0].start_sample / SAMPLE_RATE
+            end_s = commit.words[-1].end_sample / SAMPLE_RATE
+        elif tokens:
+            start_s, end_s = self._time_s(commits, step.final_start), self._time_s(commits, step.final_end)
         start_s = max(start_s, self._final_end_s)
         self._final_end_s = end_s = max(end_s, start_s)
-        return Segment(
+        segment = Segment(
             start_s=round(start_s, 2),
             end_s=round(end_s, 2),
             tokens=tokens,
             text=self._vocabulary.decode(tokens),
-            confidence=self._confidence(step.final_start, step.final_end),
-            avg_logprob=avg_logprob(self._log_probs),
-            compression_ratio=text_compression_ratio(self._vocabulary.decode(self._committed)),
-            temperature=window.temperature,
-            no_speech_prob=self._no_speech_prob,
-            seek=window.start_frame,
-            words=words,
+            seek=commits.window.start_frame,
             utterance=step.utterance,
             is_utterance_end=step.is_last,
             language=self.language,
         )
+        return commits.with_scores(segment, step.final_start, step.final_end, commit.words, self._vocabulary)
 
-    def _time_s(self, window: Window, position: int) -> float:
-        """Estimate when a position of the window is spoken: in proportion between the times around it."""
-        begin = self._vocabulary.timestamp_begin
+    def _time_s(self, commits: OpenWindow, position: int) -> float:
+        """Estimate when a token is spoken, in seconds: linearly between the timestamps around it."""
+        begin, window = self._vocabulary.timestamp_begin, commits.window
         known = [(0, 0.0)]
-        for i, token in enumerate(self._committed):
+        for i, token in enumerate(commits.tokens):
             if token >= begin:
                 frames = min((token - begin) * FRAMES_PER_TIMESTAMP, window.num_frames)
                 at_s = max(known[-1][1], frames * FRAME_S)
                 known += [(i, at_s), (i + 1, at_s)]  # it takes no time itself
-        known.append((len(self._committed), max(known[-1][1], window.num_frames * FRAME_S)))
-        position = min(position, len(self._committed))
+        known.append((len(commits.tokens), max(known[-1][1], window.num_frames * FRAME_S)))
+        position = min(position, len(commits.tokens))
         before = max(entry for entry in known if entry[0] <= position)
-        behind = min(entry for entry in known if entry[0] >= position)
-        share = (position - before[0]) / (behind[0] - before[0]) if behind[0] > before[0] else 0.0
-        return window.start_frame * FRAME_S + before[1] + share * (behind[1] - before[1])
+        after = min(entry for entry in known if entry[0] >= position)
+        share = (position - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
+        return window.start_frame * FRAME_S + before[1] + share * (after[1] - before[1])
 
     def _text(self, tokens: Sequence[int]) -> tuple[int, ...]:
         return tuple(token for token in tokens if token < self._vocabulary.end_of_text)
 
     def _may_begin(self, token: int) -> bool:
         return self._vocabulary.may_begin_word(token, self.language)
-
-    def _confidence(self, start: int, end: int) -> float:
-        probs = [exp(log_prob) for log_prob in self._log_probs[start:end]]
-        return sum(probs) / len(probs) if probs else 0.0

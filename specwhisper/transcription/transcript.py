@@ -1,14 +1,13 @@
-"""Build the transcript from a session's messages: final segments, and what the open window says so far."""
+"""Build a recording's transcript from messages: final segments, and the text of the open window."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, inf
+from math import inf
 
-from specwhisper.errors import InvalidCandidates
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.fallback import avg_logprob, text_compression_ratio
+from specwhisper.transcription.open_window import OpenWindow
 from specwhisper.transcription.segments import split_window
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import (
@@ -19,7 +18,6 @@ from specwhisper.types import (
     Segment,
     Window,
     WindowOpened,
-    Word,
     WordAlignment,
 )
 
@@ -53,13 +51,12 @@ class Transcript:
 
 
 class TranscriptBuilder:
-    """Follows one session, from the draft's side of the link.
+    """Builds the transcript of one recording from the messages between draft and target.
 
     Attributes
     ----------
     segments : the segments of all windows that were kept.
-    num_samples : length of the recording, as far as it is known; no segment ends behind it. Whoever feeds the
-        audio says so.
+    num_samples : length of the recording so far, set by the caller; no segment ends after it.
     language, language_probs : as :class:`Transcript` has them.
     statistics : how the draft has done so far.
     """
@@ -68,14 +65,11 @@ class TranscriptBuilder:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._window: Window | None = None
-        self._tokens: list[int] = []  # committed tokens first, then what the draft expects
-        self._num_committed = 0
-        self._log_probs: list[float] = []
-        self._no_speech_prob: float | None = None
+        self._open: OpenWindow | None = None
+        self._drafted: list[int] = []  # candidates after the committed tokens, not contradicted so far
         self._window_tokens: list[tuple[int, ...]] = []
         self._language_of = {token: code for code, token in vocabulary.languages.items()}
-        self.language = "en"  # what a model without languages speaks
+        self.language = "en"  # of a model without languages
         self.language_probs: Mapping[str, float] = {}
         self.segments: list[Segment] = []
         self.num_samples = 0
@@ -84,44 +78,48 @@ class TranscriptBuilder:
     @property
     def window(self) -> Window | None:
         """The open window."""
-        return self._window
+        return self._open.window if self._open else None
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Where the open window begins and ends, in seconds."""
-        if self._window is None:
+        """Start and end of the open window, in seconds."""
+        if self._open is None:
             return 0.0, 0.0
-        return self._window.start_sample / SAMPLE_RATE, self._window.end_sample / SAMPLE_RATE
+        window = self._open.window
+        return window.start_sample / SAMPLE_RATE, window.end_sample / SAMPLE_RATE
 
     @property
     def verified_text(self) -> str:
-        """What the target has written in the open window so far."""
-        return self._vocabulary.decode_unfinished(self._tokens[: self._num_committed])
+        """The committed text of the open window."""
+        return self._vocabulary.decode_unfinished(self._committed)
 
     @property
     def draft_text(self) -> str:
-        """What the draft expects to follow it."""
-        committed, drafted = self._tokens[: self._num_committed], self._tokens[self._num_committed :]
-        return self._vocabulary.decode_unfinished(drafted, after=committed)
+        """The draft's text after it, which the target has not verified."""
+        return self._vocabulary.decode_unfinished(self._drafted, after=self._committed)
+
+    @property
+    def _committed(self) -> list[int]:
+        return self._open.tokens if self._open else []
 
     def observe(self, message: WindowOpened | Candidates | Commit) -> list[Segment]:
-        """Take in one message and give the segments that it completes."""
+        """Take in one message; return the segments that it completes."""
         self.statistics.observe(message)
         match message:
             case WindowOpened(window=window):
-                self._window = window
-                self._tokens, self._num_committed, self._log_probs = [], 0, []
+                self._open, self._drafted = OpenWindow(window), []
                 spoken = (self._language_of[i] for i in window.prompt if i in self._language_of)
                 self.language = next(spoken, "en")
-            case Candidates(base=base, tokens=tokens) if self._is_open(message.window_id):
-                if self._num_committed <= base <= len(self._tokens):
-                    self._tokens[base:] = tokens
-            case Commit() if self._is_open(message.window_id):
-                return self._append(message)
+            case Candidates() if self.window is not None and message.window_id == self.window.id:
+                start = message.base - len(self._committed)
+                if 0 <= start <= len(self._drafted):
+                    self._drafted[start:] = message.tokens
+            case Commit() if self._open is not None and message.window_id == self._open.window.id:
+                return self._append(message, self._open)
         return []
 
     def finish(self) -> Transcript:
-        """Give the transcript of everything observed."""
+        """Return the transcript of all messages so far."""
         return Transcript(
             self.segments,
             self.statistics,
@@ -131,68 +129,33 @@ class TranscriptBuilder:
             self.num_samples,
         )
 
-    def _is_open(self, window_id: int) -> bool:
-        return self._window is not None and self._window.id == window_id
-
-    def _append(self, commit: Commit) -> list[Segment]:
-        start = self._num_committed
-        if commit.base > start:
-            raise InvalidCandidates(f"A commit at position {commit.base} leaves a gap behind {start}.")
-        fresh = commit.tokens[start - commit.base :]
-        end = start + len(fresh)
-        if self._tokens[start:end] != list(fresh):
-            del self._tokens[start:]  # the draft was wrong: nothing it expected still holds
-        self._tokens[start:end] = fresh
-        self._num_committed = end
-        self._log_probs += commit.log_probs[len(commit.log_probs) - len(fresh) :] if fresh else ()
-        self._no_speech_prob = commit.no_speech_prob if start == 0 else self._no_speech_prob
+    def _append(self, commit: Commit, opened: OpenWindow) -> list[Segment]:
+        fresh = opened.append(commit).tokens
+        agrees = self._drafted[: len(fresh)] == list(fresh)
+        self._drafted = self._drafted[len(fresh) :] if agrees else []
         self.language_probs = commit.language_probs or self.language_probs
-        if not commit.is_final or self._window is None:
+        if not commit.is_final:
             return []
-        window, committed = self._window, self._tokens[:end]
-        self._window, self._tokens, self._num_committed = None, [], 0
+        self._open, self._drafted = None, []
         if commit.outcome is not Outcome.KEPT:
             return []
-        segments = self._segments(window, committed, commit.words)
-        self._window_tokens.append(tuple(committed))
+        segments = self._segments(opened, commit.words)
+        self._window_tokens.append(tuple(opened.tokens))
         self.segments += segments
         return segments
 
-    def _segments(
-        self, window: Window, committed: Sequence[int], words: Sequence[WordAlignment]
-    ) -> list[Segment]:
-        """Cut a window and say how sure it is of each piece; pieces are consecutive cuts of its tokens."""
+    def _segments(self, complete: OpenWindow, words: Sequence[WordAlignment]) -> list[Segment]:
+        """Cut a window into segments, which are consecutive cuts of its tokens."""
         segments, start = [], 0
         # transformers lets the last window end after 30 s, whatever it holds; openai/whisper cuts it as here.
-        heard_s = self.num_samples / SAMPLE_RATE if self.num_samples else inf
-        for segment in split_window(window, committed, self._vocabulary).segments:
+        end_s = self.num_samples / SAMPLE_RATE if self.num_samples else inf
+        for segment in split_window(complete.window, complete.tokens, self._vocabulary).segments:
             end = start + len(segment.tokens)
             if segment.tokens:
-                segments.append(
-                    replace(
-                        segment,
-                        start_s=min(segment.start_s, heard_s),
-                        end_s=min(segment.end_s, heard_s),
-                        confidence=self._confidence(start, end),
-                        avg_logprob=avg_logprob(self._log_probs),
-                        compression_ratio=text_compression_ratio(self._vocabulary.decode(committed)),
-                        temperature=window.temperature,
-                        no_speech_prob=self._no_speech_prob,
-                        words=tuple(self._word(w, committed) for w in words if start <= w.base < end),
-                    )
+                segment = replace(
+                    segment, start_s=min(segment.start_s, end_s), end_s=min(segment.end_s, end_s)
                 )
+                own_words = [word for word in words if start <= word.base < end]
+                segments.append(complete.with_scores(segment, start, end, own_words, self._vocabulary))
             start = end
         return segments
-
-    def _word(self, word: WordAlignment, committed: Sequence[int]) -> Word:
-        end = word.base + word.num_tokens
-        return Word(
-            start_s=word.start_sample / SAMPLE_RATE,
-            end_s=word.end_sample / SAMPLE_RATE,
-            text=self._vocabulary.decode(committed[word.base : end]),
-            confidence=self._confidence(word.base, end),
-        )
-
-    def _confidence(self, start: int, end: int) -> float:
-        probs = [exp(log_prob) for log_prob in self._log_probs[start:end]]
-        return sum(probs) / len(probs) if probs else 0.0

@@ -20,7 +20,7 @@ from specwhisper.audio.decode import decode_bytes
 from specwhisper.errors import SpecWhisperError
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.resumption import Checkpoint
+from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.types import Candidates, Limits, Resume, Window
 from specwhisper.wire import PROTOCOL_VERSION, codec, flac
 from specwhisper.wire.status import shorten
@@ -189,7 +189,7 @@ def _ffmpegs_file(container: str, codec_name: str) -> bytes:
 
 OPTIONS = DecodingOptions(language="en", temperatures=(0.0, 0.4), live=LiveOptions())
 WINDOW = Window(1, 0, 3000, (25,), 60)
-STATE = Checkpoint(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0), (3,)), True, 0.25, {"en": 0.75})
+STATE = ResumePoint(Resume(WINDOW, (1, 2), 0.5, (-1.0, -2.0), (3,)), True, 0.25, {"en": 0.75})
 TRANSCRIPTION = {"language": "en", "prompt": "names", "keywords": ["one", "two"]}
 EVENTS = [
     {

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from experiments.common.scripted import ScriptedModel
 from specwhisper.engine import verifier
 from specwhisper.model.choosing import Row, Scores
-from specwhisper.transcription.resumption import Resumption
+from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.types import Candidates, Commit, Limits
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
@@ -89,7 +89,7 @@ class Drafting:
         self.mode = mode
         self.pcm = recording(length_s, seed)
         self.expected = target_alone(length_s, seed).window_tokens
-        self.resumption = Resumption(MAX_AHEAD)
+        self.tracker = ResumeTracker(MAX_AHEAD)
         self.committed: dict[int, list[int]] = {}
         self.blocks: list[Candidates] = []
         self.numbers: dict[int, int] = {}
@@ -100,7 +100,7 @@ class Drafting:
         self.session = Session(self.running.targets[self.epoch % 2])
         opening = [hello(mode=self.mode)]
         self.begins_at = 0
-        if resume := self.resumption.resume():
+        if resume := self.tracker.resume():
             opening.append(pb.VerifyRequest(resume=codec.resume_to_proto(resume)))
             self.begins_at = max(0, resume.window.start_sample - REACH)
         self.sent_to = self.begins_at
@@ -120,16 +120,16 @@ class Drafting:
                 event = codec.commit_from_proto(response.commit)
             case _:
                 return
-        for news in self.resumption.observe(event):
+        for news in self.tracker.observe(event):
             if isinstance(news, Commit):
                 self.committed.setdefault(news.window_id, []).extend(news.tokens)
             else:
                 self.committed.setdefault(news.window.id, [])
-        if owed := self.resumption.take_owed():
+        if owed := self.tracker.pop_pending_block():
             await self._write(owed)
 
     async def _write(self, block: Candidates) -> None:
-        self.resumption.propose(block)
+        self.tracker.propose(block)
         with suppress(asyncio.InvalidStateError):  # all is written, and the call over
             await self.session.send(pb.VerifyRequest(candidates=codec.candidates_to_proto(block)))
 
@@ -190,7 +190,7 @@ class Drafting:
     async def _move(self) -> None:
         await self._hang_up()
         self.epoch += 1
-        self.resumption.move()
+        self.tracker.migrate()
         await self._open()
 
     async def _hang_up(self) -> None:

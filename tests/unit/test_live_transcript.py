@@ -292,7 +292,7 @@ class TestMessages:
         followed = Followed()
         followed.hear(0.5, mark(BEGIN, 0))
         followed.open()
-        with pytest.raises(InvalidCandidates, match="at position 3 leaves a gap behind 0"):
+        with pytest.raises(InvalidCandidates, match="at position 3 leaves a gap after 0"):
             followed.transcript.observe(Commit(0, 3, said("A"), (0.0,)))
 
     def test_commits_of_other_windows_say_nothing(self):

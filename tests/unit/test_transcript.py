@@ -104,7 +104,7 @@ def test_a_repeated_commit_adds_only_what_is_new(builder):
 
 def test_a_commit_behind_a_gap_is_refused(builder):
     builder.observe(commit(0, A))
-    with pytest.raises(InvalidCandidates, match="position 2 leaves a gap behind 1"):
+    with pytest.raises(InvalidCandidates, match="position 2 leaves a gap after 1"):
         builder.observe(commit(2, C))
 
 

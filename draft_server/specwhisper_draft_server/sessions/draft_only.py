@@ -300,7 +300,7 @@ class MergedTranscript:
         return replace(segment, start_s=start_s, end_s=self._end_s, words=words)
 
     def _add_unverified(self, utterance: int, tokens: Sequence[int]) -> None:
-        if self._part.behind((), tokens).strip():
+        if self._part.text_after((), tokens).strip():
             self._unverified[utterance] = (*self._unverified.get(utterance, ()), *tokens)
 
     @property
@@ -369,9 +369,9 @@ class MergedTranscript:
             return self._unverified_from(0) + part.verified_text + part.draft_text
         current = part.position.num_utterances + 1
         # Of the open utterance, only the words after those that are verified by now.
-        rest = part.behind((*self._final, *part.unfinished), self._unverified.get(current, ()))
+        rest = part.text_after((*self._final, *part.unfinished), self._unverified.get(current, ()))
         return part.draft_text + rest + self._unverified_from(current + 1)
 
     def _unverified_from(self, utterance: int) -> str:
         later = (tokens for number, tokens in sorted(self._unverified.items()) if number >= utterance)
-        return "".join(self._part.behind((), tokens) for tokens in later)
+        return "".join(self._part.text_after((), tokens) for tokens in later)

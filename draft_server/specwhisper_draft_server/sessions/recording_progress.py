@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specwhisper.transcription.resumption import Checkpoint, Resumption
+from specwhisper.transcription.resume_point import ResumePoint, ResumeTracker
 from specwhisper.types import Commit, WindowOpened
 
 
@@ -17,15 +17,15 @@ class RecordingProgress:
     begin : where this session continues; ``None`` at the recording's beginning.
     """
 
-    def __init__(self, max_ahead_tokens: int, begin: Checkpoint | None = None) -> None:
-        self._progress = Resumption(max_ahead_tokens)
+    def __init__(self, max_ahead_tokens: int, begin: ResumePoint | None = None) -> None:
+        self._tracker = ResumeTracker(max_ahead_tokens)
         self._begin = begin
         self._to_replay = begin
         self._reported_window_id = begin.resume.window.id if begin is not None and begin.is_sent else None
 
     def observe(self, event: WindowOpened | Commit) -> None:
         """Follow an event of the target."""
-        self._progress.observe(event)
+        self._tracker.observe(event)
 
     def replay(self, max_ahead_tokens: int) -> Commit | None:
         """Return what the session before had committed; ``None`` where it was replayed, or there is none."""
@@ -36,6 +36,6 @@ class RecordingProgress:
         """Return whether the client has the text of an event from the session before."""
         return isinstance(event, Commit) and event.window_id == self._reported_window_id
 
-    def checkpoint(self) -> Checkpoint | None:
+    def checkpoint(self) -> ResumePoint | None:
         """Return where another session would continue; ``None`` if at the beginning."""
-        return self._begin if self._to_replay is not None else self._progress.checkpoint()
+        return self._begin if self._to_replay is not None else self._tracker.resume_point()

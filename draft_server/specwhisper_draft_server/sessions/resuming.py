@@ -15,7 +15,7 @@ from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.errors import GONE, PairMismatch, ServerFull, SlowReader, SpecWhisperError
 from specwhisper.observe.tracing import note_event
 from specwhisper.rpc.failover import Failover
-from specwhisper.transcription.resumption import Resumption
+from specwhisper.transcription.resume_point import ResumeTracker
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.types import AudioChunk, Candidates, Commit, Resume, WindowOpened
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
@@ -93,7 +93,7 @@ class ResumingTargetStream:
         self._metrics = metrics
         self._id = session_id
         self._open_remote = open_remote
-        self._resumption = Resumption(target.limits.max_ahead_tokens, resume)
+        self._tracker = ResumeTracker(target.limits.max_ahead_tokens, resume)
         self._audio = KeptAudio(self._needed_from)
         self._current: RemoteTargetStream | None = None
         self._current_tasks = AsyncExitStack()  # closes the current stream and ends its tasks
@@ -124,8 +124,8 @@ class ResumingTargetStream:
 
     def propose(self, block: Candidates) -> None:
         """Send candidates. Between two targets they are dropped, and the draft is sent an answer."""
-        self._resumption.propose(block)
-        if self._current is not None and self._resumption.is_known:
+        self._tracker.propose(block)
+        if self._current is not None and self._tracker.is_reopened:
             self._current.propose(block)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
@@ -139,11 +139,11 @@ class ResumingTargetStream:
         while self._current is not None:
             try:
                 async for event in self._current.events():
-                    for fresh in self._resumption.observe(event):
+                    for fresh in self._tracker.observe(event):
                         if isinstance(fresh, Commit) and fresh.tokens:
                             self._failover.progressed()
                         yield fresh
-                    if (block := self._resumption.take_owed()) is not None:
+                    if (block := self._tracker.pop_pending_block()) is not None:
                         self._current.propose(block)
                     self._audio.forget_before(self._needed_from)
                 return
@@ -203,9 +203,9 @@ class ResumingTargetStream:
 
     async def _run_on(self, stack: AsyncExitStack, stream: RemoteTargetStream) -> None:
         """Begin, or continue, on a target that has taken the session."""
-        if (resume := self._resumption.resume()) is not None:
+        if (resume := self._tracker.resume()) is not None:
             stream.resume(resume)
-        self._resumption.move()
+        self._tracker.migrate()
         self._failover.connected()
         self._current_tasks, self._current, self.limits = stack, stream, stream.limits
         await stack.enter_async_context(_running(self._feed(stream)))
@@ -242,7 +242,7 @@ class ResumingTargetStream:
 
     @property
     def _needed_from(self) -> int:
-        return audio_needed_from(self._resumption.needed_from)
+        return audio_needed_from(self._tracker.needed_from)
 
 
 def audio_needed_from(start_sample: int) -> int:

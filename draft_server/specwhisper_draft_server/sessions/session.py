@@ -19,7 +19,7 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.foresight import foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
-from specwhisper.transcription.resumption import Checkpoint
+from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import (
@@ -107,7 +107,7 @@ class Session:
         drafting: Drafting | None,
         *,
         unverified: UnverifiedText | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: ResumePoint | None = None,
         same_weights: bool = False,
         avoid: str = "",
     ) -> None:
@@ -241,7 +241,7 @@ class Session:
                 await asyncio.gather(following, sending, return_exceptions=True)
                 logger.info("session closed", extra=log)
 
-    def checkpoint(self) -> Checkpoint | None:
+    def checkpoint(self) -> ResumePoint | None:
         """Return where another session would continue the recording; ``None`` if at its beginning."""
         return self._progress.checkpoint()
 
@@ -318,7 +318,7 @@ class Session:
         return bool(self._final or self.speech_events or steps)
 
 
-def _recording_transcript(target: TargetDescription, checkpoint: Checkpoint | None) -> TranscriptBuilder:
+def _recording_transcript(target: TargetDescription, checkpoint: ResumePoint | None) -> TranscriptBuilder:
     builder = TranscriptBuilder(target.vocabulary)
     if checkpoint is not None:
         builder.num_samples = audio_needed_from(checkpoint.resume.window.start_sample)

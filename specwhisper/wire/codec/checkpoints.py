@@ -5,13 +5,13 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, PairMismatch
-from specwhisper.transcription.resumption import Checkpoint
+from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.wire.codec.messages import resume_from_proto, resume_to_proto
 from specwhisper.wire.v1 import checkpoint_pb2 as pb
 from specwhisper.wire.versions import LINK, Protocols
 
 
-def checkpoint_to_bytes(checkpoint: Checkpoint, weights_digest: str) -> bytes:
+def checkpoint_to_bytes(checkpoint: ResumePoint, weights_digest: str) -> bytes:
     """Encode where a recording stands, and on which weights it was begun."""
     return pb.CheckpointState(
         protocol_version=LINK.version,
@@ -29,7 +29,7 @@ def checkpoint_weights(state: bytes) -> str:
     return _read(state).weights_digest
 
 
-def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> Checkpoint:
+def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> ResumePoint:
     """Decode what a client has handed back; the target must have the weights it was begun on."""
     message = _read(state)
     protocols = Protocols(message.protocol_version, message.oldest_protocol_version)
@@ -48,7 +48,7 @@ def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size:
         raise InvalidRequest(
             f"The checkpoint has {len(resume.committed)} tokens, but {len(resume.log_probs)} probabilities."
         )
-    return Checkpoint(
+    return ResumePoint(
         resume,
         message.is_told,
         message.no_speech_prob if message.HasField("no_speech_prob") else None,

@@ -1,0 +1,193 @@
+"""Continue a recording on another target: what that target has to know.
+
+Only a window, what is committed in it and the audio from its start on are needed, since committed tokens
+are a prefix. Pure: the session reports what it sends and receives, and asks for
+:meth:`ResumableSession.resume` when the target is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from specwhisper.errors import InvalidCandidates
+from specwhisper.transcription.open_window import OpenWindow
+from specwhisper.types import UNKNOWN_AGE_NS, Candidates, Commit, Resume, Timing, WindowOpened
+
+SentEvents = list[WindowOpened | Commit]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePoint:
+    """Where a recording stands, so that a session of another draft with another target can continue it.
+
+    Attributes
+    ----------
+    resume : the message that the target is sent.
+    is_sent : whether the client has the window's text: it is complete but for the last token.
+    no_speech_prob : of the window.
+    language_probs : of the recording, where its language was detected.
+    """
+
+    resume: Resume
+    is_sent: bool = False
+    no_speech_prob: float | None = None
+    language_probs: Mapping[str, float] = field(default_factory=dict)
+
+    def commit(self, max_ahead_tokens: int) -> Commit:
+        """Return one commit of all committed tokens, for a draft and a transcript that begin here."""
+        resume, end = self.resume, len(self.resume.committed)
+        return Commit(
+            resume.window.id,
+            base=0,
+            tokens=resume.committed,
+            log_probs=resume.log_probs,
+            held=end,
+            credit=end + max_ahead_tokens,
+            no_speech_prob=self.no_speech_prob,
+            language_probs=self.language_probs,
+            timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
+        )
+
+
+class ResumeTracker:
+    """Follows a session over all targets that run it, so that its reader sees the events of one target.
+
+    A window that is complete is resumed before its last token: the new target writes that token again,
+    closes the window as the lost target did, and opens the next one. The reader sees none of this.
+
+    Parameters
+    ----------
+    max_ahead_tokens : candidates that may lie beyond the committed end.
+    resume : where the session begins, if not at the start of the recording. The reader knows the committed
+        tokens, but has not seen the window opened.
+
+    Attributes
+    ----------
+    is_reopened : whether the current target has opened the window that it resumes. Candidates that are sent
+        before are lost.
+    """
+
+    def __init__(self, max_ahead_tokens: int, resume: Resume | None = None) -> None:
+        self._max_ahead_tokens = max_ahead_tokens
+        self._opened: WindowOpened | None = None  # the last window, as it was opened
+        self._window: OpenWindow | None = None  # what is committed in it
+        self._has_committed = False  # in any window
+        self._language_probs: Mapping[str, float] = {}
+        self.is_reopened = True
+        self._reader_knows_window = True
+        if resume is not None:
+            self._opened = WindowOpened(
+                resume.window, log_mel_max=resume.log_mel_max, previous=resume.previous
+            )
+            self._window = OpenWindow(resume.window, resume.committed, resume.log_probs)
+            self._has_committed = True
+            self.is_reopened = self._reader_knows_window = False
+        self._newest: dict[int, int] = {}  # number of the newest block by window
+        self._lost: dict[int, int] = {}  # of those that no target has
+        self._pending_block: Candidates | None = None
+
+    @property
+    def needed_from(self) -> int:
+        """The open window's first sample: another target needs the audio from there on."""
+        return self._opened.window.start_sample if self._opened else 0
+
+    def propose(self, block: Candidates) -> None:
+        """Note candidates that are sent to the target, or lost because no target is connected."""
+        self._newest[block.window_id] = max(block.number, self._newest.get(block.window_id, 0))
+
+    def resume(self) -> Resume | None:
+        """Return the message that makes another target continue; ``None`` if it has to begin anew.
+
+        It begins anew, with all of the audio, until something is committed: the detected language is part of
+        the first window's prompt.
+        """
+        if self._opened is None or self._window is None or not self._has_committed:
+            return None
+        end = len(self._window.tokens) - self._window.is_complete
+        return Resume(
+            self._opened.window,
+            tuple(self._window.tokens[:end]),
+            self._opened.log_mel_max,
+            tuple(self._window.log_probs[:end]),
+            self._opened.previous,
+        )
+
+    def resume_point(self) -> ResumePoint | None:
+        """Return where another session can continue; ``None`` if it has to begin anew."""
+        resume = self.resume()
+        if resume is None or self._window is None:
+            return None
+        return ResumePoint(
+            resume, self._window.is_complete, self._window.no_speech_prob, self._language_probs
+        )
+
+    def migrate(self) -> None:
+        """Note that another target has taken the session."""
+        self.is_reopened = self._opened is None
+
+    def pop_pending_block(self) -> Candidates | None:
+        """Return a block that the target needs to go on: no draft writes a complete window's last token."""
+        block, self._pending_block = self._pending_block, None
+        return block
+
+    def observe(self, event: WindowOpened | Commit) -> SentEvents:
+        """Take in an event of the target; return the events that are new to the reader.
+
+        Raises
+        ------
+        InvalidCandidates : for a commit of another window or one that leaves a gap, and for a target that
+            resumes with another window.
+        """
+        if isinstance(event, WindowOpened):
+            return self._open(event)
+        window = self._window
+        if window is None or event.window_id != window.window.id:
+            raise InvalidCandidates(f"A commit is for window {event.window_id}, which is not open.")
+        if window.is_complete and event.base <= len(window.tokens):
+            return []  # the last token again
+        event = window.append(event)
+        self._has_committed |= bool(event.tokens)
+        self._language_probs = event.language_probs or self._language_probs
+        return [event]
+
+    def _open(self, opened: WindowOpened) -> SentEvents:
+        if not self.is_reopened:
+            return self._reopen(opened)
+        self._opened, self._window = opened, OpenWindow(opened.window)
+        self._newest = {
+            number: newest for number, newest in self._newest.items() if number >= opened.window.id
+        }
+        return [opened, *self._answer_lost_blocks(opened)]
+
+    def _reopen(self, opened: WindowOpened) -> SentEvents:
+        window = self._window
+        if window is None or opened.window != window.window:
+            raise InvalidCandidates(
+                f"A target was asked to resume a window, but opened another one: {opened.window.id}."
+            )
+        new: SentEvents = [] if self._reader_knows_window else [opened]
+        self.is_reopened, self._reader_knows_window, self._lost = True, True, dict(self._newest)
+        if not window.is_complete:
+            return [*new, *self._answer_lost_blocks(opened)]
+        end = len(window.tokens) - 1
+        self._pending_block = Candidates(opened.window.id, end, end, ())
+        return new
+
+    def _answer_lost_blocks(self, opened: WindowOpened) -> SentEvents:
+        """Answer the lost blocks of a window, so that the draft sends again what it still believes."""
+        number = self._lost.pop(opened.window.id, 0)
+        if not number or self._window is None:
+            return []
+        end = len(self._window.tokens)
+        return [
+            Commit(
+                opened.window.id,
+                base=end,
+                tokens=(),
+                candidates_received=number,
+                held=end,
+                credit=end + self._max_ahead_tokens,
+                timing=Timing(block_age_ns=UNKNOWN_AGE_NS),
+            )
+        ]

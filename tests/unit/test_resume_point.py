@@ -1,0 +1,84 @@
+"""Candidates that no target has taken are answered as lost, whenever they were proposed."""
+
+from __future__ import annotations
+
+from specwhisper.transcription.resume_point import ResumeTracker
+from specwhisper.types import Candidates, Commit, Window, WindowOpened
+
+OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
+NEXT = WindowOpened(Window(2, 2_800, 3_000, prompt=(1, 2), max_new_tokens=50))
+
+
+def begun() -> ResumeTracker:
+    """Two tokens are committed, and the first block is answered."""
+    tracker = ResumeTracker(max_ahead_tokens=16)
+    tracker.observe(OPENED)
+    tracker.propose(Candidates(1, 0, 0, (5, 6), number=1))
+    tracker.observe(Commit(1, 0, (5, 6), candidates_received=1, held=2))
+    return tracker
+
+
+def answered(tracker: ResumeTracker, opened: WindowOpened) -> list[tuple[int, int, int]]:
+    """Window, number and place of what is answered as lost when a window is opened."""
+    answers = [event for event in tracker.observe(opened) if isinstance(event, Commit)]
+    assert not any(answer.tokens for answer in answers)
+    return [(answer.window_id, answer.candidates_received, answer.held) for answer in answers]
+
+
+def test_what_was_on_its_way_is_lost():
+    tracker = begun()
+    tracker.propose(Candidates(1, 2, 2, (7,), number=2))
+    tracker.migrate()
+    assert answered(tracker, OPENED) == [(1, 2, 2)]
+
+
+def test_what_comes_before_the_new_target_has_named_the_window_is_lost():
+    """It drops candidates for a window that it has not opened yet."""
+    tracker = begun()
+    tracker.migrate()
+    assert not tracker.is_reopened
+    tracker.propose(Candidates(1, 2, 2, (7,), number=2))
+    assert answered(tracker, OPENED) == [(1, 2, 2)]
+    assert tracker.is_reopened
+
+
+def test_what_comes_behind_that_is_not():
+    tracker = begun()
+    tracker.migrate()
+    assert answered(tracker, OPENED) == [(1, 1, 2)]
+    tracker.propose(Candidates(1, 2, 2, (7,), number=2))
+    commit = Commit(1, 2, (7,), candidates_received=2, held=3, is_final=True)
+    assert tracker.observe(commit) == [commit]
+    assert answered(tracker, NEXT) == []
+
+
+def test_what_was_meant_for_the_next_window_is_lost_with_it():
+    tracker = begun()
+    tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
+    tracker.migrate()
+    tracker.propose(Candidates(2, 0, 0, (4,), number=1, start_frame=2_800))
+    assert answered(tracker, OPENED) == [], "the window is complete: nobody drafts in it any more"
+    assert tracker.observe(Commit(1, 2, (9,), is_final=True)) == [], "which is known"
+    assert answered(tracker, NEXT) == [(2, 1, 0)]
+
+
+def test_a_target_that_writes_a_last_token_once_more_need_not_wait_for_candidates():
+    """Nobody drafts in a window that is complete."""
+    tracker = begun()
+    tracker.observe(Commit(1, 2, (9,), candidates_received=1, held=3, is_final=True))
+    tracker.migrate()
+    assert tracker.pop_pending_block() is None
+    tracker.observe(OPENED)
+    assert tracker.pop_pending_block() == Candidates(1, 2, 2, ())
+    assert tracker.pop_pending_block() is None
+    open_one = begun()
+    open_one.migrate()
+    open_one.observe(OPENED)
+    assert open_one.pop_pending_block() is None, "the draft goes on there"
+
+
+def test_who_has_heard_of_no_window_begins_anew():
+    tracker = ResumeTracker(max_ahead_tokens=16)
+    tracker.migrate()
+    assert tracker.is_reopened and tracker.resume() is None
+    assert answered(tracker, OPENED) == []
