@@ -56,7 +56,7 @@ class Heard:
         """Take in audio up to a moment, and what is marked in it."""
         chunk = AudioChunk(self.received_samples, b"", is_last, marks)
         self.received_samples = max(self.received_samples, round(to_s * SAMPLE_RATE))
-        self.windows.hear(chunk, self.received_samples)
+        self.windows.append_audio(chunk, self.received_samples)
 
     @property
     def ready(self) -> int | None:

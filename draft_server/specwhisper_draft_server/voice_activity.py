@@ -54,7 +54,7 @@ class VoiceActivity:
         frames = torch.from_numpy(np.frombuffer(data[:end], "<i2").astype(np.float32) / 32768)
         marks: list[VoiceMark] = []
         for frame in frames.view(num_frames, FRAME_SAMPLES):
-            marks += endpointer.hear(self._model(frame, SAMPLE_RATE).item())  # type: ignore[misc]
+            marks += endpointer.on_vad_probability(self._model(frame, SAMPLE_RATE).item())  # type: ignore[misc]
         return tuple(marks)
 
 

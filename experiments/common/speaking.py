@@ -173,7 +173,7 @@ def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
     samples, texts, begin = samples_of(pcm), {}, 0
     for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
         frame = torch.from_numpy(samples[start : start + FRAME_SAMPLES].copy())
-        for mark in endpointer.hear(ear(frame, SAMPLE_RATE).item()):
+        for mark in endpointer.on_vad_probability(ear(frame, SAMPLE_RATE).item()):
             if mark.event is VoiceEvent.BEGIN:
                 begin = begin or mark.sample // 160 * 160
             elif mark.event is VoiceEvent.END:

@@ -71,7 +71,7 @@ class _Run:
         """Take in audio, and decode where that was done."""
         self._verifier.submit(SESSION, chunk)
         end_sample = chunk.start_sample + len(chunk.pcm) // 2
-        self._utterances.hear(end_sample, chunk.marks, is_last=chunk.is_last)
+        self._utterances.append_audio(end_sample, chunk.marks, is_last=chunk.is_last)
         while self._is_due() and self._verifier.has_work:
             self._make_step()
         while chunk.is_last and self._verifier.has_work:

@@ -65,7 +65,7 @@ class PlainTransformers:
                 chunk = AudioChunk(num_samples, pcm, is_last=not unheard, marks=marks)
                 recording.append(chunk)
                 num_samples = recording.received_samples
-                windows.hear(chunk, num_samples)
+                windows.append_audio(chunk, num_samples)
             num_frames = windows.ready_frames(recording)
             if num_frames == 0:
                 break

@@ -37,16 +37,16 @@ class Endpointer:
         self._is_speech = False
         self._has_paused = False
 
-    def hear(self, speech_prob: float) -> list[VoiceMark]:
+    def on_vad_probability(self, speech_prob: float) -> list[VoiceMark]:
         """Take in the next frame and give what it makes known."""
         frame_start, self._end_sample = self._end_sample, self._end_sample + FRAME_SAMPLES
         if speech_prob >= self._options.threshold:
-            return self._hear_speech(frame_start)
+            return self._on_speech(frame_start)
         if speech_prob < max(self._options.threshold - HYSTERESIS, SURE_SILENCE):
-            return self._hear_silence(frame_start)
+            return self._on_silence(frame_start)
         return []
 
-    def _hear_speech(self, frame_start: int) -> list[VoiceMark]:
+    def _on_speech(self, frame_start: int) -> list[VoiceMark]:
         self._silence_start = None
         if self._speech_start is None:
             self._speech_start = frame_start
@@ -61,7 +61,7 @@ class Endpointer:
         padding = self._options.prefix_padding_ms * SAMPLES_PER_MS
         return [VoiceMark(VoiceEvent.BEGIN, max(0, self._speech_start - padding))]
 
-    def _hear_silence(self, frame_start: int) -> list[VoiceMark]:
+    def _on_silence(self, frame_start: int) -> list[VoiceMark]:
         if not self._is_speech:
             self._speech_start = None
             return []

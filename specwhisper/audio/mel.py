@@ -45,9 +45,9 @@ def log_mel_power(power: Floats, num_mel_bins: int) -> Floats:
     return mel
 
 
-def normalise(log_mel: Floats, ceiling: float) -> Floats:
-    """Cut off what is 80 dB below ``ceiling``, the log10 mel power of the loudest moment, and scale."""
-    return (np.maximum(log_mel, np.float32(ceiling - DYNAMIC_RANGE)) + np.float32(4)) / np.float32(4)
+def normalise(log_mel: Floats, log_mel_max: float) -> Floats:
+    """Clamp to 80 dB below ``log_mel_max``, the largest log10 mel power, and scale."""
+    return (np.maximum(log_mel, np.float32(log_mel_max - DYNAMIC_RANGE)) + np.float32(4)) / np.float32(4)
 
 
 @cache

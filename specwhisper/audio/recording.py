@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
-from specwhisper.audio.ceiling import FeatureCeiling
+from specwhisper.audio.log_mel_max import LogMelMax
 from specwhisper.audio.mel import NUM_FFT, SILENCE, log_mel_power, normalise, power_spectrogram
 from specwhisper.errors import InvalidAudio
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, WINDOW_SAMPLES, AudioChunk
@@ -31,7 +31,7 @@ class Recording:
     """
 
     def __init__(self, log_mel_max: Mapping[int, float] | None = None) -> None:
-        self._ceiling = FeatureCeiling(log_mel_max or {})
+        self._log_mel_max = LogMelMax(log_mel_max or {})
         self._pcm = bytearray()
         self._first_sample = 0
         self._has_begun = False
@@ -100,7 +100,7 @@ class Recording:
             if keep_from > self._first_sample:
                 del self._pcm[: (keep_from - self._first_sample) * BYTES_PER_SAMPLE]
                 self._first_sample = keep_from
-            self._ceiling.forget_windows_before(sample // HOP_SAMPLES)
+            self._log_mel_max.merge_windows_before(sample // HOP_SAMPLES)
 
     def window_is_ready(self, start_frame: int) -> bool:
         """Whether the features of the window can be computed and will not change any more."""
@@ -123,10 +123,11 @@ class Recording:
         num_frames = self.window_frames(start_frame)
         log_mel = log_mel_power(power_spectrogram(self.window_samples(start_frame)), num_mel_bins)
         with self._lock:
-            ceiling = self._ceiling.raise_to(num_mel_bins, start_frame + num_frames, float(log_mel.max()))
+            end_frame = start_frame + num_frames
+            log_mel_max = self._log_mel_max.update(num_mel_bins, end_frame, float(log_mel.max()))
         features = np.zeros((num_mel_bins, WINDOW_FRAMES), np.float32)
-        features[:, :num_frames] = normalise(SILENCE, ceiling)
-        features[:, : log_mel.shape[1]] = normalise(log_mel, ceiling)
+        features[:, :num_frames] = normalise(SILENCE, log_mel_max)
+        features[:, : log_mel.shape[1]] = normalise(log_mel, log_mel_max)
         return features
 
     def clip(self, start_frame: int, num_frames: int) -> Recording:
@@ -142,14 +143,14 @@ class Recording:
         return clip
 
     def log_mel_max(self, start_frame: int, num_mel_bins: int) -> float | None:
-        """Tell what the window's features are clamped to; ``None`` before any were computed."""
+        """Return the log-mel maximum of a window's features; ``None`` before any were computed."""
         with self._lock:
-            return self._ceiling.at(num_mel_bins, start_frame + self.window_frames(start_frame))
+            return self._log_mel_max.at(num_mel_bins, start_frame + self.window_frames(start_frame))
 
-    def resume_log_mel_max(self, num_mel_bins: int, ceiling: float) -> None:
-        """Take over the ceiling that another recording of the same audio had reached."""
+    def resume_log_mel_max(self, num_mel_bins: int, log_mel_max: float) -> None:
+        """Take over the log-mel maximum that another recording of the same audio had reached."""
         with self._lock:
-            self._ceiling.raise_to(num_mel_bins, 0, ceiling)
+            self._log_mel_max.update(num_mel_bins, 0, log_mel_max)
 
     def window_samples(self, start_frame: int) -> NDArray[np.float32]:
         """Give the samples under the window's frames, but for those that are nothing but padding."""

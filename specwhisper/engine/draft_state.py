@@ -10,7 +10,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.foresight import Foresight
+from specwhisper.transcription.windows import Windows
 from specwhisper.types import Candidates
 
 NOTHING = DraftReport()
@@ -38,7 +38,7 @@ class DraftState:
     controller: Controller
     options: DecodingOptions
     recording: Recording
-    foresight: Foresight
+    windows: Windows
     current: WindowDraft
     ahead: WindowDraft | None = None
     report: DraftReport = NOTHING  # what was not told yet

@@ -27,7 +27,7 @@ from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.ledger import Belief
 from specwhisper.speculation.statistics import DraftReport
-from specwhisper.transcription.foresight import foresight
+from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.types import UNKNOWN_AGE_NS, AudioChunk, Commit, Failed, Window, WindowOpened
 
 
@@ -94,7 +94,7 @@ class Drafter:
             Controller(length),
             options,
             recording,
-            foresight(self._model.vocabulary, options),
+            follow_windows(self._model.vocabulary, options),
             current,
         )
 
@@ -135,14 +135,14 @@ class Drafter:
             match message:
                 case AudioChunk():
                     session.recording.append(message)
-                    session.foresight.hear(message, session.recording.received_samples)
+                    session.windows.append_audio(message, session.recording.received_samples)
                 case WindowOpened():
-                    session.foresight.observe(message)
+                    session.windows.on_window_opened(message.window)
                     self._begin(session, message)
                 case Commit():
                     self._follow(session, message)
-                    session.foresight.observe(message)
-            session.recording.discard_before(session.foresight.needed_from)
+                    session.windows.on_commit(message)
+            session.recording.discard_before(session.windows.needed_from)
             self._look_ahead(session)
         except Exception as error:
             self._fail(session_id, error)
@@ -228,12 +228,12 @@ class Drafter:
         """Expect the window that will follow, in a slot of its own."""
         if not self._runs_ahead:
             return
-        foreseen = session.foresight.following(session.current.belief.tokens, session.recording)
-        if foreseen is None:
+        predicted = session.windows.predict_next(session.current.belief.tokens, session.recording)
+        if predicted is None:
             return
         if session.options.live is not None and self._encodings.num_unfinished:
             return  # each window reaches further than the last: only who has the time draws level
-        following, expected = foreseen
+        following, expected = predicted
         ahead = session.ahead
         if ahead is not None and ahead.window is not None:
             if (ahead.window.start_frame, ahead.window.num_frames) == (

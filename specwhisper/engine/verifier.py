@@ -392,8 +392,8 @@ class Verifier:
             return
         window = session.begin_window(num_frames)
         session.opened_ns = self._clock()
-        # What was heard before this window is all that another replica cannot know of its ceiling.
-        ceiling = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
+        # Another replica cannot compute the log-mel maximum: it depends on earlier audio.
+        log_mel_max = session.recording.log_mel_max(window.start_frame, self._model.num_mel_bins)
         # It may be heard already: for its language, by a try that failed, or in a pause that was the end.
         if session.encoded == (start_frame, num_frames):
             self._model.rollback(session.slot, 0)
@@ -403,7 +403,7 @@ class Verifier:
         windows = session.windows
         previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
         self._reply(
-            session, WindowOpened(window, ceiling, session.ledger.expected, windows.num_final, previous)
+            session, WindowOpened(window, log_mel_max, session.ledger.expected, windows.num_final, previous)
         )
         for answer in session.take_early(self._clock()):
             self._reply(session, answer)

@@ -154,7 +154,7 @@ class VerifierState:
                 f"the window at {start}: wait for the next window."
             )
         self.recording.append(chunk)
-        self.windows.hear(chunk, self.recording.received_samples)
+        self.windows.append_audio(chunk, self.recording.received_samples)
         if self.windows.is_live:  # silence is not kept for a window that may never come
             self.recording.discard_before(self.windows.next_frame * HOP_SAMPLES)
 

@@ -18,7 +18,7 @@ from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, Re
 from specwhisper.options import DecodingOptions, options_from
 from specwhisper.text.model import TextModel
 from specwhisper.transcription.transcript import Transcript
-from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
+from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Mode, Outcome, Window
 
 OPTION_NAMES = frozenset(
@@ -27,30 +27,16 @@ OPTION_NAMES = frozenset(
 NOTHING = bytes(2)  # one sample of silence: the engines want audio before they begin
 
 
-class PromptWindow(RecordingWindows):
-    """The one window of a text: its prompt and what follows; see ``SequentialWindows``."""
-
-    previous: tuple[int, ...] = ()
+class PromptWindow(Windows):
+    """The one window of a text: its prompt and the tokens after it."""
 
     def __init__(self, prompt: tuple[int, ...], options: DecodingOptions, max_length: int) -> None:
-        room = max_length - len(prompt)
-        if not prompt or room < 1:
+        super().__init__(options, max_length)
+        if not prompt or max_length <= len(prompt):
             raise InvalidRequest(
                 f"The prompt has {len(prompt)} tokens; this model takes between 1 and {max_length - 1}."
             )
-        self._prompt = prompt
-        self._options = options
-        self._max_new_tokens = min(options.max_new_tokens or room, room)
-        self.language: str | None = "en"
-
-    def open(self, num_frames: int) -> Window:
-        """Open it."""
-        temperature = self._options.temperatures[0]
-        return Window(0, 0, num_frames, self._prompt, self._max_new_tokens, temperature)
-
-    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Refuse: a text is not moved elsewhere."""
-        raise InvalidRequest("A text cannot be resumed.")
+        self._tokens = prompt
 
     def close(
         self,
@@ -60,9 +46,12 @@ class PromptWindow(RecordingWindows):
         no_speech_prob: float | None = None,
         attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
-        """Keep it; none follows."""
+        """Keep it; no other window follows."""
         self.next_frame = window.num_frames
         return ClosedWindow(Outcome.KEPT, (), ())
+
+    def _prompt(self) -> tuple[int, ...]:
+        return self._tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Utterances:
         """Whether nobody has spoken for so long that no utterance will begin before now."""
         return not self._open and self.received_samples - self._end_sample > MAX_LOOK_BACK_SAMPLES
 
-    def hear(self, end_sample: int, marks: Sequence[VoiceMark], *, is_last: bool = False) -> None:
+    def append_audio(self, end_sample: int, marks: Sequence[VoiceMark], *, is_last: bool = False) -> None:
         """Take in that audio reaches to a sample, and what is marked in it."""
         self.received_samples = max(self.received_samples, end_sample)
         for mark in marks:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from specwhisper.errors import UnsupportedOption
+from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.prompting import PreviousText, PromptText
 from specwhisper.transcription.segments import split_window
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import FRAMES_PER_TIMESTAMP, AudioChunk, Outcome, Segment, Step, Window
+from specwhisper.types import (
+    FRAMES_PER_TIMESTAMP,
+    HOP_SAMPLES,
+    AudioChunk,
+    Commit,
+    Outcome,
+    Segment,
+    Step,
+    Window,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindow:
-    """What became of a window, and what may be expected of the next one.
+    """The result of a window, and candidates for the next one.
 
-    ``expected`` are tokens that the next window will likely begin with, from an earlier decoding of the same
-    audio: free candidates. ``ending`` follows them if nothing more is spoken. ``step`` is what a window of
-    live audio has settled.
+    Attributes
+    ----------
+    expected : reused candidates: tokens of an earlier decoding of the same audio, with which the next window
+        will likely begin.
+    step : what a window of live audio has made final.
+    ending : reused candidates that follow ``expected`` if the next window holds no more speech.
     """
 
     outcome: Outcome
@@ -31,132 +44,85 @@ class ClosedWindow:
     ending: tuple[int, ...] = ()
 
 
+class PredictedWindow(NamedTuple):
+    """The window that the target will likely open next.
+
+    Attributes
+    ----------
+    window : it has no frames while its audio is not complete.
+    reused : candidates that the target will reuse from the last window.
+    """
+
+    window: Window
+    reused: tuple[int, ...] = ()
+
+
 class Extent(Protocol):
-    """How much of the audio there is; :class:`specwhisper.audio.recording.Recording` is one."""
+    """How much of the audio has arrived; see :class:`specwhisper.audio.recording.Recording`."""
 
     @property
     def received_samples(self) -> int:
         """Position one past the newest sample."""
 
     def window_is_ready(self, start_frame: int) -> bool:
-        """Whether all that a window needs has come."""
+        """Return whether all audio of a window has arrived."""
 
     def window_frames(self, start_frame: int) -> int:
-        """Count the frames of a window; 0 behind the end."""
+        """Count the frames of a window; 0 after the end."""
 
 
-class Windows(Protocol):
-    """Decides which windows a session has, one after the other; see :class:`SequentialWindows`.
+class Windows(ABC):
+    """Decides which windows a session has, one after the other.
+
+    The target calls :meth:`append_audio`, :meth:`ready_frames`, :meth:`open` and :meth:`close`. The draft has
+    windows of its own that follow the target's: it calls :meth:`append_audio`, :meth:`on_window_opened` and
+    :meth:`on_commit`, and :meth:`predict_next` at any time.
+
+    Parameters
+    ----------
+    max_length : most tokens of a window, prompt included.
+    max_new_tokens : limit of a window's tokens where the options name none.
 
     Attributes
     ----------
     next_frame : first mel frame of the next window.
     language : of the speech; ``None`` until it is detected.
-    is_live : whether each window is heard as a recording of its own, of just its frames.
-    attends : whether closing a window takes where the decoder looked.
-    num_final : text tokens of live audio that lies in the next window that are final already.
+    is_live : whether each window is encoded as a recording of its own, of its frames only.
+    attends : whether :meth:`close` needs the times that the decoder attended to.
     """
-
-    next_frame: int
-    language: str | None
-
-    @property
-    def num_final(self) -> int:
-        """See above."""
-
-    @property
-    def is_live(self) -> bool:
-        """See above."""
-
-    @property
-    def attends(self) -> bool:
-        """See above."""
-
-    @property
-    def previous(self) -> Sequence[int]:
-        """The text before the next window."""
-
-    def hear(self, chunk: AudioChunk, end_sample: int) -> None:
-        """Follow what is marked in a chunk; audio reaches to a sample."""
-
-    def ready_frames(self, audio: Extent) -> int | None:
-        """Give the frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
-
-    def open(self, num_frames: int) -> Window:
-        """Open the next window."""
-
-    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Take over a window that was opened elsewhere."""
-
-    def close(
-        self,
-        window: Window,
-        tokens: Sequence[int],
-        log_probs: Sequence[float] = (),
-        no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
-    ) -> ClosedWindow:
-        """Judge a complete window and move on.
-
-        Parameters
-        ----------
-        attended_ms : where in the window the decoder looked for each text token.
-        """
-
-
-class RecordingWindows:
-    """What windows of a recording have in common: where they begin depends on the text alone."""
 
     is_live = False
     attends = False
     next_frame = 0
+    language: str | None = "en"
+
+    def __init__(self, options: DecodingOptions, max_length: int, max_new_tokens: int | None = None) -> None:
+        self._options = options
+        self._max_length = max_length
+        self._max_new_tokens = options.max_new_tokens or max_new_tokens or max_length
+        self._next_id = 0
+        self._retry: Window | None = None  # decoded again, at the next temperature
+        self._followed: Window | None = None  # the last window of the target, on the draft's side
 
     @property
     def num_final(self) -> int:
-        """Text that is written stays, and none of it lies in the next window."""
+        """Text tokens of the next window's audio that are final already; live audio only."""
         return 0
 
-    def hear(self, chunk: AudioChunk, end_sample: int) -> None:
-        """Heed no marks."""
+    @property
+    def previous(self) -> Sequence[int]:
+        """The text before the next window, for :class:`specwhisper.types.Resume`."""
+        return ()
+
+    def append_audio(self, chunk: AudioChunk, end_sample: int) -> None:  # noqa: B027 (recordings need none)
+        """Take in a chunk's voice marks; ``end_sample`` is one past the newest sample."""
 
     def ready_frames(self, audio: Extent) -> int | None:
-        """Give the frames of the next window once all of it has come, 0 at the end."""
-        return audio.window_frames(self.next_frame) if audio.window_is_ready(self.next_frame) else None
-
-
-class SequentialWindows(RecordingWindows):
-    """Whisper's sequential decoding: each window starts where the last one's text ended."""
-
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        options: DecodingOptions,
-        words: PromptText | None = None,
-        *,
-        max_new_tokens: int | None = None,
-    ) -> None:
-        """Begin at frame 0; ``max_new_tokens`` is what a window holds where the caller does not say."""
-        vocabulary.check(options)
-        self._vocabulary = vocabulary
-        self._options = options
-        self._previous = PreviousText(
-            vocabulary, words or PromptText(), condition=options.condition_on_previous_text
-        )
-        self._max_new_tokens = options.max_new_tokens or max_new_tokens or vocabulary.max_length
-        self._retry: Window | None = None
-        self._next_id = 0
-        self.next_frame = 0
-        self.language = options.language or vocabulary.default_language
-        if self.language is not None:
-            self._room(self._prompt())
-
-    @property
-    def previous(self) -> tuple[int, ...]:
-        """The text before the next window, for :class:`specwhisper.types.Resume`."""
-        return self._previous.tokens
+        """Return the frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
+        return self._frames_from(self.next_frame, audio)
 
     def open(self, num_frames: int) -> Window:
-        """Open the next window over ``num_frames`` mel frames that hold audio, or the same one once more."""
+        """Open the next window over so many mel frames that hold audio, or the last one again."""
         retry, self._retry = self._retry, None
         if retry is not None:
             attempt = retry.attempt + 1
@@ -176,12 +142,129 @@ class SequentialWindows(RecordingWindows):
         return window
 
     def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Take over a window that was opened elsewhere; later ones are numbered behind it."""
+        """Take over a window that another target opened.
+
+        Raises
+        ------
+        InvalidRequest : where windows cannot be resumed.
+        """
+        raise InvalidRequest("This session cannot be resumed in a window: begin it anew.")
+
+    @abstractmethod
+    def close(
+        self,
+        window: Window,
+        tokens: Sequence[int],
+        log_probs: Sequence[float] = (),
+        no_speech_prob: float | None = None,
+        attended_ms: Sequence[float] = (),
+    ) -> ClosedWindow:
+        """Judge a complete window, and move to the next one.
+
+        Parameters
+        ----------
+        log_probs : natural log-probabilities, one per token.
+        attended_ms : for each text token, the time in the window that the decoder attended to.
+        """
+
+    @property
+    def needed_from(self) -> int:
+        """First sample that the draft still needs."""
+        return self.next_frame * HOP_SAMPLES
+
+    def on_window_opened(self, window: Window) -> None:
+        """Follow the target to a window that it has opened."""
+        self._followed, self.next_frame = window, window.start_frame
+
+    def on_commit(self, commit: Commit) -> None:
+        """Follow the target's commits; a final one closes its window."""
+        if commit.is_final:
+            self._followed = None
+
+    def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
+        """Return the window that the target will open next; ``None`` if that cannot be predicted yet.
+
+        Parameters
+        ----------
+        tokens : the draft's belief of the last window.
+        """
+        return None
+
+    @abstractmethod
+    def _prompt(self) -> tuple[int, ...]:
+        """Return the prompt of the next window."""
+
+    def _room(self, prompt: Sequence[int]) -> int:
+        room = self._max_length - len(prompt)
+        if room < 1:
+            raise UnsupportedOption(
+                f"The prompt has {len(prompt)} tokens, but a window of this model holds {self._max_length}."
+            )
+        return room
+
+    def _frames_from(self, start_frame: int, audio: Extent) -> int | None:
+        return audio.window_frames(start_frame) if audio.window_is_ready(start_frame) else None
+
+    def _after(self, window: Window, start_frame: int, num_frames: int) -> Window:
+        """Return the window after another one, with the same prompt."""
+        return replace(
+            window,
+            id=window.id + 1,
+            start_frame=start_frame,
+            num_frames=num_frames,
+            temperature=self._options.temperatures[0],
+            attempt=0,
+        )
+
+
+class WhisperWindows(Windows):
+    """Windows of a Whisper model: its prompt, and the text before them.
+
+    Parameters
+    ----------
+    words : the caller's words for the prompt.
+    follows : whether these windows follow those of a target, which has checked the options.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        options: DecodingOptions,
+        words: PromptText | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        follows: bool = False,
+    ) -> None:
+        super().__init__(options, vocabulary.max_length, max_new_tokens)
+        self._vocabulary = vocabulary
+        self._previous = PreviousText(
+            vocabulary, words or PromptText(), condition=options.condition_on_previous_text
+        )
+        self.language = options.language or vocabulary.default_language
+        if not follows:
+            vocabulary.check(options)
+            if self.language is not None:
+                self._room(self._prompt())
+
+    @property
+    def previous(self) -> tuple[int, ...]:
+        """The text before the next window, for :class:`specwhisper.types.Resume`."""
+        return self._previous.tokens
+
+    def _prompt(self) -> tuple[int, ...]:
+        return (*self._previous.prefix(), *self._vocabulary.prompt(self._options, self.language))
+
+
+class SequentialWindows(WhisperWindows):
+    """Whisper's sequential decoding: each window starts where the last one's text ended."""
+
+    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
+        """Take over a window that another target opened; later windows are numbered from it."""
         self._next_id = window.id + 1
         self.next_frame = window.start_frame
         self._previous.resume(previous)
         spoken = (code for code, token in self._vocabulary.languages.items() if token in window.prompt)
-        self.language = next(spoken, self.language)  # which may have been detected, once for all windows
+        self.language = next(spoken, self.language)  # it may have been detected, once for all windows
 
     def close(
         self,
@@ -191,13 +274,13 @@ class SequentialWindows(RecordingWindows):
         no_speech_prob: float | None = None,
         attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
-        """Judge a complete window; try it again, or cut it into segments and move on behind it."""
+        """Judge a complete window: decode it again, or cut it into segments and move on."""
         outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
         if outcome is Outcome.RETRIED:
             if window.attempt + 1 < len(self._options.temperatures):
                 self._retry = window
                 return ClosedWindow(outcome, (), tuple(tokens))
-            outcome = Outcome.KEPT  # the last temperature has the last word
+            outcome = Outcome.KEPT  # no temperature is left
         if outcome is Outcome.SKIPPED:
             self.next_frame = window.start_frame + window.num_frames
             self._previous.append((), window.temperature)
@@ -205,29 +288,27 @@ class SequentialWindows(RecordingWindows):
         result = split_window(window, tokens, self._vocabulary)
         self.next_frame = window.start_frame + result.advance_frames
         self._previous.append([segment.tokens for segment in result.segments], window.temperature)
-        return ClosedWindow(outcome, result.segments, self._moved(result.discarded, result.advance_frames))
+        discarded: tuple[int, ...] = ()
+        if result.discarded:  # the next window will likely begin with them
+            begin = self._vocabulary.timestamp_begin
+            discarded = (begin, *shift_timestamps(result.discarded, result.advance_frames, self._vocabulary))
+        return ClosedWindow(outcome, result.segments, discarded)
 
-    def _prompt(self) -> tuple[int, ...]:
-        return (*self._previous.prefix(), *self._vocabulary.prompt(self._options, self.language))
+    def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
+        """Return the window after the open one, once the draft believes the open one complete.
 
-    def _room(self, prompt: Sequence[int]) -> int:
-        room = self._vocabulary.max_length - len(prompt)
-        if room < 1:
-            raise UnsupportedOption(
-                f"The prompt has {len(prompt)} tokens, but a window of this model holds "
-                f"{self._vocabulary.max_length}."
-            )
-        return room
-
-    def _moved(self, discarded: Sequence[int], advance_frames: int) -> tuple[int, ...]:
-        """Say in the next window's times what was thrown away at the end of this one."""
-        if not discarded:
-            return ()
-        moved = in_later_times(discarded, advance_frames, self._vocabulary)
-        return (self._vocabulary.timestamp_begin, *moved)
+        With the text before as its prompt, only the target can open it.
+        """
+        window = self._followed
+        if window is None or self._options.condition_on_previous_text:
+            return None
+        if not tokens or tokens[-1] not in self._vocabulary.ends:
+            return None
+        start_frame = window.start_frame + split_window(window, tokens, self._vocabulary).advance_frames
+        return PredictedWindow(self._after(window, start_frame, self._frames_from(start_frame, audio) or 0))
 
 
-def in_later_times(tokens: Sequence[int], advance_frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Say tokens in the times of a window that begins so much later."""
-    begin, moved = vocabulary.timestamp_begin, advance_frames // FRAMES_PER_TIMESTAMP
-    return tuple(max(begin, token - moved) if token >= begin else token for token in tokens)
+def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """Return tokens with the timestamps that they have in a window that begins so many frames later."""
+    begin, shift = vocabulary.timestamp_begin, frames // FRAMES_PER_TIMESTAMP
+    return tuple(max(begin, token - shift) if token >= begin else token for token in tokens)

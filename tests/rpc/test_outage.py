@@ -564,7 +564,7 @@ class Unsteady:
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         await self._has_heard.wait()
         windows = LiveWindows(SPOKEN, LIVE)
-        windows.hear(AudioChunk(0, b"", marks=self._marks), SAMPLE_RATE)
+        windows.append_audio(AudioChunk(0, b"", marks=self._marks), SAMPLE_RATE)
         window = windows.open(100)
         yield WindowOpened(window)
         await self.may_go.wait()
@@ -612,7 +612,7 @@ async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end,
 
 def test_the_language_is_known_before_the_next_session_has_heard_a_word():
     windows = LiveWindows(SPOKEN_MULTILINGUAL, replace(LIVE, language="de"))
-    windows.hear(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0),)), SAMPLE_RATE)
+    windows.append_audio(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0),)), SAMPLE_RATE)
     part = LiveTranscript(SPOKEN_MULTILINGUAL)
     transcript = MergedTranscript(part)
     part.observe(WindowOpened(windows.open(100)))

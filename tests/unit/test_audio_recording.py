@@ -130,7 +130,7 @@ def louder_and_louder() -> bytes:
     return samples.astype("<i2").tobytes()
 
 
-def test_without_the_maximum_the_ceiling_is_what_was_heard_up_to_the_window():
+def test_without_the_maximum_of_the_whole_it_is_that_of_the_audio_up_to_the_window():
     pcm = louder_and_louder()
     recording = Recording()
     feed(recording, pcm, [])
@@ -160,11 +160,11 @@ def test_a_loud_beginning_is_remembered_after_it_was_discarded():
     recording = Recording()
     feed(recording, pcm, [])
     recording.window_features(0, 80)
-    ceiling = recording.log_mel_max(0, 80)
+    log_mel_max = recording.log_mel_max(0, 80)
     for start_frame in range(3_000, 10_000, 3_000):
         recording.discard_before(start_frame * 160)
         recording.window_features(start_frame, 80)
-        assert recording.log_mel_max(start_frame, 80) == ceiling
+        assert recording.log_mel_max(start_frame, 80) == log_mel_max
 
 
 def test_another_recording_continues_where_one_stopped():

@@ -31,7 +31,7 @@ def marks_of(pattern: str, options: EndpointingOptions = EXACT, start_sample: in
     return [
         f"{place}: {mark.event} {mark.sample / FRAME_SAMPLES:g}"
         for place, kind in enumerate(pattern)
-        for mark in endpointer.hear(probs[kind])
+        for mark in endpointer.on_vad_probability(probs[kind])
     ]
 
 
@@ -74,8 +74,8 @@ def test_the_stream_may_begin_anywhere():
 
 def test_speech_that_begins_with_the_stream_must_last_longer():
     endpointer = Endpointer(EXACT)
-    assert [endpointer.hear(1.0) for _ in range(7)] == [[]] * 7
-    assert endpointer.hear(1.0) == [VoiceMark(VoiceEvent.BEGIN, 0)]
+    assert [endpointer.on_vad_probability(1.0) for _ in range(7)] == [[]] * 7
+    assert endpointer.on_vad_probability(1.0) == [VoiceMark(VoiceEvent.BEGIN, 0)]
 
 
 def test_pause_and_end_may_fall_together():
@@ -95,14 +95,16 @@ def test_pause_and_end_may_fall_together():
 @pytest.mark.parametrize("threshold", [0.05, 0.1, 0.15, 0.5, 0.95])
 def test_silence_ends_an_utterance_at_any_threshold(threshold):
     endpointer = Endpointer(EndpointingOptions(threshold=threshold), settling_ms=0)
-    marks = [mark.event for prob in [1.0] * 10 + [0.0] * 40 for mark in endpointer.hear(prob)]
+    marks = [mark.event for prob in [1.0] * 10 + [0.0] * 40 for mark in endpointer.on_vad_probability(prob)]
     assert marks == [VoiceEvent.BEGIN, VoiceEvent.PAUSE, VoiceEvent.END]
 
 
 def test_a_probability_that_is_none_changes_nothing():
     endpointer = Endpointer(EXACT, settling_ms=0)
     probs = [1.0, float("nan"), 1.0, float("nan"), 0.0]
-    assert [mark for prob in probs for mark in endpointer.hear(prob)] == [VoiceMark(VoiceEvent.BEGIN, 0)]
+    assert [mark for prob in probs for mark in endpointer.on_vad_probability(prob)] == [
+        VoiceMark(VoiceEvent.BEGIN, 0)
+    ]
 
 
 options = st.builds(
@@ -134,7 +136,7 @@ def test_marks_are_in_order_and_lie_in_what_was_heard(options, levels, start_fra
             heard += FRAME_SAMPLES
             num_loud = num_loud + 1 if prob >= options.threshold else num_loud
             num_silent = 0 if prob >= options.threshold else num_silent + 1
-            for mark in endpointer.hear(prob):
+            for mark in endpointer.on_vad_probability(prob):
                 assert 0 <= mark.sample <= heard
                 match mark.event:
                     case VoiceEvent.BEGIN if is_speech:
@@ -161,10 +163,10 @@ def test_enough_silence_ends_whatever_was_said(options, levels):
     endpointer = Endpointer(options, settling_ms=0)
     probs = [prob for prob, length in levels for _ in range(length)]
     silence = [0.0] * (options.silence_duration_ms // FRAME_MS + 2)
-    marks = [mark.event for prob in [*probs, *silence] for mark in endpointer.hear(prob)]
+    marks = [mark.event for prob in [*probs, *silence] for mark in endpointer.on_vad_probability(prob)]
     assert marks[-1:] in ([], [VoiceEvent.END])
     speech = [1.0] * (options.min_speech_ms // FRAME_MS + 1)
-    assert VoiceEvent.BEGIN in [mark.event for prob in speech for mark in endpointer.hear(prob)]
+    assert VoiceEvent.BEGIN in [mark.event for prob in speech for mark in endpointer.on_vad_probability(prob)]
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,9 @@ def test_the_transcript_knows_what_the_windows_know(data, trim_ms, recalls, piec
             continue
         window = followed.open()
         assert transcript.position == LivePosition(
-            window.start_sample, followed.windows._utterances.current.number - 1, followed.windows._final
+            window.start_sample,
+            followed.windows._utterances.current.number - 1,
+            followed.windows._progress.final,
         )
         kept = text[: data.draw(st.integers(0, len(text)))]
         tokens = [*kept, *data.draw(hypotheses), END]

@@ -633,7 +633,7 @@ def _check_step(heard: Heard, data, told: list[int], tokens: list[int], attempt:
     told += final
     windows = heard.windows
     # What is before the next window and what is final in it are all that was told, its end at least.
-    remembered = [*windows.previous, *windows._final]
+    remembered = [*windows.previous, *windows._progress.final]
     known = SPOKEN.max_length // 2 - 1
     assert told[-len(remembered) :] == remembered or not remembered
     assert len(remembered) >= min(known, len(before) + num_final + len(final))

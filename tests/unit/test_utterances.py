@@ -21,7 +21,7 @@ def heard(*pieces: tuple[float, list[VoiceMark]], **kwargs) -> Utterances:
     """Hear pieces of audio that reach to so many seconds, with their marks."""
     utterances = Utterances(**kwargs)
     for end_s, marks in pieces:
-        utterances.hear(round(end_s * SAMPLE_RATE), marks)
+        utterances.append_audio(round(end_s * SAMPLE_RATE), marks)
     return utterances
 
 
@@ -78,7 +78,7 @@ class TestMarks:
     def test_a_begin_within_an_utterance_ends_its_pause(self):
         utterances = heard((3, [at(BEGIN, 0), at(PAUSE, 2)]))
         assert utterances.current == Utterance(1, 0, pause_sample=2 * SAMPLE_RATE)
-        utterances.hear(4 * SAMPLE_RATE, [at(BEGIN, 3)])
+        utterances.append_audio(4 * SAMPLE_RATE, [at(BEGIN, 3)])
         assert utterances.current == Utterance(1, 0)
 
     def test_repeated_marks_change_nothing(self):
@@ -88,7 +88,7 @@ class TestMarks:
     def test_ends_and_pauses_of_nothing_change_nothing(self):
         utterances = heard((4, [at(END, 1), at(PAUSE, 2), at(END, 3)]))
         assert utterances.current is None
-        utterances.hear(6 * SAMPLE_RATE, [at(BEGIN, 5), at(END, 6), at(PAUSE, 6)])
+        utterances.append_audio(6 * SAMPLE_RATE, [at(BEGIN, 5), at(END, 6), at(PAUSE, 6)])
         assert spans(utterances) == [(1, 5.0, 6.0)]
 
     def test_an_end_before_the_begin_ends_it_a_frame_behind_that(self):
@@ -97,14 +97,14 @@ class TestMarks:
     def test_marks_beyond_the_audio_are_taken_for_its_end(self):
         utterances = heard((4, [at(BEGIN, 3), at(PAUSE, 100)]))
         assert utterances.current == Utterance(1, 3 * SAMPLE_RATE, pause_sample=4 * SAMPLE_RATE)
-        utterances.hear(5 * SAMPLE_RATE, [at(END, 100)])
+        utterances.append_audio(5 * SAMPLE_RATE, [at(END, 100)])
         assert spans(utterances) == [(1, 3.0, 5.0)]
 
     def test_an_utterance_begins_no_earlier_than_the_last_one_ended(self):
         assert spans(heard((4, [at(BEGIN, 0), at(END, 3), at(BEGIN, 1)]))) == [(1, 0.0, 3.0), (2, 3.0, None)]
         utterances = heard((4, [at(BEGIN, 0), at(END, 3)]))
         utterances.finish_current()
-        utterances.hear(5 * SAMPLE_RATE, [at(BEGIN, 1)])
+        utterances.append_audio(5 * SAMPLE_RATE, [at(BEGIN, 1)])
         assert spans(utterances) == [(2, 3.0, None)]
 
     def test_an_utterance_begins_no_earlier_than_what_is_kept(self):
@@ -112,20 +112,20 @@ class TestMarks:
 
     def test_the_end_of_the_audio_ends_what_is_open(self):
         utterances = heard((4, [at(BEGIN, 1)]))
-        utterances.hear(5 * SAMPLE_RATE, [], is_last=True)
+        utterances.append_audio(5 * SAMPLE_RATE, [], is_last=True)
         assert utterances.is_complete
         assert spans(utterances) == [(1, 1.0, 5.0)]
 
     def test_the_end_of_the_audio_keeps_an_end_that_is_known(self):
         utterances = heard((4, [at(BEGIN, 1), at(END, 3)]))
-        utterances.hear(5 * SAMPLE_RATE, [], is_last=True)
+        utterances.append_audio(5 * SAMPLE_RATE, [], is_last=True)
         assert spans(utterances) == [(1, 1.0, 3.0)]
 
     @pytest.mark.parametrize("start_sample", [0, 160_000])
     def test_where_nothing_was_heard_nobody_spoke(self, start_sample):
         """As where a session goes on behind the last word, and no audio follows."""
         utterances = Utterances(start_sample, 3)
-        utterances.hear(start_sample, [VoiceMark(BEGIN, start_sample)], is_last=True)
+        utterances.append_audio(start_sample, [VoiceMark(BEGIN, start_sample)], is_last=True)
         assert utterances.current is None and utterances.is_complete
 
     def test_an_utterance_of_nothing_is_not_counted(self):
@@ -142,7 +142,7 @@ class TestWhatIsNeeded:
         utterances = heard((1, [at(BEGIN, 0), at(END, 1)]))
         utterances.finish_current()
         for second in range(2, 7_200, 10):
-            utterances.hear(second * SAMPLE_RATE, [])
+            utterances.append_audio(second * SAMPLE_RATE, [])
             assert second * SAMPLE_RATE - utterances.needed_from <= MAX_LOOK_BACK_SAMPLES
             assert utterances.has_fallen_silent == (second > 6)
 
@@ -169,9 +169,9 @@ pieces = st.lists(
 
 def test_what_was_passed_over_is_not_needed_again_where_an_utterance_was_none():
     utterances = Utterances(start_sample=24)
-    utterances.hear(320, [VoiceMark(BEGIN, 320)])
+    utterances.append_audio(320, [VoiceMark(BEGIN, 320)])
     assert utterances.needed_from == 320
-    utterances.hear(320, [VoiceMark(END, 0)])
+    utterances.append_audio(320, [VoiceMark(END, 0)])
     assert (utterances.current, utterances.needed_from) == (None, 320)
 
 
@@ -184,7 +184,7 @@ def test_whatever_is_marked_utterances_are_in_order_and_lie_in_the_audio(
     for length, marked, finishes in pieces:
         received += length
         # Chunks may repeat what was sent: they end earlier.
-        utterances.hear(received - data.draw(st.sampled_from([0, 0, 100])), marked)
+        utterances.append_audio(received - data.draw(st.sampled_from([0, 0, 100])), marked)
         assert utterances.needed_from >= needed - HOP_SAMPLES  # begins are on whole frames
         needed = utterances.needed_from
         assert needed <= utterances.received_samples <= received
@@ -203,7 +203,7 @@ def test_whatever_is_marked_utterances_are_in_order_and_lie_in_the_audio(
             assert open_.start_sample <= last_end <= utterances.received_samples
             assert open_.end_sample is None or last_end - open_.start_sample >= HOP_SAMPLES
             utterances.finish_current()
-    utterances.hear(received, [], is_last=True)
+    utterances.append_audio(received, [], is_last=True)
     for number, _, end_s in spans(utterances):
         assert number > num_complete and end_s is not None
 
@@ -216,5 +216,5 @@ def test_as_many_utterances_wait_as_there_are_frames(pieces):
     for length, marked, _ in pieces:
         received += length // 1_000
         for _ in range(10):
-            utterances.hear(received, marked)
+            utterances.append_audio(received, marked)
     assert len(spans(utterances)) <= 1 + received // HOP_SAMPLES

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.errors import InvalidAudio
-from specwhisper.transcription.foresight import Foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcriber import TargetStream
 from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.windows import Windows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Commit, VoiceEvent, VoiceMark, WindowOpened
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.link.grpc_target_stream import PIECE_BYTES
@@ -24,6 +24,7 @@ class AudioFeed:
 
     Parameters
     ----------
+    windows : follow those of the target.
     voice : marks where speech lies, of live audio; ``None`` of a recording.
     send_draft : passes a chunk to the draft.
 
@@ -37,7 +38,7 @@ class AudioFeed:
         self,
         builder: TranscriptBuilder | LiveTranscript,
         voice: VoiceActivity | None,
-        prediction: Foresight,
+        windows: Windows,
         changes: Debouncer,
         send_draft: Callable[[AudioChunk], None],
     ) -> None:
@@ -45,7 +46,7 @@ class AudioFeed:
         self.is_complete = False
         self._builder = builder
         self._voice = voice
-        self._prediction = prediction  # of the audio that is still needed
+        self._windows = windows
         self._changes = changes
         self._send_draft = send_draft
         self._is_speech = False
@@ -53,7 +54,10 @@ class AudioFeed:
 
     def observe(self, event: WindowOpened | Commit) -> None:
         """Follow the target's windows: audio before the open one is no longer counted as ahead."""
-        self._prediction.observe(event)
+        if isinstance(event, WindowOpened):
+            self._windows.on_window_opened(event.window)
+        else:
+            self._windows.on_commit(event)
         self._has_progressed.set()
 
     async def send(self, stream: TargetStream, audio: AsyncIterator[bytes]) -> None:
@@ -69,10 +73,10 @@ class AudioFeed:
         marks = () if self._voice is None else await self._voice.detect(pcm)
         chunk = AudioChunk(self._builder.num_samples, pcm, is_last, marks)
         end_sample = self._builder.num_samples + len(pcm) // BYTES_PER_SAMPLE
-        while end_sample - self._prediction.needed_from > stream.limits.max_ahead_samples:
+        while end_sample - self._windows.needed_from > stream.limits.max_ahead_samples:
             self._has_progressed.clear()
             await self._has_progressed.wait()
-        self._prediction.hear(chunk, end_sample)
+        self._windows.append_audio(chunk, end_sample)
         self._skip_silence()
         self._note_speech(marks)
         self._builder.num_samples = end_sample
@@ -84,7 +88,7 @@ class AudioFeed:
         """Move the position on in silence, and report it now and then: clients keep audio from there on."""
         if isinstance(self._builder, LiveTranscript):
             before = self._builder.position.start_sample
-            self._builder.pass_over(self._prediction.needed_from)
+            self._builder.pass_over(self._windows.needed_from)
             if self._builder.position.start_sample // POSITION_SAMPLES > before // POSITION_SAMPLES:
                 self._changes.notify()
 

@@ -76,7 +76,7 @@ class AcceptAllTarget:
         """Append audio; return the events that follow from it."""
         end_sample = chunk.start_sample + len(chunk.pcm) // 2
         self._audio.received_samples = max(self._audio.received_samples, end_sample)
-        self._windows.hear(chunk, self._audio.received_samples)
+        self._windows.append_audio(chunk, self._audio.received_samples)
         return self._open_next()
 
     def propose(self, block: Candidates) -> list[Event]:

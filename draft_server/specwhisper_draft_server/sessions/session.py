@@ -17,8 +17,8 @@ from specwhisper.observe.tracing import WindowSpans, note_event
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
-from specwhisper.transcription.foresight import foresight
 from specwhisper.transcription.live_transcript import LiveTranscript
+from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.transcription.resume_point import ResumePoint
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.transcription.transcript import TranscriptBuilder
@@ -124,9 +124,9 @@ class Session:
         self._avoid = avoid
         self._changes = Debouncer()
         self._progress = RecordingProgress(target.limits.max_ahead_tokens, checkpoint)
-        prediction = foresight(target.vocabulary, request.options)
+        windows = follow_windows(target.vocabulary, request.options)
         if checkpoint is not None:
-            prediction.observe(WindowOpened(checkpoint.resume.window))
+            windows.on_window_opened(checkpoint.resume.window)
         live, voice = request.options.live, None
         self.builder: TranscriptBuilder | LiveTranscript
         if live is None:
@@ -134,7 +134,7 @@ class Session:
         else:
             self.builder = LiveTranscript(target.vocabulary, live.position)
             voice = VoiceActivity(request.endpointing, live.position.start_sample)
-        self._audio = AudioFeed(self.builder, voice, prediction, self._changes, self._send_draft)
+        self._audio = AudioFeed(self.builder, voice, windows, self._changes, self._send_draft)
         self._draft: DraftStream | None = None
         self._stream: TargetStream | None = None
         self._open_stream = AsyncExitStack()

@@ -12,7 +12,7 @@ from specwhisper.errors import UnsupportedOption
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.transcription.windows import ClosedWindow, RecordingWindows
+from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Outcome, Window, WordAlignment
 
 RADIX = 1000  # a prompt's tokens are the digits of the decoding that it names
@@ -37,24 +37,17 @@ def prompt_of(index: int) -> tuple[int, ...]:
     return tuple(index // RADIX**power % RADIX for power in reversed(range(PROMPT_TOKENS)))
 
 
-class ScriptedWindows(RecordingWindows):
-    """Windows whose text is known; see :class:`specwhisper.transcription.windows.Windows`."""
-
-    previous: tuple[int, ...] = ()
+class ScriptedWindows(Windows):
+    """Windows whose text is known."""
 
     def __init__(self, decodings: Sequence[Decoding], script: Sequence[int]) -> None:
         self._decodings = decodings
         self._script = script
-        self.language: str | None = "en"
 
     def open(self, num_frames: int) -> Window:
         """Open the next one."""
-        place = self._script[self.next_frame]
-        room = len(self._decodings[place].tokens)
-        return Window(self.next_frame, self.next_frame, num_frames, prompt_of(place), room)
-
-    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Do nothing: no session is moved here."""
+        room = len(self._decodings[self._script[self.next_frame]].tokens)
+        return Window(self.next_frame, self.next_frame, num_frames, self._prompt(), room)
 
     def close(
         self,
@@ -68,6 +61,9 @@ class ScriptedWindows(RecordingWindows):
         is_last = window.start_frame + 1 == len(self._script)
         self.next_frame = window.start_frame + (window.num_frames if is_last else 1)
         return ClosedWindow(Outcome.KEPT, (), ())
+
+    def _prompt(self) -> tuple[int, ...]:
+        return prompt_of(self._script[self.next_frame])
 
 
 def script_of(options: DecodingOptions) -> list[int]:

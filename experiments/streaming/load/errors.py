@@ -100,7 +100,7 @@ def num_due(take: Take, live: LiveOptions) -> int:
     cut = pieces(take.pcm)
     for number, (_, pcm) in enumerate(cut, start=1):
         num_samples += len(pcm) // 2
-        utterances.hear(num_samples, asyncio.run(voice.detect(pcm)), is_last=number == len(cut))
+        utterances.append_audio(num_samples, asyncio.run(voice.detect(pcm)), is_last=number == len(cut))
         while (utterance := utterances.current) is not None:
             end_sample = utterance.step_end(num_samples, step_samples)
             num_steps += utterance.start_sample < end_sample and decoded_to < end_sample

@@ -145,7 +145,7 @@ class _Session:
         while self._unheard and self._unheard[-1][0] <= until_s:
             _, chunk = self._unheard.pop()
             self._recording.append(chunk)
-            self._windows.hear(chunk, self._recording.received_samples)
+            self._windows.append_audio(chunk, self._recording.received_samples)
 
     def _decode(self, num_frames: int, takes_s: float) -> None:
         window = self._windows.open(num_frames)

@@ -201,7 +201,7 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
     _check_tokens("Resume", window.prompt + committed + previous, vocabulary_size)
     if not all(log_prob <= MAX_LOG_PROB for log_prob in log_probs):  # nor is it NaN
         raise InvalidRequest("Resume has a number that is no log-probability; send those that commits told.")
-    return Resume(window, committed, _log_mel_ceiling(message), log_probs, previous)
+    return Resume(window, committed, _log_mel_max(message), log_probs, previous)
 
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
@@ -221,9 +221,7 @@ def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int |
         raise InvalidRequest("WindowOpened names no window.")
     window, expected, previous = window_from_proto(message.window), message.expected, message.previous
     _check_tokens("A window", [*window.prompt, *expected, *previous], vocabulary_size)
-    return WindowOpened(
-        window, _log_mel_ceiling(message), tuple(expected), message.num_final, tuple(previous)
-    )
+    return WindowOpened(window, _log_mel_max(message), tuple(expected), message.num_final, tuple(previous))
 
 
 def commit_to_proto(commit: Commit) -> pb.Commit:
@@ -326,8 +324,8 @@ def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | Non
         )
 
 
-def _log_mel_ceiling(message: pb.Resume | pb.WindowOpened) -> float | None:
-    """Read the feature ceiling where there is one."""
+def _log_mel_max(message: pb.Resume | pb.WindowOpened) -> float | None:
+    """Return the log-mel maximum, if the message has one."""
     if not message.HasField("log_mel_ceiling"):
         return None
     check_finite("log_mel_ceiling", [message.log_mel_ceiling])
