@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DiscoveryStub(object):
-    """Draft servers of one cluster, for their clients. A locator answers it; draft servers do not.
+    """Lists the draft servers of a cluster for clients. Locators serve it; draft servers do not.
     """
 
     def __init__(self, channel):
@@ -43,11 +43,11 @@ class DiscoveryStub(object):
 
 
 class DiscoveryServicer(object):
-    """Draft servers of one cluster, for their clients. A locator answers it; draft servers do not.
+    """Lists the draft servers of a cluster for clients. Locators serve it; draft servers do not.
     """
 
     def ListServers(self, request, context):
-        """Lists the draft servers that run now. Clients ask again every few seconds while they open sessions.
+        """Lists the running draft servers. Clients repeat the call every few seconds while they open sessions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ def add_DiscoveryServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Discovery(object):
-    """Draft servers of one cluster, for their clients. A locator answers it; draft servers do not.
+    """Lists the draft servers of a cluster for clients. Locators serve it; draft servers do not.
     """
 
     @staticmethod

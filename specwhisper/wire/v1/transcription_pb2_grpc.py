@@ -55,22 +55,22 @@ class TranscriptionServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Recognize(self, request, context):
-        """Transcribes one recording, sent whole.
+        """Transcribes a recording, sent as one message.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamingRecognize(self, request_iterator, context):
-        """Transcribes while audio arrives. The first message carries `config`, all others `audio_content`; half-closing
-        the stream ends the audio.
+        """Transcribes while audio arrives. The first request carries `streaming_config`, all others `audio_content`.
+        Half-closing the stream ends the audio.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetModel(self, request, context):
-        """Names the models and what a request may ask of them.
+        """Returns the models, the limits of requests and the versions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,22 +55,22 @@ class VerificationServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Locate(self, request, context):
-        """Names a target that has room and is what the session needs, so that sessions go straight to it.
+        """Returns the address of a target that has a free slot and matches the session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Describe(self, request, context):
-        """Tells what a draft must know of the target: vocabulary, decoding rules, digests, limits.
+        """Returns what a draft needs to know of the target: vocabulary, decoding rules, digests, limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Verify(self, request_iterator, context):
-        """One transcription session. The first message up is `hello`, the first one down `welcome`. The target closes
-        the stream with OK after the last commit of the last window.
+        """Runs one session. The first request is `hello`, the first response `welcome`. The target ends the stream with
+        OK after the last commit of the last window.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
