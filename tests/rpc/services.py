@@ -54,7 +54,7 @@ PROMPTLY_S = 5.0  # a second on a machine that does nothing else
 
 @cache
 def target_alone(length_s: float, audio_seed: int = 0, model_seed: int = 0) -> Transcript:
-    """What the scripted target of :func:`running_pair` writes by itself."""
+    """Return the target-only text of the scripted target of :func:`running_pair`."""
     return OneProcess(ScriptedModel(seed=model_seed)).transcribe([recording(length_s, audio_seed)])[0]
 
 
@@ -93,10 +93,10 @@ async def target_server(
     limits: Limits | None = None,
     leases: Leases | None = None,
     port: int = 0,
-    tells_engine_health: bool = False,
+    reports_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Target]:
-    """A target; scripted unless there is a checkpoint."""
+    """Run a target, which is scripted unless there is a checkpoint."""
     limits = limits or Limits(max_sessions=MAX_SESSIONS)
     serving = ServingOptions(
         port=port,
@@ -108,7 +108,7 @@ async def target_server(
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
     async with running_target(config, checkpoint, model, leases) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        check = service.check_health if tells_engine_health else None
+        check = service.check_health if reports_engine_health else None
         server = await start_server({VERIFICATION: add}, serving, service.metrics, check)
         try:
             async with open_channel(server.address) as channel:
@@ -125,10 +125,10 @@ async def draft_server(
     *,
     drafts: bool = True,
     place: PlaceDraft | None = None,
-    tells_engine_health: bool = False,
+    reports_engine_health: bool = False,
     **settings,
 ) -> AsyncIterator[Draft]:
-    """A draft server; scripted, and mostly right, unless there is a checkpoint."""
+    """Run a draft server, which is scripted and mostly right unless there is a checkpoint."""
     if checkpoint is None and drafts:
         checkpoint = scripted_checkpoint("scripted-draft")
         model = model or ScriptedModel(MAX_SESSIONS, error_rate=0.2)
@@ -144,7 +144,7 @@ async def draft_server(
     config = DraftConfig(**(defaults | settings))
     config = replace(config, serving=replace(config.serving, **serving))
     async with running_draft(config, checkpoint, place) as service:
-        check = service.check_health if tells_engine_health else None
+        check = service.check_health if reports_engine_health else None
         server = await start_server(services_of(service, config), config.serving, service.metrics, check)
         try:
             async with open_channel(server.address) as channel:
@@ -213,8 +213,8 @@ def check_statistics(
     assert statistics.num_accepted <= statistics.num_verified <= statistics.num_drafted
     num_decoding = statistics.num_forwards - bool(transcript.language_probs)  # one has detected the language
     with_candidates = num_decoding - statistics.num_self_decoded
-    drafted, recalled = sum(statistics.acceptance_histogram), statistics.num_reused_forwards
-    assert max(drafted, recalled) <= with_candidates <= drafted + recalled
+    drafted, reused = sum(statistics.acceptance_histogram), statistics.num_reused_forwards
+    assert max(drafted, reused) <= with_candidates <= drafted + reused
     accepted = sum(n * passes for n, passes in enumerate(statistics.acceptance_histogram))
     assert accepted == statistics.num_accepted
     # Each pass appends what it accepts and one token of its own, but for one that ends on a candidate.

@@ -1,4 +1,4 @@
-"""Live audio over real connections: servers whose models hear words, what is said, and who listens."""
+"""Live audio over real connections: servers with models that recognise words, and their clients."""
 
 from __future__ import annotations
 
@@ -99,15 +99,15 @@ def final_results(responses) -> list[pb.SpeechRecognitionResult]:
 def texts_of(results: Iterable) -> dict[int, list[int]]:
     texts: dict[int, list[int]] = {}
     for result in results:
-        said = (
+        tokens = (
             result.alternatives[0].tokens if isinstance(result, pb.SpeechRecognitionResult) else result.tokens
         )
-        texts.setdefault(result.utterance, []).extend(token for token in said if token < END)
+        texts.setdefault(result.utterance, []).extend(token for token in tokens if token < END)
     return texts
 
 
 class Listener:
-    """A client that is listened to in a task of its own."""
+    """Collects a client's updates in a task of its own."""
 
     def __init__(self, client: StreamingClient) -> None:
         self.updates: list[Update] = []
@@ -125,11 +125,11 @@ class Listener:
     def num_words(self) -> int:
         return sum(len(text) for text in texts_of(self.segments).values())
 
-    async def heard(self, num_words: int) -> None:
+    async def received(self, num_words: int) -> None:
         await eventually(lambda: self._task.done() or self.num_words >= num_words)
 
     async def follow(self, client: StreamingClient, pcm: bytes, start: int, end: int) -> None:
-        """Speak so slowly that no step is left out, from one sample to another."""
+        """Send audio between two samples so slowly that no step is skipped."""
         part = 2 * STEP_MS * SAMPLE_RATE // 1_000
         for at in range(start, end, part):
             until = min(at + part, end)

@@ -18,7 +18,7 @@ from tests.rpc.services import VERIFICATION, all_free, error_of, recording, targ
 async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
     caplog.set_level("INFO")
     model = Gated()
-    async with target_server(model, tells_engine_health=True) as target:
+    async with target_server(model, reports_engine_health=True) as target:
         await until(target.address, SERVING, VERIFICATION)
         async with session(target, hello(), *whole(recording(1.0))) as waiting:
             await until(target.address, NOT_SERVING, VERIFICATION)
@@ -32,7 +32,7 @@ async def test_an_engine_that_hangs_and_goes_on(impatient, caplog):
 async def test_an_encoding_that_hangs_is_noticed_while_the_engine_answers(impatient, monkeypatch):
     monkeypatch.setattr(local, "HANGS_AFTER_S", 0.2)
     model = Gated("encode")
-    async with target_server(model, tells_engine_health=True) as target:
+    async with target_server(model, reports_engine_health=True) as target:
         await until(target.address, SERVING, VERIFICATION)
         async with session(target, hello(), *whole(recording(1.0))) as waiting:
             await until(target.address, NOT_SERVING, VERIFICATION)
@@ -47,7 +47,7 @@ async def test_an_encoding_that_hangs_is_noticed_while_the_engine_answers(impati
 
 
 async def test_a_server_that_stops_does_not_come_back(impatient):
-    async with target_server(tells_engine_health=True) as target:
+    async with target_server(reports_engine_health=True) as target:
         told = []
 
         async def on_drain() -> None:

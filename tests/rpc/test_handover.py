@@ -95,7 +95,7 @@ class Talk:
 
     async def begin(self) -> None:
         await self._client.send(talk()[: 10 * SAMPLE_RATE * 2])
-        await self._listener.heard(8)
+        await self._listener.received(8)
 
     async def end(self) -> None:
         await self._client.send(talk()[10 * SAMPLE_RATE * 2 :])

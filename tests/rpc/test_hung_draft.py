@@ -1,4 +1,4 @@
-"""A draft engine that hangs costs speed and no session: each goes on, or begins, without drafts."""
+"""A draft engine that hangs costs speed and no session: sessions continue, or begin, without drafts."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ LENGTH_S = 65.0
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """Let what hangs go on; at the end at the latest."""
+    """Yield an event that ends a hang; it is set at the end."""
     event = threading.Event()
     yield event
     event.set()
 
 
 def hanging(gate: threading.Event, hit: int) -> Failpoints:
-    """Have the draft engine hang in one of its steps."""
+    """Return failpoints that make the draft engine hang in one of its steps."""
     return Failpoints({"draft.before": Failpoint(Fault.HANG, hit)}, hang=gate.wait)
 
 
@@ -62,7 +62,7 @@ def runs_target_only(response: pb.StreamingRecognizeResponse | pb.RecognizeRespo
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("hit", [1, 2, 9])
-async def test_a_session_whose_draft_hangs_goes_on_without_it(mode, hit, gate, caplog):
+async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate, caplog):
     alone = target_alone(LENGTH_S)
     async with (
         target_server() as target,
@@ -71,7 +71,7 @@ async def test_a_session_whose_draft_hangs_goes_on_without_it(mode, hit, gate, c
         responses = await stream(draft, recording(LENGTH_S), mode=mode, gamma=3)
         assert finals(responses) == expected_finals(alone)
         check_statistics(responses[-1].statistics, alone)
-        if mode != "MODE_FULL":  # there the target may be through before anything is noticed
+        if mode != "MODE_FULL":  # there the target may finish before the hang is noticed
             assert any(map(runs_target_only, responses))
             assert responses[-1].statistics.control.reason == "the draft has failed"
             assert {"draft engine hangs", "draft failed"} <= set(caplog.messages)
@@ -80,7 +80,7 @@ async def test_a_session_whose_draft_hangs_goes_on_without_it(mode, hit, gate, c
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_live_audio_whose_draft_hangs_goes_on_without_it(mode, gate, monkeypatch):
+async def test_live_audio_whose_draft_hangs_continues_without_it(mode, gate, monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     pcm = talk()
     async with (
@@ -106,8 +106,8 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
             await all_free(target, draft)
 
 
-async def test_sessions_that_come_meanwhile_begin_without_a_draft_and_later_ones_with_it(gate, impatient):
-    """Health says so, other servers take over where there are some, and this one serves all the same."""
+async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, short_timeout):
+    """Health reports the hang, so that other servers take over; this one serves all the same."""
     alone = target_alone(1.0)
     async with (
         target_server() as target,
@@ -115,7 +115,7 @@ async def test_sessions_that_come_meanwhile_begin_without_a_draft_and_later_ones
             target.address,
             draft_timeout_s=PROMPT_S,
             failpoints=hanging(gate, 1),
-            tells_engine_health=True,
+            reports_engine_health=True,
         ) as draft,
     ):
         await until(draft.address, SERVING, TRANSCRIPTION)
@@ -143,7 +143,7 @@ async def test_sessions_that_come_meanwhile_begin_without_a_draft_and_later_ones
 
 
 async def test_a_session_does_not_wait_for_an_engine_that_hangs_when_it_is_opened(gate):
-    """The engine is in a step of another session, and has not yet been there for too long."""
+    """The engine is in a step of another session, within its time limit."""
     async with (
         target_server() as target,
         draft_server(target.address, draft_timeout_s=PROMPT_S, failpoints=hanging(gate, 1)) as draft,
@@ -158,7 +158,7 @@ async def test_a_session_does_not_wait_for_an_engine_that_hangs_when_it_is_opene
 
 
 class Placing:
-    """Places a scripted draft, which may wait for a gate or fail first."""
+    """Places a scripted draft, after a gate or some errors."""
 
     def __init__(self, gate: threading.Event | None = None, *errors: Exception) -> None:
         self._gate = gate
@@ -174,15 +174,15 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_draft_model_that_takes_long_to_load_is_used_once_it_is_there(gate, impatient, caplog):
+async def test_a_draft_model_that_takes_long_to_place_is_used_once_it_is_ready(gate, short_timeout, caplog):
     async with (
         target_server() as target,
         draft_server(
-            target.address, place=Placing(gate), draft_timeout_s=PROMPT_S, tells_engine_health=True
+            target.address, place=Placing(gate), draft_timeout_s=PROMPT_S, reports_engine_health=True
         ) as draft,
     ):
         metrics = draft.service.metrics.collected
-        for _ in range(2):  # the first one has it placed
+        for _ in range(2):  # the first one starts to place it
             responses = await stream(draft, recording(1.0), mode="MODE_SYNC")
             assert finals(responses) == expected_finals(target_alone(1.0))
             assert any(map(runs_target_only, responses))
@@ -200,7 +200,7 @@ async def test_a_draft_model_that_takes_long_to_load_is_used_once_it_is_there(ga
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_no_session_waits_for_an_engine_that_is_known_to_hang(mode, gate):
-    """Those that wait to be opened go on as it becomes known, and those that come later do not wait."""
+    """Sessions that wait to be opened continue once the hang is known; later ones do not wait."""
     async with (
         target_server() as target,
         draft_server(target.address, place=Placing(gate), draft_timeout_s=60.0) as draft,
@@ -244,7 +244,7 @@ async def test_a_draft_model_that_could_not_be_placed_is_used_once_it_can(monkey
         await all_free(target, draft)
 
 
-def test_weights_are_kept_until_the_draft_model_is_ready(monkeypatch):
+def test_weights_are_kept_until_the_draft_model_is_placed(monkeypatch):
     class Cold(ScriptedModel):
         def warm_up(self, max_width: int) -> None:
             raise RuntimeError("no memory")
@@ -253,7 +253,7 @@ def test_weights_are_kept_until_the_draft_model_is_ready(monkeypatch):
     checkpoint = scripted_checkpoint(state={"weight": torch.zeros(1)})
     with pytest.raises(RuntimeError, match="no memory"):
         _place(checkpoint, 1, None)
-    assert checkpoint.state, "to place it again"
+    assert checkpoint.state, "needed to place it again"
 
 
 @pytest.mark.parametrize("where", ["score", "encode"])
@@ -268,7 +268,7 @@ async def test_a_target_whose_engine_hangs_loses_its_sessions_to_another_one(
         draft_server(f"{hung.address},{spare.address}", connect_timeout_s=0.5) as draft,
     ):
         assert finals(await stream(draft, recording(LENGTH_S))) == expected_finals(target_alone(LENGTH_S))
-        assert model.is_there.is_set(), "the one with more room took it first"
+        assert model.is_there.is_set(), "the target with more room took it first"
         model.gate.set()
         await eventually(lambda: spare.num_free_slots == MAX_SESSIONS - 1)
         await all_free(hung, draft)

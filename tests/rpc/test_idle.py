@@ -1,4 +1,4 @@
-"""Clients that fall silent or take no answers: they are told so, and others get their places."""
+"""Clients that send nothing or read nothing: their calls end with an error, and their sessions are free."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 
 
 @pytest.fixture(autouse=True)
-def hearing(monkeypatch):
+def simulated_vad(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
 
 
 def open_utterance() -> bytes:
-    """Two utterances, the second of which nothing ends."""
+    """Return the audio of two utterances, the second without an end."""
     return talk()[: round((SPANS[1][1] + 0.1) * RATE) * 2]
 
 
 async def answers(call, status=grpc.StatusCode.DEADLINE_EXCEEDED) -> tuple[list, Exception]:
-    """All responses, and the error behind them."""
+    """Return all responses, and the error after them."""
     responses = []
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         while (response := await call.read()) is not grpc.aio.EOF:
@@ -55,25 +55,25 @@ async def answers(call, status=grpc.StatusCode.DEADLINE_EXCEEDED) -> tuple[list,
     return responses, error_from_rpc(ended.value, "the server")
 
 
-def check_silent(error: Exception) -> None:
+def check_idle(error: Exception) -> None:
     assert type(error) is IdleClient and "has sent nothing for 0.5 s" in str(error)
     assert is_one_sentence(error)
 
 
-async def test_what_was_said_before_a_client_fell_silent_is_final():
+async def test_text_before_the_idle_timeout_becomes_final():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         for request in (config(interim=True), *audio_requests(open_utterance(), 3_200)):
             await call.write(request)
         responses, error = await answers(call)
-        check_silent(error)
+        check_idle(error)
         said = texts_of(final_results(responses))
         assert said[1] == spoken_utterances(talk())[1]
         assert said[2]
         await all_free(target, draft)
 
 
-async def test_a_streaming_client_goes_on_when_it_has_more_to_send():
+async def test_a_streaming_client_continues_when_it_has_more_to_send():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), live_client(draft.address) as client:
         listener = Listener(client)
         said = len(open_utterance())
@@ -91,7 +91,7 @@ async def test_a_streaming_client_goes_on_when_it_has_more_to_send():
         await all_free(target, draft)
 
 
-async def test_a_streaming_client_that_has_nothing_more_to_send_is_done():
+async def test_a_streaming_client_with_no_more_audio_ends():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), live_client(draft.address) as client:
         listener = Listener(client)
         await client.send(open_utterance())
@@ -109,13 +109,13 @@ async def test_a_client_that_sends_nothing(num_requests):
         for request in [config()][:num_requests]:
             await call.write(request)
         responses, error = await answers(call)
-        check_silent(error)
+        check_idle(error)
         assert not final_results(responses)
         await all_free(target, draft)
 
 
 @pytest.mark.parametrize("num_requests", [0, 1, 100])
-async def test_a_client_of_riva_that_falls_silent(num_requests):
+async def test_an_idle_client_of_riva(num_requests):
     requests = [riva_pb.StreamingRecognizeRequest(streaming_config=live_config(language_code="en-US"))]
     requests += [
         riva_pb.StreamingRecognizeRequest(audio_content=request.audio_content)
@@ -126,7 +126,7 @@ async def test_a_client_of_riva_that_falls_silent(num_requests):
         for request in requests[:num_requests]:
             await call.write(request)
         responses, error = await answers(call)
-        check_silent(error)
+        check_idle(error)
         num_finals = sum(result.is_final for response in responses for result in response.results)
         assert num_finals == (2 if num_requests == 100 else 0)
         await all_free(target, draft)
@@ -134,9 +134,9 @@ async def test_a_client_of_riva_that_falls_silent(num_requests):
 
 @asynccontextmanager
 async def stalled(target: Target, draft: Draft) -> AsyncIterator[Any]:
-    """A call whose client speaks and does not listen, once its session has begun."""
+    """Yield a call whose client sends audio and reads no response."""
 
-    async def speak() -> None:
+    async def send() -> None:
         for request in audio_requests(talk(), 3_200):
             await call.write(request)
 
@@ -144,15 +144,15 @@ async def stalled(target: Target, draft: Draft) -> AsyncIterator[Any]:
         call = with_true_status(TranscriptionStub(channel).StreamingRecognize())
         await call.write(config(interim=True))
         assert (await call.read()).HasField("model")
-        speaking = asyncio.create_task(speak())
+        speaking = asyncio.create_task(send())
         await eventually(lambda: target.num_free_slots < MAX_SESSIONS)
         yield call
         speaking.cancel()
         await asyncio.gather(speaking, return_exceptions=True)
 
 
-async def test_a_client_that_takes_no_answer_loses_its_place_and_is_told_later():
-    """Its call ends at once; the error lies behind what it has not read."""
+async def test_a_client_that_reads_no_response_loses_its_session():
+    """Its call ends at once; the error follows the responses that it has not read."""
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft), stalled(target, draft) as call:
         await all_free(target, draft)
         await eventually(lambda: draft.server.calls.num_open == 0, within_s=PROMPTLY_S)
@@ -162,10 +162,10 @@ async def test_a_client_that_takes_no_answer_loses_its_place_and_is_told_later()
         assert is_one_sentence(error)
 
 
-async def test_a_client_that_took_no_answer_may_leave():
+async def test_a_client_that_read_no_response_may_cancel():
     async with speaking_pair(idle_timeout_s=LIMIT_S) as (target, draft):
         num_running: list[int] = []
-        for _ in range(2):  # the first session also starts what the draft server keeps, such as its watchdog
+        for _ in range(2):  # the first session also starts tasks that stay, such as the watchdog
             async with stalled(target, draft) as call:
                 await all_free(target, draft)
                 call.cancel()
@@ -175,7 +175,7 @@ async def test_a_client_that_took_no_answer_may_leave():
 
 
 async def test_a_streaming_client_outlives_its_calls():
-    """Each ends after a while; the next one goes on from the last final word."""
+    """Each call ends after a while; the next one continues after the last final word."""
     async with (
         speaking_pair(max_session_s=0.3) as (target, draft),
         live_client(draft.address) as client,

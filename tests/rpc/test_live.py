@@ -1,4 +1,4 @@
-"""Live audio over real connections: text while somebody speaks, silence for nothing, and no word lost."""
+"""Live audio over real connections: text during speech, silence at no cost, and no word lost."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 
 @pytest.fixture(autouse=True)
-def hearing(monkeypatch):
+def simulated_vad(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 @pytest.mark.parametrize("piece_bytes", [1_001, 3_200, 64_000])
-async def test_finals_come_in_order_whatever_the_mode(piece_bytes):
+async def test_final_results_are_in_order_in_every_mode(piece_bytes):
     pcm = talk()
     assert len(spoken_utterances(pcm)) == 3
     async with speaking_pair() as (target, draft):
@@ -72,7 +72,7 @@ async def test_finals_come_in_order_whatever_the_mode(piece_bytes):
         await all_free(target, draft)
 
 
-async def test_speech_events_tell_when_somebody_begins_and_ends_to_speak():
+async def test_speech_events_report_where_utterances_begin_and_end():
     async with speaking_pair() as (_, draft):
         responses = await listen(draft, talk())
     events = [
@@ -82,14 +82,14 @@ async def test_speech_events_tell_when_somebody_begins_and_ends_to_speak():
     ]
     assert [event for event, _ in events] == [pb.SPEECH_EVENT_BEGIN, pb.SPEECH_EVENT_END] * 3
     padding_s, pause_s, frame_s = 0.3, 0.2, 0.032
-    for (begin_s, end_s), (_, told_begin_s), (_, told_end_s) in zip(
+    for (begin_s, end_s), (_, reported_begin_s), (_, reported_end_s) in zip(
         SPANS, events[::2], events[1::2], strict=True
     ):
-        assert begin_s - padding_s - frame_s <= told_begin_s <= begin_s
-        assert end_s <= told_end_s <= end_s + pause_s + frame_s
+        assert begin_s - padding_s - frame_s <= reported_begin_s <= begin_s
+        assert end_s <= reported_end_s <= end_s + pause_s + frame_s
 
 
-async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
+async def test_interim_results_have_verified_text_before_draft_text(monkeypatch):
     monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
     pcm = talk()
     async with speaking_pair(error_rate=0.0) as (_, draft):
@@ -97,29 +97,29 @@ async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
             draft, pcm, interim=True, mode="MODE_SYNC", live={"without_recall": True, "step_ms": 300}
         )
     letters = {number: SPOKEN.decode(text) for number, text in spoken_utterances(pcm).items()}
-    stabilities, told, number = set(), "", 1
+    stabilities, final, number = set(), "", 1
     for response in responses:
         finals = [result for result in response.results if result.is_final]
         interim = [result for result in response.results if not result.is_final]
-        assert list(response.results) == [*finals, *interim], "finals come first"
+        assert list(response.results) == [*finals, *interim], "final results come first"
         stable = [round(result.stability, 1) for result in interim]
         assert stable == sorted(set(stable), reverse=True), "the draft's text follows"
         for result in finals:
-            told += result.alternatives[0].transcript
+            final += result.alternatives[0].transcript
             if result.is_utterance_end:
-                assert told == letters[number]
-                told, number = "", number + 1
+                assert final == letters[number]
+                final, number = "", number + 1
         for result in interim:
             assert result.alternatives[0].transcript
             stabilities.add(round(result.stability, 1))
-            if result.stability > 0.5:  # all but what is cut off at the end of the audio is said indeed
-                text = told + result.alternatives[0].transcript
+            if result.stability > 0.5:  # all but a word that the end of the audio cuts off is right
+                text = final + result.alternatives[0].transcript
                 assert letters.get(number, "").startswith(text[:-1].rstrip())
     assert stabilities == {0.9, 0.1}
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_interim_text_can_wait_and_nothing_else(mode, monkeypatch):
+async def test_only_interim_text_is_debounced(mode, monkeypatch):
     monkeypatch.setattr(debounce, "INTERVAL_S", 3_600.0)
     async with speaking_pair() as (target, draft):
         responses = await listen(draft, talk(), mode=mode, interim=True)
@@ -130,16 +130,16 @@ async def test_interim_text_can_wait_and_nothing_else(mode, monkeypatch):
     steps = [step for response in responses for step in response.steps]
     assert len(steps) == responses[-1].statistics.num_windows
     interim = [response for response in responses if response.results and not response.steps]
-    assert len(interim) <= 1 + num_events, "but for the very first, others take them along"
+    assert len(interim) <= 1 + num_events, "all but the first come with other responses"
 
 
-async def test_without_interim_results_only_finals_come():
+async def test_without_interim_results_all_results_are_final():
     async with speaking_pair() as (_, draft):
         responses = await listen(draft, talk())
     assert all(result.is_final for response in responses for result in response.results)
 
 
-async def test_silence_gives_no_text_takes_no_pass_and_is_not_kept():
+async def test_silence_has_no_text_no_forward_pass_and_is_not_kept():
     minutes = 10
     silence = bytes(60 * SAMPLE_RATE)  # half a minute
     async with speaking_pair() as (target, draft):
@@ -178,14 +178,14 @@ async def test_without_endpointing_all_is_one_utterance(length_s):
     assert len(begins) == 1
 
 
-async def test_audio_that_is_no_longer_than_a_frame_has_no_text():
+async def test_audio_of_at_most_a_frame_has_no_text():
     async with speaking_pair() as (target, draft):
         responses = await listen(draft, bytes(100), disabled=True)
         await all_free(target, draft)
     assert final_results(responses) == []
 
 
-async def test_sessions_side_by_side_do_not_mix():
+async def test_concurrent_sessions_do_not_mix():
     spans = [((0.5 + seed / 10, 3.0 + seed / 7),) for seed in range(6)]
     pcms = [talk(each, 5.0) for each in spans]
     async with speaking_pair() as (target, draft):
@@ -197,7 +197,7 @@ async def test_sessions_side_by_side_do_not_mix():
         assert texts_of(final_results(responses)) == spoken_utterances(pcm)
 
 
-async def test_a_server_without_a_draft_writes_the_same():
+async def test_a_server_without_a_draft_writes_the_same_text():
     async with (
         speaking_target() as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
@@ -240,7 +240,7 @@ AUDIO = pb.StreamingRecognizeRequest(audio_content=bytes(3_200))
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-async def test_what_is_no_live_session_is_refused(requests, kind, says):
+async def test_a_request_that_does_not_fit_live_audio_is_refused(requests, kind, says):
     async with speaking_pair() as (target, draft):
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter(requests))))
         assert type(error) is kind
@@ -249,7 +249,7 @@ async def test_what_is_no_live_session_is_refused(requests, kind, says):
 
 
 @pytest.mark.parametrize("field", [{"endpointing": {"disabled": True}}, {"continue_unverified": True}])
-async def test_what_is_for_live_audio_is_refused_elsewhere(field):
+async def test_settings_of_live_audio_are_refused_for_recordings(field):
     recording = pb.RecognitionConfig(encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=SAMPLE_RATE)
     first = pb.StreamingRecognizeRequest(
         streaming_config=pb.StreamingRecognitionConfig(config=recording, **field)
@@ -264,7 +264,7 @@ async def test_what_is_for_live_audio_is_refused_elsewhere(field):
 
 
 @pytest.mark.parametrize("endpointing", [{"threshold": 0.99}, {"pause_ms": 600, "silence_duration_ms": 500}])
-async def test_endpointing_outside_its_bounds_is_refused(endpointing):
+async def test_endpointing_out_of_bounds_is_refused(endpointing):
     request = config()
     request.streaming_config.endpointing.CopyFrom(pb.Endpointing(**endpointing))
     async with speaking_pair() as (target, draft):
@@ -273,7 +273,7 @@ async def test_endpointing_outside_its_bounds_is_refused(endpointing):
         await all_free(target, draft)
 
 
-async def test_clients_that_vanish_leave_nothing_behind():
+async def test_clients_that_vanish_leave_no_session():
     requests = [config(interim=True), *audio_requests(talk(), 32_000)]
     async with speaking_pair() as (target, draft):
         for number in range(24):
@@ -289,7 +289,7 @@ async def test_clients_that_vanish_leave_nothing_behind():
         await all_free(target, draft)
 
 
-async def test_a_client_hears_what_the_server_says():
+async def test_a_client_receives_the_servers_text():
     async with speaking_pair() as (target, draft), live_client(draft.address) as client:
         listener = Listener(client)
         await client.send(talk())
@@ -302,8 +302,8 @@ async def test_a_client_hears_what_the_server_says():
 
 @pytest.mark.parametrize("disabled", [False, True])
 @pytest.mark.parametrize("trim_ms", [2_000, 15_000])
-async def test_another_draft_server_goes_on_where_one_was_stopped(disabled, trim_ms):
-    """Words are final whatever the steps, so that the whole text is that of a stream that did not break."""
+async def test_another_draft_server_continues_where_one_was_stopped(disabled, trim_ms):
+    """Words are final independent of the steps: the text equals that of an unbroken stream."""
     pcm = talk()
     expected = spoken_utterances(pcm)
     if disabled:
@@ -319,7 +319,7 @@ async def test_another_draft_server_goes_on_where_one_was_stopped(disabled, trim
                 await listener.follow(client, pcm, 0, half)
             else:
                 await client.send(pcm[: half * 2])
-            await listener.heard(8)
+            await listener.received(8)
         assert 8 <= listener.num_words < sum(map(len, expected.values()))
         await client.send(pcm[half * 2 :])
         await client.finish()
@@ -330,31 +330,31 @@ async def test_another_draft_server_goes_on_where_one_was_stopped(disabled, trim
     assert client.num_reconnects >= 1
 
 
-async def test_a_target_that_was_stopped_is_awaited():
+async def test_a_session_waits_for_a_target_that_was_stopped():
     pcm = talk()
     async with speaking_target() as first:
         async with speaking_draft(first.address) as draft, live_client(draft.address) as client:
             listener = Listener(client)
             await client.send(pcm[: len(pcm) // 2])
-            await listener.heard(8)
+            await listener.received(8)
             await first.server.stop(drain_timeout_s=0)
             async with speaking_target(port=int(first.address.rpartition(":")[2])) as second:
                 await client.send(pcm[len(pcm) // 2 :])
                 await client.finish()
                 await listener.whole()
                 await all_free(second, draft)
-            assert client.num_reconnects == 0, "the client notices nothing"
+            assert client.num_reconnects == 0, "the client does not notice"
     listener.check(spoken_utterances(pcm))
 
 
-async def test_a_stream_goes_on_in_another_mode_without_a_word_lost():
+async def test_a_stream_continues_in_another_mode_without_a_lost_word():
     pcm = speech(8.0)
     async with speaking_pair() as (target, draft):
         async with live_client(draft.address, mode=Mode.SYNC, disabled=True) as client:
             listener, at = Listener(client), 0
             for number, mode in enumerate((Mode.PIPELINED, Mode.FULL, Mode.TARGET_ONLY), start=1):
                 await listener.follow(client, pcm, at, number * 2 * SAMPLE_RATE)
-                await listener.heard(6 * number - 2)
+                await listener.received(6 * number - 2)
                 at = number * 2 * SAMPLE_RATE
                 client.change(mode=mode, gamma=3)
             await client.send(pcm[at * 2 :])
@@ -365,7 +365,7 @@ async def test_a_stream_goes_on_in_another_mode_without_a_word_lost():
     listener.check({1: [token for token in words_of(samples_of(pcm)) if token < END]})
 
 
-async def test_a_listener_that_leaves_frees_its_session():
+async def test_a_client_that_cancels_frees_its_session():
     async with speaking_pair() as (target, draft):
         async with live_client(draft.address) as client:
             await client.send(talk())
@@ -375,18 +375,18 @@ async def test_a_listener_that_leaves_frees_its_session():
         await all_free(target, draft)
 
 
-def test_an_ear_can_be_copied():
+def test_the_simulated_vad_can_be_copied():
     assert copy.copy(Ear())(torch.zeros(512), SAMPLE_RATE).item() == 0.0
 
 
-async def test_changes_in_quick_succession_are_one():
-    """A slider that is pulled changes faster than a call can be opened."""
+async def test_quick_changes_of_settings_open_one_call():
+    """A slider that is moved changes settings faster than calls can be opened."""
     pcm = speech(6.0)
     async with speaking_pair() as (target, draft):
         async with live_client(draft.address, mode=Mode.SYNC, disabled=True) as client:
             listener = Listener(client)
             await listener.follow(client, pcm, 0, 2 * SAMPLE_RATE)
-            await listener.heard(4)
+            await listener.received(4)
             client.change(mode=Mode.PIPELINED)
             client.change(mode=Mode.FULL, gamma=3)
             await asyncio.sleep(0)

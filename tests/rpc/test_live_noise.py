@@ -1,4 +1,4 @@
-"""What is not speech becomes no text, and costs next to nothing, whether it is quiet or loud."""
+"""Audio without speech becomes no text at almost no cost, quiet or loud."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.rpc.speaking import Listener
 
 PIECE_BYTES = 32_000
 MAX_REPEATED = 30  # characters
-MAX_REPEATS = 4  # people say no four times
+MAX_REPEATS = 4  # people say "no" four times
 MAX_COMPRESSION_RATIO = 2.4  # Whisper's own measure
 STEP_MS = 2_000
-LOOPING = "hum of 60 Hz"  # " Nononononononon k ...", and no threshold minds: few words cannot be compressed
+LOOPING = "hum of 60 Hz"  # " Nonononononon k ...": few words compress badly, so no threshold is exceeded
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def draft_address():
         yield draft_at.address
 
 
-async def heard(stream: StreamingClient, pcm: bytes) -> str:
+async def transcribed(stream: StreamingClient, pcm: bytes) -> str:
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(pcm), PIECE_BYTES):
             yield pcm[start : start + PIECE_BYTES]
@@ -46,18 +46,18 @@ async def heard(stream: StreamingClient, pcm: bytes) -> str:
     return "".join([segment.text async for update in updates for segment in update.segments])
 
 
-async def test_thirty_noises_are_no_text(draft_address):
+async def test_thirty_noises_have_no_text(draft_address):
     assert len(NOISES) == 30
     wrong = {}
     for name, pcm in noises():
         async with StreamingClient(draft_address) as stream:
-            if text := await heard(stream, pcm):
+            if text := await transcribed(stream, pcm):
                 wrong[name] = text
     assert not wrong
 
 
 def most_repeats(text: str) -> int:
-    """How often the same few words, or letters, follow themselves."""
+    """Return how often the same few words, or letters, are repeated in a row."""
     most = 1
     for start in range(len(text)):
         for end in range(start + 1, min(start + MAX_REPEATED, len(text)) + 1):
@@ -74,8 +74,8 @@ def test_repeats():
     assert most_repeats(" Nononononon k") == 5
 
 
-async def heard_step_by_step(address: str, pcm: bytes) -> Listener:
-    """Listen to somebody who speaks so slowly that no step is left out."""
+async def transcribed_step_by_step(address: str, pcm: bytes) -> Listener:
+    """Transcribe audio that is sent so slowly that no step is skipped."""
     part_bytes = 2 * RATE * STEP_MS // 1_000
     live = LiveOptions(step_ms=STEP_MS)
     async with StreamingClient(address, live=live, endpointing=None) as stream:
@@ -90,17 +90,17 @@ async def heard_step_by_step(address: str, pcm: bytes) -> Listener:
     return listener
 
 
-async def nothing_loops(draft_address: str, sounds: Iterable[tuple[str, bytes]]) -> None:
-    """Each step's text is what the next one expects: were it believed, it would be said again and again."""
+async def check_no_loop(draft_address: str, sounds: Iterable[tuple[str, bytes]]) -> None:
+    """Check texts for repetitions: each step's text is reused as candidates of the next one."""
     room, target = asyncio.Semaphore(MAX_SESSIONS), WhisperModel(load_checkpoint("demo-target"), 1)
 
     async def check(name: str, pcm: bytes) -> None:
         async with room:
-            segments = (await heard_step_by_step(draft_address, pcm)).segments
+            segments = (await transcribed_step_by_step(draft_address, pcm)).segments
         text = "".join(segment.text for segment in segments)
         if name == LOOPING:
             assert most_repeats(text) > MAX_REPEATS
-            assert text == OneProcess(target).transcribe([pcm])[0].text, "it is the target's own"
+            assert text == OneProcess(target).transcribe([pcm])[0].text, "it is the target's own text"
         else:
             assert most_repeats(text) <= MAX_REPEATS, (name, text)
         assert all(segment.compression_ratio < MAX_COMPRESSION_RATIO for segment in segments), (name, text)
@@ -109,17 +109,17 @@ async def nothing_loops(draft_address: str, sounds: Iterable[tuple[str, bytes]])
     await asyncio.gather(*(check(name, pcm) for name, pcm in sounds))
 
 
-async def test_where_everything_is_taken_for_speech_nothing_loops(draft_address):
+async def test_without_endpointing_no_text_is_repeated(draft_address):
     sounds = list(noises())
-    await nothing_loops(draft_address, [*sounds[::5], *(sound for sound in sounds if sound[0] == LOOPING)])
+    await check_no_loop(draft_address, [*sounds[::5], *(sound for sound in sounds if sound[0] == LOOPING)])
 
 
 @pytest.mark.nightly
-async def test_where_any_noise_is_taken_for_speech_nothing_loops(draft_address):
-    await nothing_loops(draft_address, noises())
+async def test_with_a_low_threshold_no_text_is_repeated(draft_address):
+    await check_no_loop(draft_address, noises())
 
 
-async def test_silence_takes_no_pass(draft_address):
+async def test_silence_takes_no_forward_pass(draft_address):
     async with StreamingClient(draft_address) as stream:
-        assert await heard(stream, bytes(60 * 32_000)) == ""
+        assert await transcribed(stream, bytes(60 * 32_000)) == ""
     assert stream.statistics.num_forwards == stream.statistics.num_windows == 0

@@ -1,4 +1,4 @@
-"""A target that goes away under a live session: the draft writes on, marked, and no word is lost."""
+"""A live session whose target is lost: the draft continues, with unverified text, and no word is lost."""
 
 from __future__ import annotations
 
@@ -69,34 +69,34 @@ from tests.rpc.services import (
 )
 from tests.rpc.speaking import Listener, config, live_client, speaking_draft, speaking_target, texts_of
 
-BEGUN = 10 * SAMPLE_RATE * 2  # bytes: within the third utterance
+BEGUN = 10 * SAMPLE_RATE * 2  # bytes; within the third utterance
 LIVE = DecodingOptions(live=LiveOptions())
 GONE = TargetUnavailable("It is gone.")
 MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 
 
 @pytest.fixture(autouse=True)
-def hearing(monkeypatch):
+def simulated_vad(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 class Targets:
-    """Targets that follow each other at one address."""
+    """Runs one target after another at one address."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
         self._port = 0
         self.current: Target | None = None
 
-    async def come(self, **kwargs) -> Target:
-        """Start one; from the second on where the first one was."""
+    async def start(self, **kwargs) -> Target:
+        """Start a target, at the address of the first one."""
         target = await self._stack.enter_async_context(speaking_target(port=self._port, **kwargs))
         self._port, self.current = int(target.address.rpartition(":")[2]), target
         return target
 
-    async def go(self) -> None:
-        """Stop the one that runs, at once."""
+    async def stop(self) -> None:
+        """Stop the target that runs, at once."""
         assert self.current is not None
         await self.current.server.stop(drain_timeout_s=0)
 
@@ -105,17 +105,17 @@ class Targets:
 async def breaking_pair(**kwargs) -> AsyncIterator[tuple[Targets, Draft]]:
     async with AsyncExitStack() as stack:
         targets = Targets(stack)
-        first = await targets.come()
-        # A call that waits for the target gives up soon: so often does the session go on alone.
+        first = await targets.start()
+        # Calls that wait for the target fail soon, so the session often continues draft-only.
         settings = {"connect_timeout_s": 0.3} | kwargs
         yield targets, await stack.enter_async_context(speaking_draft(first.address, **settings))
 
 
-def patient_client(draft: Draft, **kwargs) -> StreamingClient:
+def unverified_client(draft: Draft, **kwargs) -> StreamingClient:
     return live_client(draft.address, continue_unverified=True, **kwargs)
 
 
-def said(tokens: list[int]) -> str:
+def decoded(tokens: list[int]) -> str:
     return SPOKEN.decode(tokens)
 
 
@@ -124,22 +124,22 @@ def words(pcm: bytes) -> list[int]:
 
 
 def shown(listener: Listener) -> str:
-    """All text that somebody sees."""
+    """Return all text that a user sees."""
     return "".join([*(segment.text for segment in listener.segments), listener.updates[-1].draft_text])
 
 
 def unverified(listener: Listener, since: int = 0) -> list[str]:
-    """Text that stood for lack of a target."""
+    """Return the text that was shown without a target."""
     return [update.draft_text for update in listener.updates[since:] if update.is_unverified]
 
 
-async def shown_alone(listener: Listener, since: int = 0) -> None:
-    """Wait until there is such text."""
+async def shown_unverified(listener: Listener, since: int = 0) -> None:
+    """Wait until unverified text is shown."""
     await eventually(lambda: any(text.strip() for text in unverified(listener, since)))
 
 
-def check_marks(listener: Listener) -> None:
-    """Only the draft's text is ever marked; what is final is not, and is told in order."""
+def check_unverified(listener: Listener) -> None:
+    """Check that only draft text is marked, and that speech events are in order."""
     for update in listener.updates:
         if update.is_unverified:
             assert update.draft_text
@@ -150,132 +150,132 @@ def check_marks(listener: Listener) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("trim_ms", [2_000, 15_000])
-async def test_what_was_said_in_an_outage_is_shown_then_verified(mode, trim_ms):
+async def test_speech_in_an_outage_is_shown_then_verified(mode, trim_ms):
     pcm = talk()
     half = len(pcm) * 5 // 8
     async with (
         breaking_pair() as (targets, draft),
-        patient_client(draft, mode=mode, trim_ms=trim_ms) as client,
+        unverified_client(draft, mode=mode, trim_ms=trim_ms) as client,
     ):
         listener = Listener(client)
         await client.send(pcm[:half])
-        await listener.heard(8)
-        await targets.go()
+        await listener.received(8)
+        await targets.stop()
         await client.send(pcm[half:])
-        await shown_alone(listener)
+        await shown_unverified(listener)
         num_words = listener.num_words
         await client.finish()
-        assert listener.num_words == num_words, "nothing is final without a target"
-        target = await targets.come()
+        assert listener.num_words == num_words, "no text becomes final without a target"
+        target = await targets.start()
         await listener.whole()
         await all_free(target, draft)
-        assert client.num_reconnects == 0, "the client notices nothing"
+        assert client.num_reconnects == 0, "the client does not notice"
     listener.check(spoken_utterances(pcm))
-    check_marks(listener)
+    check_unverified(listener)
 
 
 @pytest.mark.parametrize("gamma", [None, 3])
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_draft_alone_writes_all_that_is_said(mode, gamma):
-    """However it paces itself with a target: nobody will go on where it pauses."""
+async def test_a_draft_without_a_target_transcribes_everything(mode, gamma):
+    """It does not pause, as it may with a target: no target continues in a pause."""
     pcm = speech(12.0)
     begun = 3 * SAMPLE_RATE
     async with breaking_pair(error_rate=0.0) as (targets, draft):
-        async with patient_client(draft, mode=mode, gamma=gamma, disabled=True) as client:
+        async with unverified_client(draft, mode=mode, gamma=gamma, disabled=True) as client:
             listener = Listener(client)
             await listener.follow(client, pcm, 0, begun)
-            await listener.heard(6)
-            await targets.go()
+            await listener.received(6)
+            await targets.stop()
             await client.send(pcm[begun * 2 :])
-            whole = said(words(pcm[: -SAMPLE_RATE * 2]))
+            whole = decoded(words(pcm[: -SAMPLE_RATE * 2]))
             await eventually(lambda: shown(listener).startswith(whole))
             assert listener.updates[-1].is_unverified
             assert listener.num_words <= len(words(pcm[: begun * 2]))
             await client.finish()
-            await targets.come()
+            await targets.start()
             await listener.whole()
     listener.check({1: words(pcm)})
-    check_marks(listener)
+    check_unverified(listener)
 
 
-async def test_a_target_that_goes_twice_is_awaited_twice():
+async def test_two_outages():
     pcm = talk()
     third = len(pcm) // 6 * 2
-    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(pcm[:third])
         for number in (1, 2):
-            await listener.heard(4 * number)
+            await listener.received(4 * number)
             since = len(listener.updates)
-            await targets.go()
+            await targets.stop()
             await client.send(pcm[number * third : (number + 1) * third])
-            await shown_alone(listener, since)
-            await targets.come()
+            await shown_unverified(listener, since)
+            await targets.start()
         await client.finish()
         await listener.whole()
     listener.check(spoken_utterances(pcm))
-    check_marks(listener)
+    check_unverified(listener)
 
 
-async def test_in_an_outage_a_session_may_begin_and_go_on_in_another_way():
-    """Each takes another call, while nobody is there to say what the target is."""
+async def test_in_an_outage_a_session_may_begin_and_change_its_settings():
+    """Each takes another call, while no target can describe itself."""
     pcm = talk()
-    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
         await draft.stub.GetModel(pb.GetModelRequest())
-        await targets.go()
+        await targets.stop()
         listener = Listener(client)
         await client.send(pcm[:BEGUN])
-        await shown_alone(listener)
+        await shown_unverified(listener)
         since = len(listener.updates)
         client.change(mode=Mode.SYNC)
-        await shown_alone(listener, since)
+        await shown_unverified(listener, since)
         await client.send(pcm[BEGUN:])
         await client.finish()
-        await targets.come()
+        await targets.start()
         await listener.whole()
         assert client.num_reconnects == 0
     listener.check(spoken_utterances(pcm))
 
 
-async def test_a_target_that_goes_at_once_loses_nothing():
-    """Its sessions end as they begin, again and again."""
-    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+async def test_a_target_that_is_lost_at_once_loses_no_word():
+    """Its sessions end as they begin, several times."""
+    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await eventually(lambda: draft.service.num_sessions == 1)
         for _ in range(3):
-            await targets.go()
-            await targets.come()
+            await targets.stop()
+            await targets.start()
         await client.send(talk())
         await client.finish()
         await listener.whole()
     listener.check(spoken_utterances(talk()))
 
 
-async def test_a_target_may_come_back_after_the_audio_has_ended():
+async def test_a_target_may_return_after_the_audio_has_ended():
     pcm = talk()
-    async with breaking_pair(error_rate=0.0) as (targets, draft), patient_client(draft) as client:
+    async with breaking_pair(error_rate=0.0) as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(pcm[:BEGUN])
-        await listener.heard(8)
-        await targets.go()
+        await listener.received(8)
+        await targets.stop()
         await client.send(pcm[BEGUN:])
         await client.finish()
-        whole = said([token for text in spoken_utterances(pcm).values() for token in text])
+        whole = decoded([token for text in spoken_utterances(pcm).values() for token in text])
         await eventually(lambda: shown(listener) == whole)
         assert listener.updates[-1].is_unverified
-        target = await targets.come()
+        target = await targets.start()
         await listener.whole()
         await all_free(target, draft)
     listener.check(spoken_utterances(pcm))
 
 
-async def test_a_target_of_other_weights_is_no_end_until_patience_is_over():
-    async with breaking_pair(resume_timeout_s=0.05) as (targets, draft), patient_client(draft) as client:
+async def test_a_target_of_other_weights_ends_the_session_after_the_time_limit():
+    async with breaking_pair(resume_timeout_s=0.05) as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(talk()[:BEGUN])
-        await listener.heard(4)
-        await targets.go()
-        target = await targets.come(digest="digest of another one")
+        await listener.received(4)
+        await targets.stop()
+        target = await targets.start(digest="digest of another one")
         await client.send(talk()[BEGUN:])
         await client.finish()
         with pytest.raises(PairMismatch, match="began on other weights") as refused:
@@ -284,30 +284,30 @@ async def test_a_target_of_other_weights_is_no_end_until_patience_is_over():
         await all_free(target, draft)
 
 
-async def test_behind_a_target_of_other_weights_one_with_the_right_ones_goes_on(monkeypatch):
-    async with breaking_pair() as (targets, draft), patient_client(draft) as client:
+async def test_after_a_target_of_other_weights_one_with_the_right_ones_continues(monkeypatch):
+    async with breaking_pair() as (targets, draft), unverified_client(draft) as client:
         listener = Listener(client)
         await client.send(talk()[:BEGUN])
-        await listener.heard(4)
-        await targets.go()
-        wrong = await targets.come(digest="digest of another one")
+        await listener.received(4)
+        await targets.stop()
+        wrong = await targets.start(digest="digest of another one")
         asked = count_questions(wrong, monkeypatch)
         await client.send(talk()[BEGUN:])
         await client.finish()
         await eventually(lambda: len(asked) >= 3)
-        await targets.go()
-        await targets.come()
+        await targets.stop()
+        await targets.start()
         await listener.whole()
     listener.check(spoken_utterances(talk()))
 
 
-async def test_nobody_waits_for_ever_once_the_audio_has_ended():
+async def test_the_wait_for_a_target_is_limited_once_the_audio_has_ended():
     async with breaking_pair(resume_timeout_s=0.02) as (targets, draft):
-        async with patient_client(draft, reconnect_s=0.0) as client:
+        async with unverified_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
-            await listener.heard(4)
-            await targets.go()
+            await listener.received(4)
+            await targets.stop()
             await client.finish()
             with pytest.raises(TargetUnavailable, match=r"none has taken the session in 0\.02 s") as refused:
                 await listener.whole()
@@ -315,14 +315,14 @@ async def test_nobody_waits_for_ever_once_the_audio_has_ended():
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
-async def test_audio_is_not_kept_without_end(monkeypatch):
+async def test_kept_audio_is_bounded(monkeypatch):
     monkeypatch.setattr(live_failover, "MAX_OUTAGE_S", 1.0)
     async with breaking_pair() as (targets, draft):
-        async with patient_client(draft, reconnect_s=0.0) as client:
+        async with unverified_client(draft, reconnect_s=0.0) as client:
             listener = Listener(client)
             await client.send(talk()[: 4 * SAMPLE_RATE * 2])
-            await listener.heard(4)
-            await targets.go()
+            await listener.received(4)
+            await targets.stop()
             await client.send(talk()[4 * SAMPLE_RATE * 2 :])
             with pytest.raises(TargetUnavailable, match="was lost for longer than 1 s") as refused:
                 await listener.whole()
@@ -330,23 +330,23 @@ async def test_audio_is_not_kept_without_end(monkeypatch):
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
-async def test_a_client_that_leaves_in_an_outage_leaves_nothing_behind():
+async def test_a_client_that_cancels_in_an_outage_leaves_no_session():
     async with breaking_pair() as (targets, draft):
         for _ in range(2):
-            async with patient_client(draft) as client:
+            async with unverified_client(draft) as client:
                 await client.send(talk()[:BEGUN])
                 async for update in client:
                     if update.segments:
-                        await targets.go()
+                        await targets.stop()
                     if update.is_unverified:
                         break
-            target = await targets.come()
+            target = await targets.start()
             await all_free(target, draft)
         tasks = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}
         assert not [name for name in tasks if "LiveFailover" in name or "DelayedTargetStream" in name]
 
 
-async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
+async def test_an_invalid_message_in_an_outage_is_reported():
     async with breaking_pair() as (targets, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         request = config(interim=True)
@@ -356,7 +356,7 @@ async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
             await call.write(piece)
         while not (await call.read()).results:
             pass
-        await targets.go()
+        await targets.stop()
         while not any(result.is_unverified for result in (await call.read()).results):
             pass
         await call.write(request)
@@ -368,7 +368,7 @@ async def test_a_client_that_breaks_the_rules_in_an_outage_is_told():
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
-async def test_audio_that_is_heard_again_is_not_received_again():
+async def test_audio_that_is_decoded_again_counts_once():
     async with breaking_pair() as (targets, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         request = config(interim=True, live={"step_ms": 300})
@@ -385,9 +385,9 @@ async def test_audio_that_is_heard_again_is_not_received_again():
         for piece in audio_requests(talk()[:BEGUN]):
             await call.write(piece)
         await read_until(lambda response: response.audio_received.seconds >= 9)
-        await targets.go()
+        await targets.stop()
         await read_until(lambda response: any(result.is_unverified for result in response.results))
-        await targets.come()
+        await targets.start()
         for piece in audio_requests(talk()[BEGUN:]):
             await call.write(piece)
         await call.done_writing()
@@ -400,7 +400,7 @@ async def test_audio_that_is_heard_again_is_not_received_again():
 
 
 @pytest.mark.parametrize(
-    ("behind", "kind", "says"),
+    ("rest", "kind", "says"),
     [
         ([config()], InvalidRequest, "takes audio_content only"),
         ([*audio_requests(talk()), config()], InvalidRequest, "takes audio_content only"),
@@ -408,17 +408,17 @@ async def test_audio_that_is_heard_again_is_not_received_again():
         ([], InvalidAudio, "recording is empty"),
     ],
 )
-async def test_what_is_refused_is_refused_with_its_reason(behind, kind, says):
+async def test_invalid_streams_are_refused_with_a_reason(rest, kind, says):
     request = config()
     request.streaming_config.continue_unverified = True
     async with breaking_pair() as (targets, draft):
-        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, *behind]))))
+        error = await error_of(with_true_status(draft.stub.StreamingRecognize(iter([request, *rest]))))
         assert type(error) is kind and says in str(error)
         await all_free(targets.current, draft)
 
 
 class BrokenDraft(SpeakingModel):
-    """Works until it is broken."""
+    """Works until ``is_broken`` is set."""
 
     is_broken = False
 
@@ -431,67 +431,67 @@ class BrokenDraft(SpeakingModel):
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_draft_that_fails_in_an_outage_costs_no_word(mode):
     pcm, model = talk(), BrokenDraft(MAX_SESSIONS)
-    async with breaking_pair(model=model) as (targets, draft), patient_client(draft, mode=mode) as client:
+    async with breaking_pair(model=model) as (targets, draft), unverified_client(draft, mode=mode) as client:
         listener = Listener(client)
         await client.send(pcm[:BEGUN])
-        await listener.heard(8)
-        await targets.go()
-        await shown_alone(listener)
+        await listener.received(8)
+        await targets.stop()
+        await shown_unverified(listener)
         model.is_broken = True
         await client.send(pcm[BEGUN:])
         await client.finish()
-        target = await targets.come()
+        target = await targets.start()
         await listener.whole()
         await all_free(target, draft)
     listener.check(spoken_utterances(pcm))
 
 
-async def test_without_a_draft_the_target_is_awaited():
+async def test_without_a_draft_the_session_waits_for_a_target():
     pcm = talk()
     async with breaking_pair() as (targets, draft):
-        async with patient_client(draft, mode=Mode.TARGET_ONLY) as client:
+        async with unverified_client(draft, mode=Mode.TARGET_ONLY) as client:
             listener = Listener(client)
             await client.send(pcm[: len(pcm) // 2])
-            await listener.heard(8)
-            await targets.go()
+            await listener.received(8)
+            await targets.stop()
             await client.send(pcm[len(pcm) // 2 :])
-            await targets.come()
+            await targets.start()
             await client.finish()
             await listener.whole()
         assert client.num_reconnects == 0
     listener.check(spoken_utterances(pcm))
 
 
-async def test_without_the_option_the_client_waits_and_nothing_is_unverified():
+async def test_without_the_option_no_text_is_unverified():
     pcm = talk()
     async with breaking_pair() as (targets, draft), live_client(draft.address) as client:
         listener = Listener(client)
         await client.send(pcm[: len(pcm) // 2])
-        await listener.heard(8)
-        await targets.go()
+        await listener.received(8)
+        await targets.stop()
         await client.send(pcm[len(pcm) // 2 :])
         await client.finish()
-        await targets.come()
+        await targets.start()
         await listener.whole()
         assert client.num_reconnects == 0, "the draft server keeps the audio"
     listener.check(spoken_utterances(pcm))
     assert not unverified(listener)
 
 
-async def test_without_a_draft_the_audio_waits_for_a_target(monkeypatch):
-    """However much there is of it."""
+async def test_without_a_draft_the_audio_is_kept_for_a_target(monkeypatch):
+    """Any amount of it is kept."""
     monkeypatch.setattr(kept, "MAX_UNREAD_SAMPLES", SAMPLE_RATE)
     pcm = talk()
     async with (
         breaking_pair() as (targets, draft),
-        patient_client(draft, mode=Mode.TARGET_ONLY) as client,
+        unverified_client(draft, mode=Mode.TARGET_ONLY) as client,
     ):
         listener = Listener(client)
         await client.send(pcm[:BEGUN])
-        await listener.heard(4)
-        await targets.go()
+        await listener.received(4)
+        await targets.stop()
         sending = asyncio.create_task(client.send(pcm[BEGUN:]))
-        await targets.come()
+        await targets.start()
         await sending
         await client.finish()
         await listener.whole()
@@ -499,23 +499,23 @@ async def test_without_a_draft_the_audio_waits_for_a_target(monkeypatch):
     assert not unverified(listener)
 
 
-async def test_an_outage_ends_by_the_clock_as_well(monkeypatch):
-    """Nobody reads the audio then, so that little of it is kept."""
+async def test_the_duration_of_an_outage_is_limited(monkeypatch):
+    """Its audio is not read, so little of it is kept."""
     monkeypatch.setattr(live_failover, "MAX_OUTAGE_S", 0.05)
     async with breaking_pair() as (targets, draft):
-        async with patient_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
+        async with unverified_client(draft, mode=Mode.TARGET_ONLY, reconnect_s=0.0) as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
-            await listener.heard(4)
-            await targets.go()
+            await listener.received(4)
+            await targets.stop()
             with pytest.raises(TargetUnavailable, match=r"was lost for longer than 0\.05 s"):
                 await listener.whole()
         await eventually(lambda: draft.service.num_sessions == 0, within_s=PROMPTLY_S)
 
 
-async def test_what_was_written_alone_is_proposed_before_the_draft_has_heard_it():
+async def test_draft_only_text_is_proposed_before_the_drafts_own_candidates():
     target = Unsteady(digest="digest")
-    target.may_go.set()
+    target.may_commit.set()
     text = UnverifiedText()
     text.observe(WindowOpened(Window(5, 0, 100, (SPOKEN.start_of_transcript,), 40)))
     text.observe(Commit(5, 0, (1, 2), is_final=False))
@@ -531,9 +531,9 @@ async def test_what_was_written_alone_is_proposed_before_the_draft_has_heard_it(
 
 
 class Unsteady:
-    """A target that welcomes no session, or ends each right behind what it has made final."""
+    """A target that opens no session, or is lost right after a final commit."""
 
-    address = "that is unsteady"
+    address = "unsteady:1"
     limits = Limits()
     min_round_trip_ns = 0
 
@@ -541,12 +541,12 @@ class Unsteady:
         self, *refusals: Exception, digest: str = "digest", is_utterance_end: bool = True, afterwards=()
     ) -> None:
         self._refusals = list(refusals)
-        self._afterwards = list(afterwards)  # what it refuses later sessions with
+        self._afterwards = list(afterwards)  # errors of later sessions
         self.target = TargetDescription("unsteady", digest, SPOKEN, 80, self.limits)
         self.proposed: list[Candidates] = []
         self._marks = (mark(BEGIN, 0.0), mark(ENDED, 1.0))[: 1 + is_utterance_end]
-        self._has_heard = asyncio.Event()
-        self.may_go, self.is_gone, self.may_leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._has_audio = asyncio.Event()
+        self.may_commit, self.is_lost, self.may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @asynccontextmanager
     async def open(self, *_, **__) -> AsyncIterator[Unsteady]:
@@ -559,58 +559,58 @@ class Unsteady:
         self.proposed.append(block)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        self._has_heard.set()
+        self._has_audio.set()
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        await self._has_heard.wait()
+        await self._has_audio.wait()
         windows = LiveWindows(SPOKEN, LIVE)
         windows.append_audio(AudioChunk(0, b"", marks=self._marks), SAMPLE_RATE)
         window = windows.open(100)
         yield WindowOpened(window)
-        await self.may_go.wait()
+        await self.may_commit.wait()
         tokens = (1, 2, END)
         yield Commit(window.id, 0, tokens, is_final=True, step=windows.close(window, tokens).step)
-        self.is_gone.set()
+        self.is_lost.set()
         raise GONE
 
 
 def request_to(target: Unsteady) -> tuple[SessionRequest, Unsteady, TargetDescription, None]:
-    """What a session there is made of, without a draft."""
+    """Return the arguments of a session on a target, without a draft."""
     request = SessionRequest(LIVE, DraftLength.of(Mode.TARGET_ONLY, None))
     return request, target, target.target, None
 
 
-def alone_on(target: Unsteady, patience_s: float = 10.0) -> LiveFailover:
-    """A session there that outlives it."""
+def failover_on(target: Unsteady, timeout_s: float = 10.0) -> LiveFailover:
+    """Return a session that begins on a target and outlives it."""
     metrics = DraftMetrics(DraftConfig())
-    return LiveFailover(*request_to(target), metrics, resume_timeout_s=patience_s, continue_unverified=True)
+    return LiveFailover(*request_to(target), metrics, resume_timeout_s=timeout_s, continue_unverified=True)
 
 
 async def second() -> AsyncIterator[bytes]:
-    """A second of speech."""
+    """Yield a second of speech."""
     yield speech(1.0)
 
 
 @pytest.mark.parametrize(("is_utterance_end", "expected"), [(True, {1: [1, 2]}), (False, {})])
-async def test_what_was_settled_as_the_target_was_lost_is_told(is_utterance_end, expected):
-    """The session goes on behind it: nobody would tell it later."""
-    told, steps = [], []
+async def test_text_that_became_final_as_the_target_was_lost_is_reported(is_utterance_end, expected):
+    """The session continues after it, so it would not be reported later."""
+    final, steps = [], []
     mismatch = PairMismatch("It has other weights.")
     target = Unsteady(is_utterance_end=is_utterance_end, afterwards=[mismatch])
-    session = alone_on(target, patience_s=0.05)
+    session = failover_on(target, timeout_s=0.05)
     with pytest.raises(PairMismatch):
         updates = session.run(second())
         await anext(updates)  # it is open
         async for segments in updates:
-            told += segments
+            final += segments
             steps, session.builder.steps = [*steps, *session.builder.steps], []
-            target.may_go.set()
-            await target.is_gone.wait()  # a client that reads slowly
-    assert texts_of(told) == expected
+            target.may_commit.set()
+            await target.is_lost.wait()  # a client that reads slowly
+    assert texts_of(final) == expected
     assert [(step.start_sample, step.end_sample) for step in steps] == [(0, SAMPLE_RATE)]
 
 
-def test_the_language_is_known_before_the_next_session_has_heard_a_word():
+def test_the_language_is_known_before_the_next_part_has_a_window():
     windows = LiveWindows(SPOKEN_MULTILINGUAL, replace(LIVE, language="de"))
     windows.append_audio(AudioChunk(0, b"", marks=(mark(BEGIN, 0.0),)), SAMPLE_RATE)
     part = LiveTranscript(SPOKEN_MULTILINGUAL)
@@ -620,47 +620,47 @@ def test_the_language_is_known_before_the_next_session_has_heard_a_word():
     assert transcript.language == "de"
 
 
-def test_nothing_begins_before_what_was_told():
-    """Times are estimates, and each target has its own."""
+def test_segments_of_two_targets_do_not_overlap():
+    """Times are estimates, which differ between targets."""
     first = Segment(1.0, 3.0, (1,), " one", words=(Word(1.0, 3.0, " one"),))
     second = Segment(2.5, 4.0, (2,), " two", words=(Word(2.5, 2.8, " two"), Word(3.5, 4.0, " three")))
-    told = MergedTranscript(LiveTranscript(SPOKEN)).take([first, second])
-    assert [(s.start_s, s.end_s) for s in told] == [(1.0, 3.0), (3.0, 4.0)]
-    assert [(w.start_s, w.end_s) for s in told for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
+    merged = MergedTranscript(LiveTranscript(SPOKEN)).take([first, second])
+    assert [(s.start_s, s.end_s) for s in merged] == [(1.0, 3.0), (3.0, 4.0)]
+    assert [(w.start_s, w.end_s) for s in merged for w in s.words] == [(1.0, 3.0), (3.0, 3.0), (3.5, 4.0)]
 
 
 class Lingering(Unsteady):
-    """Is gone a while after all has become final."""
+    """Is lost some time after all text has become final."""
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
         try:
             async for event in super().events():
                 yield event
         except TargetUnavailable:
-            await self.may_leave.wait()
+            await self.may_end.wait()
             raise
 
 
-async def test_a_session_ends_although_nobody_has_taken_its_steps():
+async def test_a_session_ends_although_its_steps_were_not_read():
     target = Lingering()
-    target.may_go.set()
+    target.may_commit.set()
     session = Session(*request_to(target))
     with pytest.raises(TargetUnavailable):
         async with asyncio.timeout(PROMPTLY_S):
             async for _ in session.run(second()):
                 if session.builder.steps:
-                    target.may_leave.set()
+                    target.may_end.set()
 
 
 @pytest.mark.parametrize("refusals", [[GONE], [GONE, ServerFull("No place.")]])
-async def test_a_target_that_answers_and_takes_no_session_is_not_awaited_for_ever(refusals):
+async def test_the_wait_for_a_target_that_takes_no_session_is_limited(refusals):
     with pytest.raises(TargetUnavailable, match=r"none has taken the session in 0\.05 s"):
         async with asyncio.timeout(PROMPTLY_S):
-            async for segments in alone_on(Unsteady(*refusals, digest="digest"), 0.05).run(second()):
+            async for segments in failover_on(Unsteady(*refusals, digest="digest"), 0.05).run(second()):
                 assert not segments
 
 
-async def test_a_target_that_is_full_from_the_beginning_says_so():
+async def test_a_target_that_is_full_from_the_beginning_is_reported():
     with pytest.raises(ServerFull, match="No place"):
-        async for segments in alone_on(Unsteady(ServerFull("No place."), digest="digest")).run(second()):
+        async for segments in failover_on(Unsteady(ServerFull("No place."), digest="digest")).run(second()):
             assert not segments

@@ -1,4 +1,4 @@
-"""A recording whose target is lost goes on elsewhere, and nobody can tell from its text."""
+"""A recording whose target is lost continues elsewhere, with the same text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MODES = [Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL]
 
 
 def written(segments) -> list[tuple]:
-    """All of a text that another target could have written differently."""
+    """Return all properties of segments that another target could write differently."""
     return [
         (s.start_s, s.end_s, s.tokens, s.text, round(s.temperature, 3), [w.start_s for w in s.words])
         for s in segments
@@ -47,7 +47,7 @@ def alone(options: DecodingOptions) -> Transcript:
 
 
 async def check_cut(options: DecodingOptions, mode: Mode, cuts: list[int]) -> int:
-    """Transcribe over connections that break off; give how many did."""
+    """Transcribe over connections that break; return how many did."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
     config = pb.StreamingRecognitionConfig(config=config_to_proto(options, mode, 4, is_container=False))
     requests = [pb.StreamingRecognizeRequest(streaming_config=config), *audio_requests(PCM)]
@@ -77,12 +77,12 @@ async def test_every_option_outlives_the_target(name):
     assert await check_cut(OPTIONS[name], Mode.FULL, [1, 5, 13, 0, 2, 21, 0, 0, 1, 1, 8, 34]) > 3
 
 
-async def test_a_target_that_is_lost_while_it_opens_a_session_costs_nothing():
+async def test_a_target_may_be_lost_while_it_opens_a_session():
     assert await check_cut(OPTIONS["detected language"], Mode.FULL, [-1, 3, -1]) == 3
 
 
-async def test_a_target_that_stops_hands_its_sessions_to_another():
-    """Before it has stopped, and without an error."""
+async def test_sessions_of_a_stopping_target_migrate():
+    """They do so before it has stopped, and without an error."""
     checkpoint = scripted_checkpoint(vocabulary=MULTILINGUAL)
     options = DecodingOptions(language="en")
     asked = config_to_proto(options, Mode.TARGET_ONLY, 4, is_container=False)
@@ -113,8 +113,8 @@ async def test_a_target_that_stops_hands_its_sessions_to_another():
     assert written(segments_from_proto(results)) == written(alone(options).segments)
 
 
-async def test_audio_that_cannot_be_given_to_a_target_ends_the_session(monkeypatch, caplog):
-    """Nobody waits for what is not sent, and no other target is looked for."""
+async def test_audio_that_cannot_be_sent_ends_the_session(monkeypatch, caplog):
+    """The session does not wait for the audio, nor look for another target."""
     given, write = [], codec.audio_chunk_to_proto
 
     def fails(chunk, **kwargs):

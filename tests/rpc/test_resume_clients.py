@@ -1,4 +1,4 @@
-"""A recording whose draft server is lost goes on at another one, and no text comes twice or changes."""
+"""A recording whose draft server is lost continues on another one; no text is repeated or changed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def wav(path: Path, pcm: bytes) -> Path:
 
 
 def pair():
-    """A target, and a function that puts a draft server in front of it."""
+    """Yield a target, and a function that starts a draft server for it."""
     return target_server(
         speaker(MAX_SESSIONS), scripted_checkpoint(vocabulary=MULTILINGUAL)
     ), lambda target, **settings: draft_server(
@@ -59,7 +59,7 @@ def pair():
 
 
 async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[int]) -> int:
-    """Transcribe a file over streams that break off; give how many did."""
+    """Transcribe a file over streams that break; return how many did."""
     opening, draft_of = pair()
     path = wav(tmp_path / "audio.wav", PCM)
     async with (
@@ -79,14 +79,14 @@ async def check_cut(tmp_path, options: DecodingOptions, mode: Mode, cuts: list[i
 
 
 @pytest.fixture
-def tells_all(monkeypatch):
-    """A draft server that tells of every commit, with a checkpoint."""
+def reports_every_commit(monkeypatch):
+    """Let draft servers report every commit, with a checkpoint."""
     monkeypatch.setattr("specwhisper_draft_server.debounce.INTERVAL_S", 0.0)
     monkeypatch.setattr("specwhisper_draft_server.resume_points.INTERVAL_TOKENS", 1)
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_wherever_a_stream_breaks_off_the_text_is_the_same(mode, tmp_path, tells_all):
+async def test_wherever_a_stream_breaks_the_text_is_the_same(mode, tmp_path, reports_every_commit):
     options = OPTIONS["detected language"]
     num_cut = 0
     for first in range(1, 17, 3):
@@ -95,12 +95,12 @@ async def test_wherever_a_stream_breaks_off_the_text_is_the_same(mode, tmp_path,
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-async def test_every_option_outlives_the_draft_server(name, tmp_path, tells_all):
+async def test_every_option_outlives_the_draft_server(name, tmp_path, reports_every_commit):
     assert await check_cut(tmp_path, OPTIONS[name], Mode.FULL, [2, 3, 1, 5, 2, 1, 8, 1, 1, 13])
 
 
-async def test_a_long_recording_goes_on_far_behind_its_beginning(tmp_path, tells_all):
-    """Further than audio may run ahead of a window."""
+async def test_a_long_recording_continues_far_from_its_beginning(tmp_path, reports_every_commit):
+    """It continues later than audio may be sent ahead of a window."""
     path = wav(tmp_path / "audio.wav", recording(200.0))
     expected = [s.tokens for s in target_alone(200.0).segments]
     async with (
@@ -129,7 +129,7 @@ async def test_statistics_count_no_token_twice(tmp_path):
     ):
         transcript = await client.transcribe_file(path, DecodingOptions(language="en"))
     num_tokens = sum(map(len, target_alone(95.0).window_tokens))
-    # What was committed behind the last checkpoint of a stream was for nothing, but it was work.
+    # Tokens after the last checkpoint of a stream were decoded in vain, and count.
     assert cutting.num_cut
     assert num_tokens <= transcript.statistics.num_committed <= num_tokens + cutting.num_cut * 40
 
@@ -148,7 +148,7 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, first
         segments += [segment async for update in updates for segment in update.segments]
         assert [s.tokens for s in segments] == [s.tokens for s in target_alone(95.0).segments]
         await all_free(target, second)
-        # The first one is known to be away now: nobody asks it.
+        # The first one is known to be unreachable by now, and is not tried.
         assert (await client.transcribe_file(path)).segments
         await client.close()
     async with target_server() as target, draft_server(target.address) as there:
@@ -159,15 +159,15 @@ async def test_a_client_that_knows_several_servers_uses_the_next(tmp_path, first
             assert (await client.transcribe_file(path)).segments
 
 
-async def test_a_server_that_never_answers_is_told_at_once(tmp_path, unused_tcp_port):
+async def test_a_server_that_never_answers_is_reported_at_once(tmp_path, unused_tcp_port):
     path = wav(tmp_path / "audio.wav", recording(5.0))
     async with TranscriptionClient(f"127.0.0.1:{unused_tcp_port}") as client:
         with pytest.raises(TargetUnavailable, match="is it running"):
             await client.transcribe_file(path)
 
 
-async def test_a_full_target_is_told_at_once(tmp_path):
-    """Also behind a draft server that has room, and has said which models it works with."""
+async def test_a_full_target_is_reported_at_once(tmp_path):
+    """So it is if the draft server has room and has described its models."""
     path = wav(tmp_path / "audio.wav", recording(5.0))
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
@@ -182,7 +182,7 @@ async def test_a_full_target_is_told_at_once(tmp_path):
         call.cancel()
 
 
-async def test_patience_ends(tmp_path):
+async def test_retries_end_after_the_time_limit(tmp_path):
     path = wav(tmp_path / "audio.wav", recording(95.0))
     async with (
         target_server() as target,
@@ -197,7 +197,7 @@ async def test_patience_ends(tmp_path):
 
 
 async def last_checkpoint(draft) -> bytes:
-    """The checkpoint behind the first text of a recording."""
+    """Return the checkpoint after the first text of a recording."""
     call = draft.stub.StreamingRecognize(
         iter([opening(with_checkpoints=True), *audio_requests(recording(40.0))])
     )
@@ -205,7 +205,7 @@ async def last_checkpoint(draft) -> bytes:
         if response.HasField("checkpoint"):
             call.cancel()
             return response.checkpoint.state
-    raise AssertionError("no checkpoint was told")
+    raise AssertionError("no checkpoint was sent")
 
 
 def opening(**settings) -> pb.StreamingRecognizeRequest:
@@ -230,7 +230,7 @@ def with_tokens(state: bytes, *tokens: int) -> bytes:
     return message.SerializeToString()
 
 
-async def test_what_is_no_checkpoint_is_refused_and_costs_nothing():
+async def test_invalid_checkpoints_are_refused():
     async with target_server() as target, draft_server(target.address) as draft:
         state = await last_checkpoint(draft)
         bad = {
@@ -258,8 +258,8 @@ async def test_what_is_no_checkpoint_is_refused_and_costs_nothing():
         assert [r async for r in draft.stub.StreamingRecognize(iter(requests))]
 
 
-async def test_a_target_in_the_draft_servers_own_process_goes_on_too():
-    """As `specwhisper-draft-server --target-model` has it."""
+async def test_a_target_in_the_draft_servers_process_continues_a_recording():
+    """This is `specwhisper-draft-server --target-model`."""
     engine = TargetEngine(speaker(MAX_SESSIONS), limits=Limits(max_sessions=MAX_SESSIONS))
     registry = Registry("target")
     transcriber = LocalTranscriber(
@@ -267,7 +267,7 @@ async def test_a_target_in_the_draft_servers_own_process_goes_on_too():
     )
     target = await transcriber.describe()
     request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))
-    told, checkpoint, num_sessions = [], None, 0
+    final, checkpoint, num_sessions = [], None, 0
 
     async def audio(start_sample):
         for start in range(start_sample * 2, len(PCM), 32_000):
@@ -279,7 +279,7 @@ async def test_a_target_in_the_draft_servers_own_process_goes_on_too():
             session = Session(request, transcriber, target, None, checkpoint=checkpoint)
             async with aclosing(session.run(audio(session.builder.num_samples))) as updates:
                 async for segments in updates:
-                    told += segments
+                    final += segments
                     before, checkpoint = checkpoint, session.checkpoint()
                     if checkpoint is not None and (before is None or before.resume != checkpoint.resume):
                         break
@@ -289,5 +289,5 @@ async def test_a_target_in_the_draft_servers_own_process_goes_on_too():
         await transcriber.close()
     assert num_sessions > 3
     received_s = value(collected(registry.collected), "target_audio_seconds_total")
-    assert received_s >= len(PCM) / 32_000, "what is sent again counts again"
-    assert written(told) == written(alone(DecodingOptions()).segments)
+    assert received_s >= len(PCM) / 32_000, "audio that is sent again counts again"
+    assert written(final) == written(alone(DecodingOptions()).segments)

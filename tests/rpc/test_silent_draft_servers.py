@@ -126,7 +126,7 @@ async def test_live_audio_goes_on_at_another_server(caplog, first_named):
         async with live_client(f"{proxy.address},{second.address}") as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
-            await listener.heard(8)
+            await listener.received(8)
             proxy.hold()
             await client.send(talk()[BEGUN:])
             await client.finish()
@@ -144,7 +144,7 @@ async def test_live_audio_goes_on_at_the_same_server_once_it_is_back():
         async with live_client(proxy.address) as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
-            await listener.heard(8)
+            await listener.received(8)
             proxy.hold()
             await eventually(lambda: client.num_reconnects == 1)
             proxy.release()
@@ -179,7 +179,7 @@ async def test_a_quiet_server_is_not_given_up(kind):
     ):
         listener = Listener(client)
         await client.send(talk()[:BEGUN])
-        await listener.heard(8)
+        await listener.received(8)
         before = between.num_heartbeats
         await eventually(lambda: between.num_heartbeats >= before + LONG, within_s=30.0)
         await client.send(talk()[BEGUN:])

@@ -1,4 +1,4 @@
-"""Clients of a draft server get what the target alone would have written, however they ask for it."""
+"""Clients of a draft server receive the target's own text, in every mode and form of audio."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_long_recording_in_every_mode():
 
 
 async def test_real_models_with_a_map_between_their_vocabularies():
-    """A draft of 80 mel bins without ``<|yue|>`` under a target of 128 bins with it, as tiny and large-v3."""
+    """Pair a draft of 80 mel bins without ``<|yue|>`` with a target of 128 bins, as tiny and large-v3."""
     target_shape = Shape(num_mel_bins=128, cantonese=True, max_target_positions=60)
     _, target_checkpoint = build_checkpoint(target_shape, "large")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "tiny")
@@ -84,7 +84,7 @@ async def test_real_models_with_a_map_between_their_vocabularies():
             assert finals(responses) == expected_finals(alone)
 
 
-async def test_more_audio_than_a_session_may_send_ahead():
+async def test_a_recording_longer_than_may_be_sent_ahead():
     alone = target_alone(200.0)
     async with running_pair() as (target, draft):
         for mode in MODES:
@@ -92,7 +92,7 @@ async def test_more_audio_than_a_session_may_send_ahead():
         await all_free(target, draft)
 
 
-async def test_a_target_in_the_same_process_writes_the_same(tmp_path):
+async def test_a_target_in_the_same_process_writes_the_same_text(tmp_path):
     shape = Shape(max_target_positions=60)
     _, target_checkpoint = build_checkpoint(shape, "target")
     _, draft_checkpoint = build_checkpoint(Shape(d_model=32, max_target_positions=60, seed=1), "draft")
@@ -126,7 +126,7 @@ async def test_draft_and_target_of_one_process_share_their_encoder(tmp_path, mon
             calls.clear()
             statistics = (await stream(draft, recording(3.0), mode=mode))[-1].statistics
             assert len(calls) == statistics.num_windows > 0
-            if mode == "MODE_SYNC":  # in full mode a target this small may write all before a block arrives
+            if mode == "MODE_SYNC":  # in full mode a target this small may finish before a block arrives
                 assert statistics.num_accepted > 0
 
 
@@ -168,7 +168,7 @@ async def test_recognize_a_whole_recording(is_container, length_s):
     assert response.model.draft_model == "scripted-draft"
 
 
-async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
+async def test_interim_results_have_verified_text_before_draft_text(monkeypatch):
     monkeypatch.setattr(debounce, "INTERVAL_S", 0.0)
     async with running_pair() as (_, draft):
         responses = await stream(draft, recording(65.0), interim=True)
@@ -177,7 +177,7 @@ async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
     window, verified = None, ""
     for response in responses[1:]:
         is_final = [result.is_final for result in response.results]
-        assert is_final == sorted(is_final, reverse=True), "finals come first"
+        assert is_final == sorted(is_final, reverse=True), "final results come first"
         interim = [result for result in response.results if not result.is_final]
         assert [r.stability for r in interim] == sorted((r.stability for r in interim), reverse=True)
         for result in interim:
@@ -185,12 +185,12 @@ async def test_interim_results_hold_verified_text_then_the_drafts(monkeypatch):
             if result.stability < 0.5:
                 continue
             start, text = result.start_offset.ToNanoseconds(), result.alternatives[0].transcript
-            assert window != start or text.startswith(verified), "what was verified stays"
+            assert window != start or text.startswith(verified), "verified text stays"
             window, verified = start, text
     assert stabilities == {0.9, 0.1}
 
 
-async def test_without_interim_results_only_finals_come():
+async def test_without_interim_results_all_results_are_final():
     async with running_pair() as (_, draft):
         responses = await stream(draft, recording(3.0))
     assert all(result.is_final for response in responses for result in response.results)
@@ -222,7 +222,7 @@ async def test_any_gamma(gamma):
             assert responses[0].model.gamma == gamma
 
 
-async def test_gamma_zero_is_the_servers_own_setting():
+async def test_gamma_zero_uses_the_servers_setting():
     async with running_pair(gamma=3, mode=Mode.SYNC) as (_, draft):
         model = (await stream(draft, recording(1.0), gamma=0))[0].model
     assert (model.gamma, model.mode) == (3, 2)  # MODE_SYNC
@@ -255,15 +255,15 @@ async def test_raw_8_khz_stereo_is_resampled_and_mixed():
     alone = OneProcess(ScriptedModel()).transcribe([pcm])[0]
     config = streaming_config(sample_rate_hertz=8_000, audio_channel_count=2)
     async with running_pair() as (_, draft):
-        # Pieces of odd length break off within samples and within frames.
+        # Pieces of odd length end within samples and within frames.
         call = draft.stub.StreamingRecognize(iter([config, *audio_requests(frames.tobytes(), 4_097)]))
         responses = [response async for response in call]
     assert finals(responses) == expected_finals(alone)
     assert responses[-1].audio_received.ToNanoseconds() == 2e9
 
 
-async def test_text_comes_while_audio_still_arrives():
-    """A live client: the first window's text is there although the recording has not ended."""
+async def test_text_is_sent_while_audio_arrives():
+    """The first window's text is sent before the recording has ended."""
     async with running_pair() as (target, draft):
         call = draft.stub.StreamingRecognize()
         for request in (streaming_config(), *audio_requests(recording(35.0))):

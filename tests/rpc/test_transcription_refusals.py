@@ -1,4 +1,4 @@
-"""What a draft server refuses: one clear sentence for the client, and the next one is served."""
+"""Requests that a draft server refuses: one clear sentence, and the next client is served."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def config(**fields) -> list[pb.StreamingRecognizeRequest]:
 
 
 def asking(**options: object) -> list[pb.StreamingRecognizeRequest]:
-    """A stream that asks for something of the decoding."""
+    """Return the messages of a stream with decoding options."""
     return config(decoding=decoding_pb2.DecodingOptions(**options))
 
 
@@ -114,7 +114,7 @@ RECORDINGS = {
 
 
 async def check_served(target, draft) -> None:
-    """Whatever was refused, the next client is served and every place is free."""
+    """Check that the next client is served and no session is left."""
     assert finals(await stream(draft, SECOND)) == expected_finals(target_alone(1.0))
     await all_free(target, draft)
 
@@ -145,7 +145,7 @@ def check_error(error, error_type, words):
         raise error
 
 
-async def test_an_unknown_language_names_those_that_are_known():
+async def test_the_error_for_an_unknown_language_names_the_known_ones():
     _, checkpoint = build_checkpoint(Shape(d_model=32, decoder_layers=1), "small")
     async with (
         target_server(checkpoint=checkpoint) as target,
@@ -157,7 +157,7 @@ async def test_an_unknown_language_names_those_that_are_known():
     check_error(error, UnsupportedOption, "'xx' is unknown to this model; it has: af, am, ")
 
 
-async def test_a_mode_that_needs_the_draft_this_server_lacks():
+async def test_a_mode_that_needs_a_draft_on_a_server_without_one():
     async with (
         target_server() as target,
         draft_server(target.address, drafts=False, mode=Mode.TARGET_ONLY) as draft,
@@ -225,7 +225,7 @@ async def test_a_pair_that_cannot_work(case):
         )
         for error in errors:
             check_error(error, PairMismatch, f"'the-draft' cannot work with target 'the-target'.*{words}")
-        # The target alone is at the client's service all the same.
+        # Target-only works all the same.
         assert finals(await stream(draft, SECOND, mode="MODE_TARGET_ONLY", decoding=NINE_TOKENS))
         await all_free(target, draft)
 
@@ -310,6 +310,6 @@ def test_cores():
         prepare_process("cpu", None, (4095,))
 
 
-def test_a_device_that_is_not_there():
+def test_a_device_that_does_not_exist():
     with pytest.raises(InvalidRequest, match="--device is 'meta:x', which cannot be used here"):
         prepare_process("meta:x", None, None)

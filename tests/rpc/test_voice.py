@@ -1,4 +1,4 @@
-"""The model that hears speech is there before anybody speaks; where it is not installed, that is said."""
+"""The VAD model is loaded when the server starts; without it, streams that need it are refused."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ import torch
 from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import UnsupportedOption
 from specwhisper.rpc.streams import with_true_status
-from specwhisper_draft_server import voice_activity as voice
+from specwhisper_draft_server import voice_activity
 from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import config, final_results, listen, speaking_pair, texts_of
 
 
 @pytest.fixture
 def not_loaded():
-    voice._model.cache_clear()
+    voice_activity._model.cache_clear()
     yield
-    voice._model.cache_clear()
+    voice_activity._model.cache_clear()
 
 
 async def test_it_is_loaded_as_the_server_starts(not_loaded):
     num_threads = torch.get_num_threads()
     async with speaking_pair() as (target, draft):
-        assert voice._model.cache_info().misses == 1
+        assert voice_activity._model.cache_info().misses == 1
         assert torch.get_num_threads() == num_threads
         await listen(draft, talk())
-        assert voice._model.cache_info().misses == 1
+        assert voice_activity._model.cache_info().misses == 1
         await all_free(target, draft)
 
 
-async def test_it_is_loaded_beside_the_event_loop(monkeypatch):
+async def test_it_is_loaded_in_a_thread(monkeypatch):
     threads = []
 
     def load() -> Ear:
         threads.append(threading.current_thread())
         return Ear()
 
-    monkeypatch.setattr(voice, "_model", load)
+    monkeypatch.setattr(voice_activity, "_model", load)
     async with speaking_pair():
         assert len(threads) == 1
     assert threads[0] is not threading.current_thread()
 
 
-async def test_live_audio_is_heard_while_recordings_keep_the_loops_threads_busy(monkeypatch):
-    monkeypatch.setattr(voice, "_model", Ear)
+async def test_live_audio_is_processed_while_recordings_occupy_the_loops_threads(monkeypatch):
+    monkeypatch.setattr(voice_activity, "_model", Ear)
     loop, is_scanned = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
     async with speaking_pair() as (_, draft):
@@ -65,7 +65,7 @@ async def test_live_audio_is_heard_while_recordings_keep_the_loops_threads_busy(
 
 
 @pytest.mark.parametrize("package", ["silero_vad", "onnxruntime"])
-async def test_without_it_only_who_asks_for_it_is_refused(not_loaded, monkeypatch, package):
+async def test_without_it_only_streams_with_endpointing_are_refused(not_loaded, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     async with speaking_pair() as (target, draft):
         requests = [config(), *audio_requests(talk())]

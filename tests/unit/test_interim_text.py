@@ -1,4 +1,4 @@
-"""Text that is not final holds back characters whose bytes are not all there; final text is as it was."""
+"""Text that is not final leaves out incomplete characters; final text is unchanged."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from specwhisper_draft_server.sessions.draft_only import MergedTranscript
 
 CHARACTER_OF_BYTE = {byte: character for character, byte in BYTE_OF_CHARACTER.items()}
 WORD = "日本語"
-WHOLE = ["", "", "", "日", "日", "日", "日本", "日本", "日本", "日本語"]  # of each number of bytes
+WHOLE = ["", "", "", "日", "日", "日", "日本", "日本", "日本", "日本語"]  # by number of bytes
 
 
 def of_bytes(text: bytes) -> Vocabulary:
-    """A vocabulary in which each byte of a text is a token, the first ones in order."""
+    """Return a vocabulary whose first tokens are the bytes of a text, in order."""
     tokens = [CHARACTER_OF_BYTE[byte] for byte in text]
     return replace(VOCABULARY, tokens=(*tokens, *VOCABULARY.tokens[len(tokens) :]), max_length=448)
 
@@ -35,7 +35,7 @@ def commit(end: int, **changes) -> Commit:
 
 @pytest.mark.parametrize("num_drafted", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
-def test_of_recordings(num_verified, num_drafted):
+def test_recordings(num_verified, num_drafted):
     builder = TranscriptBuilder(JAPANESE)
     builder.observe(OPENED)
     builder.observe(commit(num_verified))
@@ -47,7 +47,7 @@ def test_of_recordings(num_verified, num_drafted):
 @pytest.mark.parametrize("num_believed", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("num_verified", range(len(TOKENS) + 1))
 @pytest.mark.parametrize("is_merged", [False, True])
-def test_of_live_audio(num_verified, num_believed, is_merged):
+def test_live_audio(num_verified, num_believed, is_merged):
     transcript = LiveTranscript(JAPANESE)
     shown = MergedTranscript(transcript) if is_merged else transcript
     transcript.observe(OPENED)
@@ -58,19 +58,19 @@ def test_of_live_audio(num_verified, num_believed, is_merged):
     assert shown.verified_text + shown.draft_text == WHOLE[max(num_verified, num_believed)]
 
 
-def test_a_draft_that_begins_a_character_of_its_own_is_shown_whole():
-    """Behind one that breaks off within a character."""
+def test_draft_text_after_an_incomplete_character_is_shown():
+    """The verified text before it ends within a character."""
     vocabulary = of_bytes(b"\xe6\x97\xe6\x9c\xac")
     assert vocabulary.decode_unfinished((2, 3, 4), after=(0, 1)) == "本"
 
 
-def test_bytes_that_are_broken_are_shown_as_in_final_text():
+def test_invalid_bytes_are_shown_as_in_final_text():
     vocabulary = of_bytes(b"a\xff\xa5b")
     assert vocabulary.decode_unfinished(range(4)) == vocabulary.decode(range(4)) == "a\ufffd\ufffdb"
 
 
 @pytest.mark.parametrize("end", range(1, len(TOKENS) + 1))
-def test_final_text_is_all_that_was_written(end):
+def test_final_text_is_complete(end):
     text = WORD.encode()[:end].decode(errors="replace")
     builder = TranscriptBuilder(JAPANESE)
     builder.observe(OPENED)
@@ -82,5 +82,5 @@ def test_final_text_is_all_that_was_written(end):
     assert segment.text == text
 
 
-def test_there_are_enough_tokens():
+def test_the_vocabulary_has_enough_tokens():
     assert len(TOKENS) <= NUM_TEXT

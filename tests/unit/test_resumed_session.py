@@ -1,4 +1,4 @@
-"""How long a recording looks for targets: progress gives it patience, and those that come and go do not."""
+"""How long a recording looks for targets: only progress starts the time limit anew."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.metrics import DraftMetrics
 from specwhisper_draft_server.sessions.resuming import ResumingTargetStream
 
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 OPENED = WindowOpened(Window(1, 0, 3_000, prompt=(1, 2), max_new_tokens=50))
 LAST = Commit(1, 1, (9,), log_probs=(-1.0,), held=2, is_final=True)
-Said = Sequence[WindowOpened | Commit]
+Events = Sequence[WindowOpened | Commit]
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch):
+def no_delays(monkeypatch):
     monkeypatch.setattr(backoff, "FIRST_S", 0.001)
     monkeypatch.setattr(backoff, "MOST_S", 0.001)
 
 
 class Clock:
-    """Stands still unless it is moved."""
+    """A clock that only tests move."""
 
     now_s = 0.0
 
@@ -39,12 +39,12 @@ class Clock:
 
 
 class Flapping:
-    """A target that takes a session, says something, and is gone.
+    """A target that takes a session, sends some events, and is lost.
 
     Parameters
     ----------
-    says : in one session after the other; the last again and again.
-    taking_s, held_s : how long it takes until a session is open, and is held then.
+    events : of one session after another; the last ones are repeated.
+    taking_s, held_s : how long it takes to open a session, and how long it runs then.
     """
 
     address = "that comes and goes"
@@ -52,8 +52,8 @@ class Flapping:
     target = TargetDescription("flapping", "digest", SPOKEN, 80, limits)
     min_round_trip_ns = 0
 
-    def __init__(self, clock: Clock, says: Sequence[Said], *, taking_s: float = 0.0, held_s: float = 0.0):
-        self._clock, self._says, self._taking_s, self._held_s = clock, list(says), taking_s, held_s
+    def __init__(self, clock: Clock, events: Sequence[Events], *, taking_s: float = 0.0, held_s: float = 0.0):
+        self._clock, self._events, self._taking_s, self._held_s = clock, list(events), taking_s, held_s
         self.num_taken = 0
         self.going_away = asyncio.Event()
 
@@ -76,16 +76,16 @@ class Flapping:
         pass
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        for each in self._says.pop(0) if len(self._says) > 1 else self._says[0]:
+        for each in self._events.pop(0) if len(self._events) > 1 else self._events[0]:
             yield each
         self._clock.now_s += self._held_s
         raise TargetUnavailable("It is gone.")
 
 
 async def num_taken(target: Flapping, clock: Clock) -> int:
-    """How often it takes a session, until that loses patience."""
+    """Return how often a session is opened on a target until it fails."""
     metrics = DraftMetrics(DraftConfig())
-    session = ResumingTargetStream("id", target.open, target.target, PATIENCE_S, metrics, clock=clock)
+    session = ResumingTargetStream("id", target.open, target.target, TIMEOUT_S, metrics, clock=clock)
     async with session:
         with pytest.raises(TargetUnavailable, match="It is gone"):
             async with asyncio.timeout(10):
@@ -104,31 +104,31 @@ def first(*tokens: int) -> Commit:
         [],
         [OPENED],
         [OPENED, Commit(1, 1, (), held=1)],  # an answer to candidates
-        [OPENED, first(7)],  # what is known
+        [OPENED, first(7)],  # known tokens
     ],
 )
-async def test_a_target_that_comes_and_goes_without_a_word_more_ends_the_session(again):
+async def test_a_target_that_is_lost_without_progress_ends_the_session(again):
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)], again], taking_s=4.0)
     assert await num_taken(target, clock) == 1 + 3
 
 
-async def test_the_last_token_of_a_window_once_more_is_no_word_more():
+async def test_the_last_token_of_a_window_once_more_is_no_progress():
     clock = Clock()
     whole = [OPENED, first(7), LAST]
     target = Flapping(clock, [whole, [OPENED, LAST]], taking_s=4.0)
     assert await num_taken(target, clock) == 1 + 3
 
 
-async def test_patience_begins_anew_with_a_word_more():
+async def test_the_time_limit_starts_anew_with_progress():
     clock = Clock()
     words = [[OPENED, Commit(1, n, (n,), log_probs=(-1.0,), held=n + 1)] for n in range(5)]
     target = Flapping(clock, [*words, []], taking_s=4.0)
     assert await num_taken(target, clock) == len(words) + 3
 
 
-async def test_while_a_target_holds_the_session_nobody_is_looked_for():
-    """It may have nothing to commit, for lack of audio."""
+async def test_time_on_a_target_does_not_count():
+    """A target may have nothing to commit, for lack of audio."""
     clock = Clock()
     target = Flapping(clock, [[OPENED, first(7)], [OPENED]], taking_s=4.0, held_s=100.0)
     assert await num_taken(target, clock) == 1 + 3
