@@ -106,7 +106,7 @@ async def test_an_encoder_that_hangs_is_noticed_too(gate):
             await all_free(target, draft)
 
 
-async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, short_timeout):
+async def test_sessions_during_a_hang_begin_without_a_draft_and_later_ones_with_it(gate, impatient):
     """Health reports the hang, so that other servers take over; this one serves all the same."""
     alone = target_alone(1.0)
     async with (
@@ -174,7 +174,7 @@ class Placing:
         return ScriptedModel(MAX_SESSIONS)
 
 
-async def test_a_draft_model_that_takes_long_to_place_is_used_once_it_is_ready(gate, short_timeout, caplog):
+async def test_a_draft_model_that_takes_long_to_place_is_used_once_it_is_ready(gate, impatient, caplog):
     async with (
         target_server() as target,
         draft_server(

@@ -202,11 +202,11 @@ async def test_signs_of_life_go_on_without_a_target():
             await call.write(piece)
         while not (await call.read()).results:
             pass
-        await targets.go()
+        await targets.stop()
         num_heartbeats = 0
         while num_heartbeats < LONG:
             num_heartbeats += await call.read() == HEARTBEAT
-        await targets.come()
+        await targets.start()
         for piece in audio_requests(talk()[BEGUN:]):
             await call.write(piece)
         await call.done_writing()
