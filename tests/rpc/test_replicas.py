@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from experiments.common.checkpoints import Shape, save_checkpoint
-from specwhisper_deploy.grpc_replica import OwnServer
+from specwhisper_deploy.grpc_replica import GrpcReplica
 from specwhisper_deploy.health import NotServing
 from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
 
@@ -52,7 +52,7 @@ async def test_a_target_is_not_while_its_engine_hangs(model):
         checking = asyncio.create_task(made.check_health())
         try:
             for _ in range(3):
-                await OwnServer.check_health(made)  # which answers all the while
+                await GrpcReplica.check_health(made)  # which answers all the while
             assert not checking.done()
         finally:
             gate.set()
