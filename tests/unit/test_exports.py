@@ -1,13 +1,17 @@
 """Every public list names what exists, once."""
 
 import importlib
+import inspect
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
 import specwhisper
+import specwhisper_client
 
-MODULES = [
+MODULES = ["specwhisper", "specwhisper_client"] + [
     name
     for _, name, _ in pkgutil.walk_packages(specwhisper.__path__, "specwhisper.")
     if not name.startswith("specwhisper.wire.v1.")
@@ -19,8 +23,8 @@ LISTS = {
 }
 
 
-def test_there_is_something_to_hold():
-    assert "specwhisper.wire.codec" in LISTS
+def test_public_lists_are_found():
+    assert {"specwhisper", "specwhisper_client", "specwhisper.wire.codec"} <= LISTS.keys()
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -30,5 +34,29 @@ def test_a_public_list_is_true(name):
     assert [export for export in LISTS[name] if not hasattr(module, export)] == []
 
 
-def test_the_package_tells_its_version():
+@pytest.mark.parametrize("package", [specwhisper, specwhisper_client])
+def test_public_classes_and_functions_have_docstrings(package):
+    exports = {name: getattr(package, name) for name in package.__all__}
+    documented = (inspect.isclass, inspect.isroutine)
+    without = [name for name, it in exports.items() if any(is_(it) for is_ in documented) and not it.__doc__]
+    assert without == []
+
+
+def test_the_clients_classes_are_imported_without_a_model_library():
+    script = (
+        "import sys\n"
+        "from specwhisper_client import StreamingClient, TranscriptionClient\n"
+        "print(StreamingClient.__name__, TranscriptionClient.__name__)\n"
+        "print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert run.stdout.split() == ["StreamingClient", "TranscriptionClient", "False", "False"], run.stderr
+
+
+def test_an_unknown_name_of_the_client_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Client'"):
+        specwhisper_client.Client  # noqa: B018
+
+
+def test_the_package_has_a_version():
     assert specwhisper.__version__.count(".") == 2
