@@ -101,7 +101,7 @@ class Fuzzed:
     async def _at_rest(self) -> None:
         await eventually(lambda: not self.gateway.server.server_state.tasks)
         await eventually(lambda: len(self.gateway.server.server_state.connections) <= 1)  # our own below
-        assert self.gateway.num_places_taken == 0
+        assert self.gateway.num_sessions == 0
         figures = await self.gateway.figures()
         assert (figures["active_requests"], figures["active_sessions"]) == (1, 0)
         await all_free(self.target, self.draft)

@@ -52,8 +52,8 @@ class RunningGateway:
         return f"http://{self.server.address}"
 
     @property
-    def num_places_taken(self) -> int:
-        return self.server.config.app.state.gateway.places.num_taken
+    def num_sessions(self) -> int:
+        return self.server.config.app.state.gateway.limiter.num_sessions
 
     async def in_thread(self, ask: Callable[[openai.OpenAI], T], **settings: Any) -> T:
         """Ask with the synchronous client."""

@@ -114,7 +114,7 @@ async def test_who_stops_in_the_middle_of_an_upload_loses_his_place(draft, monke
         writer.write(b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n")
         writer.write(b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n")
         assert b"HTTP/1.1 408 " in await reader.readuntil(b"}}")
-        await eventually(lambda: gateway.num_places_taken == 0)
+        await eventually(lambda: gateway.num_sessions == 0)
 
 
 @pytest.mark.parametrize("path", ["/v1/audio/transcriptions", "/nowhere"])
@@ -209,8 +209,8 @@ async def test_there_are_so_many_transcriptions_and_of_each_caller_so_many():
         async with ben.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.recv()
             await stream.close()
-            await eventually(lambda: gateway.num_places_taken == 1)
-        await eventually(lambda: gateway.num_places_taken == 0)
+            await eventually(lambda: gateway.num_sessions == 1)
+        await eventually(lambda: gateway.num_sessions == 0)
 
 
 async def test_a_full_gateway_is_full_for_all():
@@ -220,7 +220,7 @@ async def test_a_full_gateway_is_full_for_all():
         with pytest.raises(openai.RateLimitError, match="This gateway holds its 1 "):
             await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)
         await stream.close()
-        await eventually(lambda: gateway.num_places_taken == 0)
+        await eventually(lambda: gateway.num_sessions == 0)
 
 
 @pytest.mark.parametrize(("path", "most"), [("/live", 2 * 1024), ("/v1/audio/transcriptions", 8 * 1024)])

@@ -63,7 +63,7 @@ async def test_an_upload_that_goes_on_and_on():
             "session_expired",
             f"This request has lasted 0.05 s, {SENTENCE}",
         )
-        await eventually(lambda: gateway.num_places_taken == 0)
+        await eventually(lambda: gateway.num_sessions == 0)
         writer.close()
         await writer.wait_closed()
 

@@ -182,7 +182,7 @@ async def test_a_full_disk_says_so(monkeypatch, part):
         with pytest.raises(openai.InternalServerError) as refused:
             await gateway.api.audio.transcriptions.create(file=("a.wav", wav(60.0)), model=MODEL)
         figures = await gateway.all_answered()
-        assert gateway.num_places_taken == 0
+        assert gateway.num_sessions == 0
         monkeypatch.undo()
         assert (await gateway.api.audio.transcriptions.create(file=RECORDING, model=MODEL)).text
     assert (refused.value.status_code, refused.value.code) == (507, "storage_full")
