@@ -48,7 +48,7 @@ class Stage:
         server = (self.one_process if arm == ONE_PROCESS else self.split).address
         mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
         if arm == NO_RECALL:
-            live = replace(live, recalls=False)
+            live = replace(live, reuses_candidates=False)
         if arm == ALIGN_ATT:
             live = replace(live, policy=StabilityPolicy.ALIGN_ATT)
         delays_s = (number * SPACING_S for number in range(num_sessions))

@@ -141,7 +141,7 @@ class LiveWindows(WhisperWindows):
         outcome = self._decide(outcome, window, settles_all=settles_all)
         if outcome is Outcome.RETRIED:
             self._retry = window
-            return ClosedWindow(outcome, (), tuple(tokens) if self._live.recalls else ())
+            return ClosedWindow(outcome, (), tuple(tokens) if self._live.reuses_candidates else ())
         kept = tokens if outcome is Outcome.KEPT else ()
         final_start, final_end = self._settle(kept, attended_ms, window, settles_all=settles_all)
         step = Step(utterance.number, final_start, final_end, is_last)
@@ -152,7 +152,7 @@ class LiveWindows(WhisperWindows):
             reused = self._cut(window, kept, step)
         if self._known_language is None and not self._progress.has_final:
             self.language = None  # detected again, with more audio
-        if not self._live.recalls:
+        if not self._live.reuses_candidates:
             return ClosedWindow(outcome, (), (), step)
         firm = self._vocabulary.without_ending(reused)
         return ClosedWindow(outcome, (), firm, step, ending=reused[len(firm) :])
@@ -190,7 +190,7 @@ class LiveWindows(WhisperWindows):
         num_frames, _ = self._step(utterance, audio)
         if num_frames <= (0 if is_first else last.num_frames):
             return None
-        reuses = self._live.recalls and not is_first
+        reuses = self._live.reuses_candidates and not is_first
         return PredictedWindow(
             self._after(last, self.next_frame, num_frames),
             self._vocabulary.without_ending(tokens) if reuses else (),

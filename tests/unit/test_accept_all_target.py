@@ -181,7 +181,7 @@ class DraftOnly:
 @pytest.mark.parametrize("piece_s", [0.032, 0.1, 0.5, 4.0])
 def test_a_draft_without_a_target_transcribes_the_audio(piece_s):
     pcm = speech(6.0)
-    draft_only = DraftOnly(SpeakingModel(2), DecodingOptions(live=LiveOptions(recalls=False)))
+    draft_only = DraftOnly(SpeakingModel(2), DecodingOptions(live=LiveOptions(reuses_candidates=False)))
     piece = round(piece_s * SAMPLE_RATE) * 2
     for start in range(0, len(pcm), piece):
         draft_only.append(pcm[start : start + piece], *([mark(BEGIN, 0.0)] if not start else []))
@@ -220,7 +220,7 @@ def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[Voice
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(pieces=PIECES, way=WAYS, thresholds=THRESHOLDS, error_rate=st.sampled_from([0.0, 0.3, 1.0]))
 def test_any_audio_comes_to_its_end(pieces, way, thresholds, error_rate):
-    options = DecodingOptions(live=LiveOptions(recalls=False, **way), **thresholds)
+    options = DecodingOptions(live=LiveOptions(reuses_candidates=False, **way), **thresholds)
     draft_only = DraftOnly(SpeakingModel(2, error_rate=error_rate), options)
     audio, at = speech(16 * 1.5 + 1), 160
     draft_only.append(audio[: at * 2])

@@ -13,7 +13,7 @@ TORCH = {"torch", "transformers", "accelerate", "safetensors"}
 GRPC = {"grpc", "grpc_health", "grpc_reflection", "google"}
 RAY = {"ray"}
 
-CORE = {"specwhisper", "specwhisper.errors", "specwhisper.live", "specwhisper.options", "specwhisper.types"}
+CORE = {"specwhisper", *(f"specwhisper.{name}" for name in "errors live options types validated".split())}
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
 SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.cli"}
@@ -28,8 +28,12 @@ PROGRAMS = {
 LAYERS = {
     "specwhisper.errors": (set(), TORCH | GRPC | RAY),
     "specwhisper.types": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
-    "specwhisper.live": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
-    "specwhisper.options": ({"specwhisper.errors", "specwhisper.live"}, TORCH | GRPC | RAY),
+    "specwhisper.live": ({"specwhisper.errors", "specwhisper.validated"}, TORCH | GRPC | RAY),
+    "specwhisper.validated": ({"specwhisper.errors"}, TORCH | GRPC | RAY),
+    "specwhisper.options": (
+        {"specwhisper.errors", "specwhisper.live", "specwhisper.validated"},
+        TORCH | GRPC | RAY,
+    ),
     "specwhisper.audio": (CORE, TORCH | GRPC | RAY),
     "specwhisper.speculation": (CORE, TORCH | GRPC | RAY),
     "specwhisper.transcription": (CORE | {"specwhisper.speculation"}, TORCH | GRPC | RAY),

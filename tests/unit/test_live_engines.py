@@ -78,7 +78,7 @@ options = st.builds(
         policy=st.sampled_from(StabilityPolicy),
         step_ms=st.sampled_from([300, 500, 1_000]),
         trim_ms=st.sampled_from([2_000, 15_000]),
-        recalls=st.booleans(),
+        reuses_candidates=st.booleans(),
     ),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.5)]),
     logprob_threshold=st.sampled_from([None, -0.5]),
@@ -152,15 +152,15 @@ def test_whenever_audio_comes_each_steps_text_is_that_of_its_clip(
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("recalls", [True, False])
-def test_what_the_last_step_wrote_saves_passes_and_changes_nothing(mode, recalls):
-    options = DecodingOptions(live=LiveOptions(recalls=recalls), language="en")
+@pytest.mark.parametrize("reuses_candidates", [True, False])
+def test_what_the_last_step_wrote_saves_passes_and_changes_nothing(mode, reuses_candidates):
+    options = DecodingOptions(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
     ours = transcribe(LivePair(SpeakingModel(), SpeakingModel(2), mode=mode), TALK, options)
     alone = transcribe(LivePair(SpeakingModel()), TALK, options)
     assert told(ours) == told(alone)
     statistics = ours.transcript.statistics
     assert statistics.num_forwards < alone.transcript.statistics.num_forwards
-    assert (statistics.num_reused > 0) is recalls
+    assert (statistics.num_reused > 0) is reuses_candidates
     assert statistics.num_windows == len(ours.windows) == len(ours.transcript.steps)
     assert sum(step.num_forwards for step in ours.transcript.steps) == statistics.num_forwards
 

@@ -365,13 +365,13 @@ hypotheses = st.lists(
 @given(
     data=st.data(),
     trim_ms=st.sampled_from([1_000, 15_000]),
-    recalls=st.booleans(),
+    reuses_candidates=st.booleans(),
     pieces=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.3)]),
 )
-def test_the_transcript_knows_what_the_windows_know(data, trim_ms, recalls, pieces, temperatures):
+def test_the_transcript_knows_what_the_windows_know(data, trim_ms, reuses_candidates, pieces, temperatures):
     followed = Followed(
-        LiveOptions(trim_ms=trim_ms, recalls=recalls),
+        LiveOptions(trim_ms=trim_ms, reuses_candidates=reuses_candidates),
         temperatures=temperatures,
         compression_ratio_threshold=1.5,
         no_speech_threshold=0.8,

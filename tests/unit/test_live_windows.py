@@ -171,7 +171,7 @@ class TestAgreement:
         assert (closed.step.utterance, closed.step.is_last) == (1, True)
 
     def test_without_recalls_nothing_is_expected_and_the_text_is_the_same(self):
-        heard = Heard(LiveOptions(recalls=False), temperatures=(0.0, 0.5), **LOUD)
+        heard = Heard(LiveOptions(reuses_candidates=False), temperatures=(0.0, 0.5), **LOUD)
         heard.hear(0.5, mark(BEGIN, 0))
         assert heard.step("AB.").expected == ()
         heard.hear(1.0)
@@ -549,19 +549,19 @@ def rewordings(draw, before: list[int]):
     policy=st.sampled_from(StabilityPolicy),
     step_ms=st.sampled_from([100, 500, 3_333]),
     trim_ms=st.sampled_from([1_000, 15_000, 28_000]),
-    recalls=st.booleans(),
+    reuses_candidates=st.booleans(),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.3, 0.4)]),
     position=st.tuples(st.integers(0, 400), st.lists(st.integers(0, NUM_TEXT - 1), max_size=5)),
 )
 def test_whatever_is_heard_and_written_final_text_only_grows(
-    data, policy, step_ms, trim_ms, recalls, temperatures, position
+    data, policy, step_ms, trim_ms, reuses_candidates, temperatures, position
 ):
     """What was told piece by piece is what the windows themselves remember; windows lie in the audio."""
     live = LiveOptions(
         policy=policy,
         step_ms=step_ms,
         trim_ms=trim_ms,
-        recalls=recalls,
+        reuses_candidates=reuses_candidates,
         position=LivePosition(position[0] * HOP_SAMPLES, final_tokens=tuple(position[1])),
     )
     heard = Heard(

@@ -74,7 +74,7 @@ class TestLive:
         assert followed.predict()[0].num_frames == followed.ready == 150
 
     def test_what_the_last_step_wrote_is_expected_unless_nothing_is_recalled(self):
-        followed = Followed(LiveOptions(recalls=False))
+        followed = Followed(LiveOptions(reuses_candidates=False))
         followed.hear(0.5, mark(BEGIN, 0))
         followed.open()
         followed.hear(1.0)

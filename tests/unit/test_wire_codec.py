@@ -67,7 +67,7 @@ live_options = st.builds(
     policy=st.sampled_from(StabilityPolicy),
     margin_ms=st.integers(0, 5_000),
     trim_ms=st.integers(1_000, 28_000),
-    recalls=st.booleans(),
+    reuses_candidates=st.booleans(),
     position=positions,
 )
 endpointing = st.builds(

@@ -302,7 +302,7 @@ class LiveFailover:
         options = replace(
             self._request.options,
             language=(language or "en") if vocabulary.languages else None,
-            live=replace(self._live, position=self.builder.position, recalls=False),
+            live=replace(self._live, position=self.builder.position, reuses_candidates=False),
             hotwords="",
             initial_prompt="",
             carry_initial_prompt=False,
