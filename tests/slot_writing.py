@@ -1,4 +1,4 @@
-"""What a kernel that writes into slots has to do, said with torch alone."""
+"""A reference, with torch alone, for the kernel that writes into slots."""
 
 from __future__ import annotations
 

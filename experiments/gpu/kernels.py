@@ -12,7 +12,7 @@ from experiments.gpu.clock import median_s
 from experiments.gpu.weights import Place, Weights
 from experiments.steps.floor import Machine
 from specwhisper.model.kernels.graphs import CudaGraphs, uncaptured
-from specwhisper.model.kernels.padded_slots import CROSS_CACHE_DTYPES
+from specwhisper.model.kernels.layer_cache import CROSS_CACHE_DTYPES
 from specwhisper.model.kernels.triton_attention import (
     quantise_cache,
     slot_attention,

@@ -14,8 +14,8 @@ from experiments.gpu.floor import floor_s
 from experiments.gpu.weights import Weights
 from experiments.steps.floor import Machine
 from specwhisper.model.decoder import CachedDecoder
-from specwhisper.model.kernels import padded_slots
-from specwhisper.model.kernels.padded_pass import BATCHES, WIDTHS
+from specwhisper.model.kernels import padded_batch
+from specwhisper.model.kernels.padded_runner import BATCHES, WIDTHS
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 PADDED = ((1, 7), (3, 3), (5, 5), (9, 10), (33, 9), (48, 20))  # to the next bucket
@@ -90,12 +90,12 @@ def measure_passes(
 @contextmanager
 def torch_attends() -> Iterator[None]:
     """Leave Triton's kernels aside: what is captured meanwhile has torch's in their place."""
-    supports = padded_slots.supports
-    padded_slots.supports = lambda cache: False
+    supports = padded_batch.supports
+    padded_batch.supports = lambda cache: False
     try:
         yield
     finally:
-        padded_slots.supports = supports
+        padded_batch.supports = supports
 
 
 def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:

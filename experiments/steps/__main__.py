@@ -26,12 +26,12 @@ from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers
 from specwhisper.model.checkpoint import rounded
-from specwhisper.model.kernels.linear import SUMS_BYTES
+from specwhisper.model.kernels.linear import HAS_INT8_SUMS
 
 HELD = 60  # tokens in each slot: the middle of a window of speech
 ALONE = ((1, 1), (1, 5), (1, 17))
 TOGETHER = ((8, 1), (8, 5))
-PRECISIONS = ("float32", "bfloat16", *(("int8",) if SUMS_BYTES else ()))
+PRECISIONS = ("float32", "bfloat16", *(("int8",) if HAS_INT8_SUMS else ()))
 DRAFTS = ("tiny",)  # shapes that are measured as drafts, whose passes need no padding
 THEIRS = "transformers"
 STEPS = 8  # in a row: a server steps one model again and again

@@ -18,7 +18,7 @@ from transformers.utils.hub import cached_file
 
 from specwhisper.errors import CheckpointError, UnsupportedOption
 from specwhisper.model.generation import check_generation, own_language, start_of_prev
-from specwhisper.model.kernels.linear import SUMS_BYTES, pack_linears
+from specwhisper.model.kernels.linear import HAS_INT8_SUMS, pack_linears
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import DTYPES, FRAMES_PER_TIMESTAMP, WINDOW_FRAMES
 
@@ -111,7 +111,7 @@ def load_checkpoint(
     is_int8 = dtype == "int8"
     if is_int8 and torch.device(device).type != "cpu":
         raise UnsupportedOption(f"int8 weights are for CPUs: choose float16 or bfloat16 on '{device}'.")
-    if is_int8 and not SUMS_BYTES:
+    if is_int8 and not HAS_INT8_SUMS:
         raise UnsupportedOption("int8 weights want a processor with VNNI: choose float32 on this one.")
     source = resolve(name)
     if Path(source).is_dir():

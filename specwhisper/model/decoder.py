@@ -1,14 +1,14 @@
-"""Whisper's decoder over preallocated slots: append tokens to any mix of slots, roll any of them back.
+"""Whisper's decoder over preallocated slots: append tokens to any slots, roll any of them back.
 
-A slot holds the keys and values of one decoding: self-attention for every token fed so far, cross-attention
-for the encoded window. Rolling back is moving a position; what lies behind it is overwritten by the next
-append.
+A slot holds the keys and values of one session: self-attention for every token appended so far,
+cross-attention for the encoded window. Rollback moves a position back; the next append overwrites what lies
+after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -16,56 +16,19 @@ from transformers import WhisperConfig
 from transformers.activations import ACT2FN
 
 from specwhisper.model.kernels.graphs import CudaGraphs, uncaptured
-from specwhisper.model.kernels.linear import Int8Embedding, is_even, pack_linears
-from specwhisper.model.kernels.padded_pass import PaddedLayout, PaddedRows
-from specwhisper.model.kernels.padded_slots import CROSS_CACHE_DTYPES, PaddedSlots
-from specwhisper.model.kernels.ragged_pass import RaggedLayout
-from specwhisper.model.kernels.slot_attention import Fed, LayerSlots, Padding
+from specwhisper.model.kernels.layer_cache import (
+    CROSS_CACHE_DTYPES,
+    BatchRow,
+    BatchRunner,
+    ForwardBatch,
+    LayerCache,
+)
+from specwhisper.model.kernels.linear import Int8Embedding, is_batch_invariant, pack_linears
+from specwhisper.model.kernels.padded_runner import PaddedRunner
+from specwhisper.model.kernels.ragged_batch import Padding
+from specwhisper.model.kernels.ragged_runner import RaggedRunner
 
-UNPACKED = ("cross_kv",)  # it sees a whole window at once
-
-
-class Slots(Protocol):
-    """One layer's keys and values, and the attention over them: for tokens as the passes lay them out."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where they lie."""
-
-    @property
-    def bytes_per_slot(self) -> int:
-        """Memory one slot takes."""
-
-    def hear(self, slot: int, key_value: Tensor) -> None:
-        """Keep what a window projects to: positions x (2 x d_model)."""
-
-    def heard_keys(self, slot: int) -> Tensor:
-        """Give the keys of the window in a slot: heads x positions x head_size."""
-
-    def attend_self(self, qkv: Tensor, forward_pass: Any, /) -> Tensor:
-        """Keep the tokens' keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
-
-    def attend_cross(self, query: Tensor, forward_pass: Any, /) -> Tensor:
-        """Attend to the windows that the slots have heard: ... x d_model to the same."""
-
-
-class Passes(Protocol):
-    """How tokens are laid out and run through the layers."""
-
-    def run(
-        self, rows: Sequence[Fed], wanted: Sequence[tuple[int, int]], *, num_watched: int | None = None
-    ) -> Tensor:
-        """Append tokens to slots, a row to each, and give the last layer's states of some of them.
-
-        Parameters
-        ----------
-        wanted : tokens as (row, index in the row).
-        num_watched : run only so many layers, and call each, so that hooks see what passes.
-
-        Returns
-        -------
-        len(wanted) x d_model.
-        """
+UNPACKED = ("cross_kv",)  # layers that multiply a whole window at once
 
 
 class DecoderLayer(nn.Module):
@@ -86,11 +49,11 @@ class DecoderLayer(nn.Module):
         self.ffn_in = nn.Linear(width, hidden)
         self.ffn_out = nn.Linear(hidden, width)
 
-    def forward(self, hidden: Tensor, slots: Slots, forward_pass: Any) -> Tensor:
-        """Map the pass's tokens, ... x d_model, to the same."""
-        attended = slots.attend_self(self.self_qkv(self.self_norm(hidden)), forward_pass)
+    def forward(self, hidden: Tensor, cache: LayerCache, batch: ForwardBatch) -> Tensor:
+        """Map the hidden states of a batch's tokens to the next layer's: ... x d_model."""
+        attended = batch.attend_self(cache, self.self_qkv(self.self_norm(hidden)))
         hidden = hidden + self.self_out(attended)
-        attended = slots.attend_cross(self.cross_query(self.cross_norm(hidden)), forward_pass)
+        attended = batch.attend_cross(cache, self.cross_query(self.cross_norm(hidden)))
         hidden = hidden + self.cross_out(attended)
         expanded: Tensor = self.activation(self.ffn_in(self.ffn_norm(hidden)))
         return hidden + cast(Tensor, self.ffn_out(expanded))
@@ -101,7 +64,7 @@ class CachedDecoder(nn.Module):
 
     Attributes
     ----------
-    lengths : tokens held by each slot; :meth:`append` moves them forward, :meth:`rollback` back.
+    lengths : tokens in each slot; :meth:`append` adds to them, :meth:`rollback` takes from them.
     """
 
     def __init__(self, config: WhisperConfig, num_slots: int) -> None:
@@ -115,85 +78,91 @@ class CachedDecoder(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
         self.unembed = nn.Linear(config.d_model, config.vocab_size, bias=False)
         self.lengths = [0] * num_slots
-        self._layer_slots: list[Slots] = []
+        self._caches: list[LayerCache] = []
         self._padding = Padding()
-        self._cache_dtype: torch.dtype | None = None  # that of the weights
+        self._cache_dtype: torch.dtype | None = None  # if it differs from that of the weights
 
     def tie(self) -> None:
-        """Let the embedding serve as projection too: one copy for both."""
+        """Use the embedding's weight for the projection to logits too."""
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
     def pack(self, *, is_int8: bool, is_draft: bool = False) -> None:
-        """Bring the weights into the order and type that a CPU multiplies fastest; once they are loaded.
+        """Pack the weights for the fastest multiplication on a CPU, after they are loaded.
 
         Parameters
         ----------
-        is_int8 : whether they are rounded; keys and values are bfloat16 then, states between layers float32.
-        is_draft : whether a token may get other bits in company than alone, which saves padding.
+        is_int8 : round the weights to int8; keys and values are bfloat16 then, hidden states float32.
+        is_draft : let a token's result depend on its batch, in the last bits, which saves padding.
         """
         pack_linears(self, is_int8=is_int8, leave=UNPACKED)
         if is_int8:
             self.embed_tokens = Int8Embedding(cast(nn.Embedding, self.embed_tokens))
             self._cache_dtype = torch.bfloat16
-        if not is_draft and is_even(self, leave=UNPACKED):
+        if not is_draft and is_batch_invariant(self, leave=UNPACKED):
             full = Padding(multiple=16).positions(self.config.max_target_positions)
             self._padding = Padding(min_width=4, max_width=32, multiple=16, undivided=192, full=full)
 
     def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
-        """Allocate the slots, each layer's where its weights run; once, after the weights are placed.
+        """Allocate each layer's cache on the layer's device; call it once, after the weights are placed.
 
         Parameters
         ----------
-        has_static_shapes : whether passes are padded to a few shapes, as GPUs want them; the weights are on
-            one device then.
-        cross_cache_dtype : of :data:`CROSS_CACHE_DTYPES`, only with static shapes: what is heard is rounded.
+        has_static_shapes : pad batches to a few shapes, as GPUs need it; all weights are on one device then.
+        cross_cache_dtype : a key of :data:`CROSS_CACHE_DTYPES` that the cross-attention cache is rounded to;
+            only with static shapes.
         """
         config, dtype = self.config, self._cache_dtype or self.embed_positions.weight.dtype
         device, heads = _execution_device(self.embed_positions), config.decoder_attention_heads
         if has_static_shapes:
-            self._passes: Passes = PaddedLayout(
-                self._through_padded,
+            self._runner: BatchRunner = PaddedRunner(
+                self._run_layers,
+                num_positions=config.max_target_positions,
                 spare_slot=self.num_slots,
                 device=device,
                 capture=CudaGraphs(device) if device.type == "cuda" else uncaptured,
             )
         else:
-            self._passes = RaggedLayout(
-                self._through_layers,
+            self._runner = RaggedRunner(
+                self._run_layers,
                 num_positions=config.max_target_positions,
                 padding=self._padding,
                 dtype=dtype,
                 device=device,
             )
-        num_slots = self.num_slots + has_static_shapes  # the last one is padding's
-        num_kept = self._padding.positions(config.max_target_positions)
+        num_slots = self.num_slots + has_static_shapes  # the last one is for padding
+        num_positions = self._padding.positions(config.max_target_positions)
         cross_dtype = CROSS_CACHE_DTYPES[cross_cache_dtype] if cross_cache_dtype else dtype
-        kind = PaddedSlots if has_static_shapes else LayerSlots
         for layer in self.layers:
+            shape = (2, num_slots, heads, num_positions, config.d_model // heads)
+            cross_shape = (*shape[:3], config.max_source_positions, shape[4])
             device = _execution_device(layer)
-            caches = (
-                torch.zeros(
-                    *(2, num_slots, heads, positions, config.d_model // heads), dtype=kept, device=device
+            self._caches.append(
+                LayerCache(
+                    torch.zeros(shape, dtype=dtype, device=device),
+                    torch.zeros(cross_shape, dtype=cross_dtype, device=device),
                 )
-                for positions, kept in ((num_kept, dtype), (config.max_source_positions, cross_dtype))
             )
-            self._layer_slots.append(kind(*caches))
 
     def warm_up(self, width: int) -> None:
-        """Prepare all passes of up to so many tokens of each slot, where they are prepared at all."""
-        if isinstance(self._passes, PaddedLayout):
-            self._passes.warm_up(self.num_slots, width)
+        """Capture all shapes of up to ``width`` tokens for each slot, if shapes are static."""
+        if isinstance(self._runner, PaddedRunner):
+            self._runner.warm_up(self.num_slots, width)
 
     @property
     def bytes_per_slot(self) -> int:
-        """Memory one slot takes."""
-        return sum(slots.bytes_per_slot for slots in self._layer_slots)
+        """Memory of one slot in all layers."""
+        return sum(cache.bytes_per_slot for cache in self._caches)
 
     @torch.inference_mode()
     def prefill_audio(self, slot: int, encoded: Tensor) -> None:
-        """Empty the slot and give it a window: ``encoded`` is positions x d_model from the encoder."""
-        for layer, slots in zip(self.layers, self._layer_slots, strict=True):
-            slots.hear(slot, cast(DecoderLayer, layer).cross_kv(encoded.to(slots.device)))
+        """Empty a slot and write its cross-attention cache.
+
+        Parameters
+        ----------
+        encoded : the encoder's output, positions x d_model.
+        """
+        for layer, cache in zip(self.layers, self._caches, strict=True):
+            cache.write_cross_kv(slot, cast(DecoderLayer, layer).cross_kv(encoded.to(cache.device)))
         self.lengths[slot] = 0
 
     def rollback(self, slot: int, length: int) -> None:
@@ -208,11 +177,11 @@ class CachedDecoder(nn.Module):
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
-        """Append ragged rows of tokens and give the logits behind the last ``num_scored`` tokens of each.
+        """Append rows of tokens and return the logits after the last ``num_scored`` tokens of each.
 
         Parameters
         ----------
-        probes : further tokens whose logits are wanted, one of each row at most, as (row, index in the row).
+        probes : further tokens whose logits are returned, at most one a row, as (row, index in the row).
 
         Returns
         -------
@@ -233,33 +202,32 @@ class CachedDecoder(nn.Module):
         tokens: Sequence[Sequence[int]],
         wanted: Sequence[tuple[int, int]],
         *,
-        num_watched: int | None = None,
+        num_layers: int | None = None,
     ) -> Tensor:
-        """Append tokens and give the states of some of them, as :class:`Passes` does."""
-        rows = [Fed(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
-        hidden = self._passes.run(rows, wanted, num_watched=num_watched)
+        """Append tokens and return the hidden states of some of them; see :class:`BatchRunner`."""
+        rows = [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
+        hidden = self._runner.run(rows, wanted, num_layers=num_layers)
         for row in rows:
             self.lengths[row.slot] += len(row.tokens)
         return hidden
 
-    def _through_layers(
-        self, ids: Tensor, positions: Tensor, forward_pass: Any, num_layers: int | None = None
-    ) -> Tensor:
-        """Map tokens of any layout, ..., to the states of the last layer or an earlier one, ... x d_model."""
-        hidden: Tensor = self.embed_tokens(ids) * self.embed_scale + self.embed_positions(positions)
-        for layer, slots in list(zip(self.layers, self._layer_slots, strict=True))[:num_layers]:
-            hidden = layer(hidden, slots, forward_pass)
+    def _run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
+        """Return the hidden states of a batch after all layers or the first ones: ... x d_model."""
+        embedded = self.embed_tokens(batch.ids) * self.embed_scale
+        hidden: Tensor = embedded + self.embed_positions(batch.positions)
+        for layer, cache in list(zip(self.layers, self._caches, strict=True))[:num_layers]:
+            hidden = layer(hidden, cache, batch)
         return hidden
-
-    def _through_padded(self, rows: PaddedRows, num_layers: int | None = None) -> Tensor:
-        positions = rows.positions.clamp(max=self.config.max_target_positions - 1)  # padding's may lie behind
-        return self._through_layers(rows.ids, positions, rows, num_layers)
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
-        """Feed a slot once more and return where some (layer, head) look in the audio.
+        """Run tokens through an emptied slot and return the cross-attention weights of some heads.
 
-        Layers after the last of these are left out: the slot holds nothing afterwards.
+        Layers after the last of these heads do not run. The slot is empty afterwards.
+
+        Parameters
+        ----------
+        heads : as (layer, head).
 
         Returns
         -------
@@ -267,22 +235,22 @@ class CachedDecoder(nn.Module):
         """
         queries: dict[int, Tensor] = {}
 
-        def note(layer: int) -> Callable[[nn.Module, object, Tensor], None]:
+        def keep_query(layer: int) -> Callable[[nn.Module, object, Tensor], None]:
             return lambda _module, _inputs, query: queries.update({layer: query})
 
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
-        hooks = [layers[i].cross_query.register_forward_hook(note(i)) for i in {i for i, _ in heads}]
+        hooks = [layers[i].cross_query.register_forward_hook(keep_query(i)) for i in {i for i, _ in heads}]
         try:
             self.rollback(slot, 0)
-            self._run([slot], [tokens], [(0, 0)], num_watched=1 + max(i for i, _ in heads))
+            self._run([slot], [tokens], [(0, 0)], num_layers=1 + max(i for i, _ in heads))
         finally:
             self.rollback(slot, 0)
             for hook in hooks:
                 hook.remove()
         weights = []
         for i, head in heads:
-            query = queries[i].flatten(0, -2)[: len(tokens)]  # further ones are padding
-            key = self._layer_slots[i].heard_keys(slot)[head]
+            query = queries[i].flatten(0, -2)[: len(tokens)]  # the rest is padding
+            key = self._caches[i].cross_keys(slot)[head]
             query = query.unflatten(-1, (-1, key.shape[-1]))[:, head]
             scores = query.float() * query.shape[-1] ** -0.5 @ key.float().T
             weights.append(scores.softmax(dim=-1))
@@ -290,7 +258,7 @@ class CachedDecoder(nn.Module):
 
 
 def _execution_device(layer: nn.Module) -> torch.device:
-    """Tell where accelerate runs a layer whose weights may be parked elsewhere."""
+    """Return the device on which accelerate runs a layer whose weights may be offloaded."""
     for module in layer.modules():
         hook = getattr(module, "_hf_hook", None)
         if getattr(hook, "execution_device", None) is not None:
@@ -299,7 +267,7 @@ def _execution_device(layer: nn.Module) -> torch.device:
 
 
 def load_decoder_weights(decoder: CachedDecoder, state: dict[str, Tensor]) -> None:
-    """Fill the decoder from a transformers state dict (keys below ``model.decoder.``), fusing projections."""
+    """Load a transformers state dict (keys below ``model.decoder.``) and fuse its projections."""
 
     def fused(prefix: str, names: str) -> dict[str, Tensor]:
         weights = [state[f"{prefix}.{name}_proj.weight"] for name in names]

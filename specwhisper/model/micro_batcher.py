@@ -1,4 +1,4 @@
-"""Do at once what several threads bring: a GPU encodes eight windows sooner than one after the other."""
+"""Batch the calls of concurrent threads: a GPU encodes eight windows faster together."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Gathering(Generic[T]):
-    """Whoever's turn it is works for all who wait by then.
+class MicroBatcher(Generic[T]):
+    """Batches concurrent calls: the caller that holds the lock runs up to ``max_items`` waiting items.
 
     Parameters
     ----------
-    work : takes what several threads brought. If it fails, each of them is worked for alone, so that one
-        raises and the others do not.
-    max_items : how many are worked on at once.
+    work : processes the items of several threads. If it fails, each item is processed alone, so that only
+        the calls whose item fails raise.
+    max_items : most items in one call of ``work``.
     """
 
     def __init__(self, work: Callable[[Sequence[T]], None], max_items: int) -> None:
@@ -27,17 +27,17 @@ class Gathering(Generic[T]):
         self._waiting: deque[tuple[T, Future[None]]] = deque()
         self._turn = Lock()
 
-    def bring(self, item: T) -> None:
-        """Return when the item has been worked on, by this thread or another."""
+    def run(self, item: T) -> None:
+        """Return when this thread or another one has processed the item; raise its error."""
         done = Future[None]()
         self._waiting.append((item, done))
         with self._turn:
             while not done.done():
                 num_items = min(len(self._waiting), self._max_items)
-                self._work_on([self._waiting.popleft() for _ in range(num_items)])
+                self._process([self._waiting.popleft() for _ in range(num_items)])
         done.result()
 
-    def _work_on(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
+    def _process(self, batch: Sequence[tuple[T, Future[None]]]) -> None:
         has_failed = False
         try:
             self._work([item for item, _ in batch])
@@ -46,8 +46,8 @@ class Gathering(Generic[T]):
                 batch[0][1].set_exception(error)
                 return
             has_failed = True
-        for one in batch:  # here, and not above: an error keeps all that its work had allocated
+        for one in batch:  # outside the except block: the error keeps the memory of the failed call alive
             if has_failed:
-                self._work_on([one])
+                self._process([one])
             else:
                 one[1].set_result(None)

@@ -17,8 +17,8 @@ from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.choosing import Heard, Row, Scores, choose
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels.graphs import CAPTURING
-from specwhisper.model.kernels.padded_slots import CROSS_CACHE_DTYPES
-from specwhisper.model.micro_batcher import Gathering
+from specwhisper.model.kernels.layer_cache import CROSS_CACHE_DTYPES
+from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.placement import place
 from specwhisper.model.rules import DecodingRules
 from specwhisper.model.sharing import SharedEncoder
@@ -125,7 +125,7 @@ class WhisperModel:
         is_beside = is_gpu and has_static_shapes and not isinstance(self._encoder, SharedEncoder)
         self._stream = torch.cuda.Stream(self._device) if is_beside else None
         self.max_windows = MAX_WINDOWS if is_beside else 1
-        self._gathering = Gathering[tuple[int, Tensor]](self._encode, self.max_windows)
+        self._encoder_batcher = MicroBatcher[tuple[int, Tensor]](self._encode, self.max_windows)
         language_ids = list(self.vocabulary.languages.values())
         self._language_ids = torch.tensor(language_ids, dtype=torch.long, device=self._device)
         config, state = checkpoint.config, checkpoint.state
@@ -171,7 +171,7 @@ class WhisperModel:
         encoder that draft and target share, one by one and on the stream of the passes.
         """
         features = torch.from_numpy(recording.window_features(start_frame, self.num_mel_bins))
-        self._gathering.bring((slot, features))
+        self._encoder_batcher.run((slot, features))
 
     @torch.inference_mode()
     def _encode(self, windows: Sequence[tuple[int, Tensor]]) -> None:

@@ -8,12 +8,12 @@ from experiments.common.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
-from specwhisper.model.kernels.linear import HAS_BFLOAT16, SUMS_BYTES
+from specwhisper.model.kernels.linear import HAS_BFLOAT16, HAS_INT8_SUMS
 
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 
 
-@pytest.mark.skipif(not (HAS_BFLOAT16 and SUMS_BYTES), reason="these kernels sum evenly, others do not")
+@pytest.mark.skipif(not (HAS_BFLOAT16 and HAS_INT8_SUMS), reason="these kernels sum evenly, others do not")
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 def test_nothing_parts(dtype):
     result = run_reduced("reduced", Prepared(CASE), 2, dtype)

@@ -1,4 +1,4 @@
-"""The cached decoder equals transformers', in whatever portions, slots and company its tokens come."""
+"""The cached decoder equals transformers', however its tokens are split, slotted and batched."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}  # logits are of order 1; kernels differ in
 
 
 def decoder() -> CachedDecoder:
-    """A decoder whose slot i has heard ``AUDIO[i]``."""
+    """Build a decoder whose slot i holds ``AUDIO[i]``."""
     with torch.device("meta"):
         made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
     load_decoder_weights(made, CHECKPOINT.state)
@@ -45,7 +45,7 @@ def text(seed: int, length: int) -> list[int]:
 
 
 def alone(slot: int, tokens: list[int]) -> torch.Tensor:
-    """Logits behind each token, from a decoder that has seen nothing else."""
+    """Return the logits after each token, from a decoder that has seen nothing else."""
     return decoder().append([slot], [tokens], [len(tokens)])
 
 
@@ -58,13 +58,13 @@ def test_logits_equal_transformers():
     torch.testing.assert_close(alone(0, tokens), expected, **CLOSE)
 
 
-def test_one_go_equals_token_by_token():
+def test_one_batch_equals_token_by_token():
     tokens, stepwise = text(1, 20), decoder()
     steps = torch.cat([stepwise.append([0], [[token]], [1]) for token in tokens])
     torch.testing.assert_close(steps, alone(0, tokens), **CLOSE)
 
 
-def test_only_what_is_asked_for_is_scored():
+def test_only_the_last_tokens_are_scored():
     tokens = text(2, 9)
     torch.testing.assert_close(decoder().append([0], [tokens], [3]), alone(0, tokens)[-3:], **CLOSE)
 
@@ -144,20 +144,20 @@ def test_any_history_equals_none(operations):
         assert made.lengths == [len(held[slot]) for slot in range(NUM_SLOTS)]
 
 
-EVEN = {}
+BATCH_INVARIANT = {}
 
 
-def even(dtype: str) -> CachedDecoder:
-    """A decoder in which what a token gets does not depend on its company, with empty slots."""
-    if dtype not in EVEN:
-        EVEN[dtype] = packed(dtype)
+def batch_invariant(dtype: str) -> CachedDecoder:
+    """Return a decoder in which a token's result does not depend on its batch, with empty slots."""
+    if dtype not in BATCH_INVARIANT:
+        BATCH_INVARIANT[dtype] = packed(dtype)
     for slot in range(NUM_SLOTS):
-        EVEN[dtype].rollback(slot, 0)
-    return EVEN[dtype]
+        BATCH_INVARIANT[dtype].rollback(slot, 0)
+    return BATCH_INVARIANT[dtype]
 
 
 def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
-    """A decoder as a CPU runs it, with a window in every slot."""
+    """Build a decoder as a CPU runs it, with a window in every slot."""
     with torch.device("meta"):
         made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
@@ -174,7 +174,7 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
 
 
 @pytest.mark.skipif(
-    not (linear.HAS_BFLOAT16 and linear.SUMS_BYTES), reason="these kernels sum evenly, others do not"
+    not (linear.HAS_BFLOAT16 and linear.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
 @settings(max_examples=40, deadline=None)
@@ -183,8 +183,8 @@ def packed(dtype: str, *, is_draft: bool = False) -> CachedDecoder:
     widths=st.dictionaries(st.integers(0, NUM_SLOTS - 1), st.integers(1, 12), min_size=1),
     seed=st.integers(0, 99),
 )
-def test_company_changes_no_bit(dtype, held, widths, seed):
-    made = even(dtype)
+def test_other_rows_change_no_bit(dtype, held, widths, seed):
+    made = batch_invariant(dtype)
     texts = {slot: text(seed + slot, held[slot] + width) for slot, width in widths.items()}
     one_by_one = []
     for slot, tokens in texts.items():
@@ -203,10 +203,10 @@ WIDE = replace(SHAPE, d_model=768, heads=12, decoder_layers=1, ffn_factor=4, max
 
 
 @pytest.mark.skipif(
-    not (linear.HAS_BFLOAT16 and linear.SUMS_BYTES), reason="these kernels sum evenly, others do not"
+    not (linear.HAS_BFLOAT16 and linear.HAS_INT8_SUMS), reason="these kernels sum evenly, others do not"
 )
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-def test_no_bit_of_a_model_of_real_width_depends_on_how_a_long_text_is_fed(dtype):
+def test_no_bit_depends_on_how_a_long_text_is_split(dtype):
     _, checkpoint = build_checkpoint(WIDE)
     type_ = torch.bfloat16 if dtype == "bfloat16" else torch.float32
     with torch.device("meta"):
@@ -239,8 +239,8 @@ def test_no_bit_of_a_model_of_real_width_depends_on_how_a_long_text_is_fed(dtype
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
-def test_a_draft_is_not_padded_and_says_nearly_the_same(dtype):
-    exact, draft = even(dtype), packed(dtype, is_draft=True)
+def test_a_draft_is_not_padded_and_nearly_equal(dtype):
+    exact, draft = batch_invariant(dtype), packed(dtype, is_draft=True)
     tokens = text(3, 7)
     for made, num_queries in ((exact, 4), (draft, 1)):
         made.rollback(0, 0)
@@ -311,7 +311,7 @@ class TestPlacement:
         with pytest.raises(InvalidRequest, match=message):
             WhisperModel(CHECKPOINT, 1, device_map=device_map)
 
-    def test_a_mapped_draft_chooses_as_it_does_alone_with_ids_translated(self):
+    def test_a_draft_in_its_targets_vocabulary_chooses_the_same_tokens(self):
         _, target = build_checkpoint(replace(SHAPE, num_mel_bins=128, cantonese=True))
         ids = draft_ids(CHECKPOINT.vocabulary, target.vocabulary, draft_name="draft", target_name="target")
         mapped = WhisperModel(CHECKPOINT, 1, vocabulary=target.vocabulary, ids=ids)

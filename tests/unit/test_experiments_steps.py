@@ -10,7 +10,7 @@ from rich.console import Console
 from experiments.common.published import PUBLISHED
 from experiments.steps import __main__ as steps
 from experiments.steps.floor import Machine, floor_s
-from specwhisper.model.kernels.linear import SUMS_BYTES
+from specwhisper.model.kernels.linear import HAS_INT8_SUMS
 
 MACHINE = Machine(1e10, dict.fromkeys(("float32", "bfloat16", "int8"), 1e11))
 NARROW = replace(PUBLISHED["tiny"], d_model=64, heads=2, decoder_layers=1, words="few")
@@ -23,7 +23,7 @@ def narrow(monkeypatch):
 
 def test_every_precision_is_timed_against_its_floor():
     found = steps.measure_shape("tiny", MACHINE, rounds=2, seed=0, console=Console(quiet=True))
-    names = ("transformers", "float32", "bfloat16", *(("int8",) if SUMS_BYTES else ()))
+    names = ("transformers", "float32", "bfloat16", *(("int8",) if HAS_INT8_SUMS else ()))
     assert {row.name for row in found} == set(names)
     assert len(found) == 3 + 5 * (len(names) - 1)
     assert all(len(row.seconds) == 2 and min(row.seconds) > 0 < row.floor_s for row in found)

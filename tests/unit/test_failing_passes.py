@@ -17,7 +17,7 @@ from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, OutOfMemory, ServerFull
 from specwhisper.model.faults import is_device_fault, is_out_of_memory
-from specwhisper.model.micro_batcher import Gathering
+from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, Window, WindowOpened
@@ -225,7 +225,7 @@ def test_windows_that_are_encoded_again_find_the_memory_of_the_first_time_free()
             raise torch.OutOfMemoryError(NO_MEMORY)
 
     done = [Future[None]() for _ in range(4)]
-    Gathering(work, 4)._work_on(list(enumerate(done)))
+    MicroBatcher(work, 4)._process(list(enumerate(done)))
     assert [one.result() for one in done] == [None] * 4
 
 

@@ -1,4 +1,4 @@
-"""Packed layers multiply as plain ones do; one-byte layers nearly, and each row for itself."""
+"""Packed layers equal plain ones; one-byte layers nearly, and independent of other rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from specwhisper.model.kernels import linear
 from specwhisper.model.kernels.linear import Int8Embedding, Int8Linear, PackedLinear, pack_linears
 
-needs_vnni = pytest.mark.skipif(not linear.SUMS_BYTES, reason="this processor's sums of bytes overflow")
+needs_vnni = pytest.mark.skipif(not linear.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
 LARGE, SMALL = (768, 704), (96, 64)  # outputs x inputs, above and below what is packed
 
 
@@ -38,7 +38,7 @@ def test_packed_equals_plain(num_rows, bias, dtype, tolerance):
 @pytest.mark.parametrize("shape", [LARGE, SMALL])
 @pytest.mark.parametrize("bias", [True, False])
 @torch.inference_mode()
-def test_one_byte_is_near(shape, bias):
+def test_one_byte_is_nearly_equal(shape, bias):
     plain, hidden = layer(shape, bias=bias), rows(7, shape[1])
     ours, exact = Int8Linear(plain)(hidden), plain(hidden)
     assert (ours - exact).norm() < 0.01 * exact.norm()
@@ -49,7 +49,7 @@ def test_one_byte_is_near(shape, bias):
 @needs_vnni
 @pytest.mark.parametrize("is_packed", [True, False])
 @torch.inference_mode()
-def test_both_integer_kernels_give_the_same(monkeypatch, is_packed):
+def test_both_integer_kernels_agree(monkeypatch, is_packed):
     plain, hidden = layer(LARGE), rows(3, LARGE[1])
     expected = Int8Linear(plain)(hidden)
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0 if is_packed else 2**40)
@@ -66,7 +66,7 @@ def test_both_integer_kernels_give_the_same(monkeypatch, is_packed):
     scales=st.lists(st.sampled_from([0.0, 1e-6, 1.0, 1e4]), min_size=1, max_size=5),
     seed=st.integers(0, 99),
 )
-def test_a_row_does_not_depend_on_its_company(shape, num_rows, scales, seed):
+def test_a_row_does_not_depend_on_other_rows(shape, num_rows, scales, seed):
     made = _made(shape)
     hidden = rows(num_rows, shape[1], seed)
     for i in range(num_rows):
@@ -80,7 +80,7 @@ def test_a_row_does_not_depend_on_its_company(shape, num_rows, scales, seed):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(768, 768), (3072, 768), (768, 3072), (1280, 5120), (4000, 1280)])
 @torch.inference_mode()
-def test_a_packed_row_has_the_same_bits_in_any_company(shape, dtype):
+def test_a_packed_row_has_the_same_bits_in_any_batch(shape, dtype):
     packed = PackedLinear(layer(shape).to(dtype))
     hidden = rows(256, shape[1]).to(dtype)
     alone = torch.cat([packed(row[None]) for row in hidden])
@@ -91,7 +91,7 @@ def test_a_packed_row_has_the_same_bits_in_any_company(shape, dtype):
 
 
 @needs_vnni
-def test_packed_layers_can_be_told_apart(monkeypatch):
+def test_packed_layers_can_be_compared(monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)
     made = layer(LARGE)
     one, same = Int8Linear(made).state_dict(), Int8Linear(made).state_dict()
@@ -118,7 +118,7 @@ def test_embedding_of_one_byte():
     assert not ours[1].any()
 
 
-def test_what_is_replaced():
+def test_which_layers_are_replaced():
     module = nn.ModuleDict({"large": layer(LARGE), "small": layer(SMALL), "left": layer(LARGE)})
     pack_linears(module, is_int8=False, leave=("left",))
     kinds = {name: type(child) for name, child in module.items()}

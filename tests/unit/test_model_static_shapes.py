@@ -1,4 +1,4 @@
-"""A model with static shapes, as a GPU runs it, writes what it writes without."""
+"""A model with static shapes, as a GPU runs it, writes the same text as without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.model.choosing import Row
-from specwhisper.model.micro_batcher import Gathering
+from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
 from specwhisper.types import AudioChunk, Mode
@@ -36,7 +36,7 @@ def recording(seed: int) -> Recording:
 
 
 @pytest.mark.parametrize("options", [DecodingOptions(), DecodingOptions(language="en", timestamps=False)])
-def test_it_writes_the_same(options):
+def test_static_shapes_change_no_text(options):
     recordings = [pcm(0, 3.0), pcm(1, 2.0), pcm(2, 1.0), pcm(3, 33.0)]
     plain, static = (
         OneProcess(
@@ -54,13 +54,13 @@ def test_it_writes_the_same(options):
 def test_windows_of_several_threads_are_encoded_together():
     alone, together = (WhisperModel(CHECKPOINT, NUM_SLOTS) for _ in range(2))
     batches, encode = [], together._encode
-    together._gathering = gathering = Gathering(  # as on a GPU
+    together._encoder_batcher = batcher = MicroBatcher(  # as on a GPU
         lambda windows: batches.append(len(windows)) or encode(windows), NUM_SLOTS
     )
     with ThreadPoolExecutor(NUM_SLOTS) as threads:
-        with gathering._turn:
+        with batcher._turn:
             done = [threads.submit(together.encode, slot, recording(slot), 0) for slot in range(NUM_SLOTS)]
-            while len(gathering._waiting) < NUM_SLOTS:
+            while len(batcher._waiting) < NUM_SLOTS:
                 threading.Event().wait(0.001)
         for future in done:
             future.result(10)
@@ -73,11 +73,11 @@ def test_windows_of_several_threads_are_encoded_together():
         assert ours.log_probs == pytest.approx(expected.log_probs, abs=1e-4)
 
 
-def test_passes_can_be_prepared():
+def test_shapes_are_captured_by_warm_up():
     model = WhisperModel(CHECKPOINT, NUM_SLOTS, has_static_shapes=True)
     model.warm_up(4)
-    assert {*model._decoder._passes._captured} == {*product((1, 2, 4), (1, 2, 4, 6))}
-    WhisperModel(CHECKPOINT, NUM_SLOTS).warm_up(4)  # where nothing is to be prepared
+    assert {*model._decoder._runner._captured} == {*product((1, 2, 4), (1, 2, 4, 6))}
+    WhisperModel(CHECKPOINT, NUM_SLOTS).warm_up(4)  # captures nothing without static shapes
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_passes_can_be_prepared():
         ("int8", {"device_map": {"": "cpu"}}, "int8 weights are for a CPU without a device map"),
     ],
 )
-def test_what_does_not_go_together(dtype, settings, words):
+def test_settings_that_exclude_each_other_are_refused(dtype, settings, words):
     with pytest.raises(UnsupportedOption, match=words):
         WhisperModel(replace(CHECKPOINT, dtype=dtype), 1, **settings)
 
 
-def test_a_rounded_cross_attention_cache():
+def test_an_8_bit_cross_attention_cache():
     with pytest.raises(
         InvalidRequest, match="no cross-attention cache of 'int4': choose one of int8, float8"
     ):

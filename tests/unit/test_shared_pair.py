@@ -18,7 +18,7 @@ from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
-from specwhisper.model.micro_batcher import Gathering
+from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.transcript import Transcript
@@ -252,10 +252,10 @@ class Encoding(ScriptedModel):
     def __init__(self, num_slots: int) -> None:
         super().__init__(num_slots)
         self.parent_id, self.has_begun, self.may_end = os.getpid(), threading.Event(), threading.Event()
-        self._gathering = Gathering(self._encode, 1)
+        self._batcher = MicroBatcher(self._encode, 1)
 
     def encode(self, slot, recording, start_frame) -> None:
-        self._gathering.bring((slot, recording, start_frame))
+        self._batcher.run((slot, recording, start_frame))
 
     def _encode(self, windows) -> None:
         if os.getpid() == self.parent_id:

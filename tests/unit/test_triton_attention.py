@@ -45,7 +45,7 @@ def random_cache(positions: int = POSITIONS, **kwargs: Any) -> torch.Tensor:
 
 
 def fused(rows: int, width: int, **kwargs: Any) -> torch.Tensor:
-    """Queries, keys and values as one projection gives them: rows x width x 3 x heads x head_size."""
+    """Queries, keys and values as one projection returns them: rows x width x 3 x heads x head_size."""
     return random(rows, width, 3 * HEADS * HEAD_SIZE, seed=1, **kwargs).view(rows, width, 3, HEADS, HEAD_SIZE)
 
 
@@ -54,7 +54,7 @@ def exactly(query: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 
 
 class TestKernels:
-    """What needs a GPU or Triton's interpreter: see :func:`test_kernels_in_the_interpreter`."""
+    """Tests that need a GPU or Triton's interpreter: see :func:`test_kernels_in_the_interpreter`."""
 
     __test__ = IS_INTERPRETED or HAS_GPU
 
@@ -70,7 +70,7 @@ class TestKernels:
     @pytest.mark.parametrize("width", [1, 2, 5, 16, 32, 40])
     @pytest.mark.parametrize("rows", [1, 3])
     def test_self_attention(self, rows: int, width: int, num_splits: int):
-        """Slots are full after the pass, empty before it, or neither; nothing behind a row is read."""
+        """Slots are full afterwards, empty before, or neither; nothing after a row is read."""
         query, cache, slots = fused(rows, width)[:, :, 0], random_cache(), integers(1, 3, 0)[:rows]
         starts = integers(POSITIONS - width, 0, 7)[:rows]
         expected = exactly(query, cache, slots, starts)
@@ -158,7 +158,7 @@ class TestKernels:
         write_slots(key_value, cache, slots, starts, lengths)
         assert torch.equal(cache, expected)
 
-    def test_nothing_is_written_behind_a_slot(self):
+    def test_nothing_is_written_after_a_slots_last_position(self):
         whole = random_cache(POSITIONS + 8)
         key_value, cache, before = fused(2, 5)[:, :, 1:], whole[:, :, :, :POSITIONS], whole.clone()
         write_slots(key_value, cache, integers(1, 4), integers(POSITIONS - 2, POSITIONS), integers(5, 5))
@@ -167,7 +167,7 @@ class TestKernels:
 
     @settings(max_examples=30)
     @given(st.data())
-    def test_passes_over_any_slots(self, data: st.DataObject):
+    def test_any_slots(self, data: st.DataObject):
         rows, width = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 18))
         positions = data.draw(st.integers(width, 80))
         slots = integers(*data.draw(st.permutations(range(NUM_SLOTS)))[:rows])

@@ -1,4 +1,4 @@
-"""Capture what a GPU is asked to do once, replay it with other numbers: one launch instead of hundreds."""
+"""Capture a forward pass in a CUDA graph and replay it: one launch instead of hundreds."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-# While a graph is captured nothing else may be asked of the device: encoders wait, and so do other captures.
+# While a graph is captured, no other thread may use the device: encoders and other captures wait.
 CAPTURING = Lock()
 
-Run = Callable[[], Tensor]  # reads tensors that stay where they are, and gives one that does
+Run = Callable[[], Tensor]  # its inputs and its output have fixed addresses
 
 
 def uncaptured(run: Run) -> Run:
-    """Give what runs as it is: for devices without graphs."""
+    """Return the function itself: for devices without graphs."""
     return run
 
 
 class CudaGraphs:
-    """Captures functions that run one after the other: they share one pool of memory.
+    """Captures functions that run one after the other, in one pool of memory.
 
-    What one of them gives is overwritten by the next and has to be read before, in the order of the stream.
+    Read each output before the next replay, in the order of the stream: the next one overwrites it.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -31,7 +31,7 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, run: Run) -> Run:
-        """Run a function once, so that nothing is compiled or set up later, then capture it."""
+        """Run a function once, to compile and set up everything, then capture it."""
         with CAPTURING, torch.cuda.device(self._stream.device):
             return self._captured(run)
 
@@ -42,7 +42,7 @@ class CudaGraphs:
             run()
         caller.wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
-        # A draft beside its target may have passes under way: only this thread has to leave memory as it is.
+        # A draft on the same GPU may be running: only this thread must not allocate.
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             output = run()
 

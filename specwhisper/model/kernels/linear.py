@@ -1,9 +1,9 @@
-"""Linear layers as a CPU multiplies few rows fastest: weights in oneDNN's order, of four, two or one byte.
+"""Linear layers for few rows on a CPU: weights packed for oneDNN, in four, two or one byte.
 
-A step of a decoder mostly waits for its weights. PyTorch's plain kernels read them again and again for a
-handful of rows (five rows of whisper-small's projection cost 2.4 times as much as one); packed once for
-oneDNN, five rows cost a fifth more than one. Small float32 matrices stay as they are: finding the packed
-kernel costs more than it saves there. Measured in docs/performance-log.md.
+A decoder's forward pass mostly waits for its weights. PyTorch's plain kernels read them again and again for a
+handful of rows: five rows of whisper-small's projection cost 2.4 times as much as one. Packed once for
+oneDNN, five rows cost a fifth more than one. Small float32 matrices stay unpacked, because there the search
+for the packed kernel costs more than it saves. The measurements are in docs/performance-log.md.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-PACKED_FOR_ROWS = 32  # the order that oneDNN chooses for so many suits one row as well as forty
+PACKED_FOR_ROWS = 32  # the packing that oneDNN chooses for 32 rows suits one row as well as forty
 MIN_PACKED_WEIGHTS = 2**19
-MAX_EVEN_ROWS = 32  # more in bfloat16 are summed in another order
-LARGEST_INT8 = 127  # -128 is left out, so that both signs reach as far
-TINY = 1e-12  # stands for the largest of a row of zeros
+MAX_BFLOAT16_ROWS = 32  # more rows are summed in another order
+LARGEST_INT8 = 127  # symmetric: -128 is not used
+TINY = 1e-12  # replaces the largest value of a row of zeros
 IS_X86 = platform.machine() in ("x86_64", "AMD64")
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and IS_X86
 HAS_BFLOAT16 = HAS_ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 # Older x86 processors sum products of bytes in 16 bits, which overflow.
-SUMS_BYTES = not IS_X86 or torch.cpu._is_vnni_supported()
+HAS_INT8_SUMS = not IS_X86 or torch.cpu._is_vnni_supported()
 
 
 def pack_linears(module: nn.Module, *, is_int8: bool, leave: Collection[str] = ()) -> None:
-    """Replace the linear layers below a module by what multiplies a few rows fastest on this CPU.
+    """Replace a module's linear layers by the fastest for a few rows on this CPU.
 
     Parameters
     ----------
-    is_int8 : whether weights are rounded to one byte; otherwise they keep their type.
-    leave : names of layers that see many rows at once and stay as they are, unless they are rounded.
+    is_int8 : round the weights to one byte; otherwise they keep their type.
+    leave : names of layers that multiply many rows at once; they stay unpacked, unless they are rounded.
     """
     for name, child in module.named_children():
         if not isinstance(child, nn.Linear):
@@ -46,16 +46,16 @@ def pack_linears(module: nn.Module, *, is_int8: bool, leave: Collection[str] = (
 
 
 def _gains_by_packing(weight: Tensor) -> bool:
-    if weight.dtype is torch.bfloat16:  # PyTorch uses oneDNN for it in any case, and packs on every call
+    if weight.dtype is torch.bfloat16:  # PyTorch always uses oneDNN for it, and packs on every call
         return HAS_BFLOAT16
     return HAS_ONEDNN and weight.dtype is torch.float32 and weight.numel() >= MIN_PACKED_WEIGHTS
 
 
-def is_even(module: nn.Module, *, leave: Collection[str] = ()) -> bool:
-    """Tell whether what a row gets from the linear layers below a module does not depend on its company.
+def is_batch_invariant(module: nn.Module, *, leave: Collection[str] = ()) -> bool:
+    """Return whether the result of a row does not depend on the other rows, to the last bit.
 
-    It does not in :class:`PackedLinear` and :class:`Int8Linear`; PyTorch's own sum in another order for a few
-    rows than for many.
+    That holds for :class:`PackedLinear` and :class:`Int8Linear`. PyTorch's own layers sum in another order
+    for a few rows than for many.
     """
     return not any(
         isinstance(child, nn.Linear) and name.rpartition(".")[2] not in leave
@@ -74,22 +74,22 @@ class PackedLinear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Map rows x inputs to rows x outputs."""
-        if hidden.dtype is torch.bfloat16 and len(hidden) > MAX_EVEN_ROWS:
-            return torch.cat([self._multiply(rows) for rows in hidden.split(MAX_EVEN_ROWS)])
+        if hidden.dtype is torch.bfloat16 and len(hidden) > MAX_BFLOAT16_ROWS:
+            return torch.cat([self._multiply(rows) for rows in hidden.split(MAX_BFLOAT16_ROWS)])
         return self._multiply(hidden)
 
     def _multiply(self, hidden: Tensor) -> Tensor:
-        # A single long row is summed in another order than several: it is given company.
+        # A single long row is summed in another order than several: multiply it twice.
         rows = hidden.expand(2, -1) if len(hidden) == 1 else hidden
         outputs = torch.ops.mkldnn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
         return cast(Tensor, outputs[: len(hidden)])
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with weights of one byte; what it gives is float32.
+    """A linear layer with weights of one byte and float32 outputs.
 
-    Each output's weights share a scale, found once; each row's activations another, found as they pass.
-    Products and sums are whole numbers and thus exact: what a row gets does not depend on its company.
+    The weights of each output share a scale, found once. The activations of each row share another, found in
+    each forward pass. Products and sums are integers and thus exact, whatever the other rows are.
     """
 
     scale: Tensor
@@ -101,7 +101,7 @@ class Int8Linear(nn.Module):
         values, scale = quantise_rows(linear.weight.detach().float())
         bias = torch.zeros(linear.out_features) if linear.bias is None else linear.bias.detach().float()
         self.is_packed = HAS_ONEDNN and values.numel() >= MIN_PACKED_WEIGHTS
-        # What only oneDNN can read cannot be compared either: two layers are the same if their digests are.
+        # Packed weights cannot be compared: two layers are equal if their digests are.
         digest = hashlib.blake2b(values.numpy().tobytes(), digest_size=16).digest()
         self.register_buffer("digest", torch.tensor(list(digest), dtype=torch.uint8))
         self.register_buffer("scale", scale.flatten() / LARGEST_INT8)
@@ -117,7 +117,7 @@ class Int8Linear(nn.Module):
         largest = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=TINY)
         rows = rows / largest
         if self.is_packed:
-            # The packed kernel wants unsigned activations, so zero lies at 128; the half rounds.
+            # The packed kernel takes unsigned activations: 128 is zero, and the half rounds.
             products = torch.ops.onednn.qlinear_pointwise(
                 *(torch.add(128.5, rows, alpha=LARGEST_INT8).to(torch.uint8), 1.0, 128),
                 *(self.values, self.scale, self.zero_points, None),
@@ -130,7 +130,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """An embedding with entries of one byte and a scale for each token; it gives float32."""
+    """An embedding with entries of one byte, a scale for each token, and float32 outputs."""
 
     values: Tensor
     scale: Tensor
@@ -142,11 +142,11 @@ class Int8Embedding(nn.Module):
         self.register_buffer("scale", scale)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Give the rows of some tokens."""
+        """Return the embeddings of token ids: ... to ... x d_model."""
         return self.values[ids] * self.scale[ids]
 
 
 def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Round each row to whole numbers up to 127: int8 values, and the float32 scale of each row."""
+    """Round each row to integers up to 127; return int8 values and the float32 scales."""
     scale = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=TINY).div_(LARGEST_INT8)
     return (rows / scale).round_().to(torch.int8), scale

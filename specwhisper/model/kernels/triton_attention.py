@@ -1,13 +1,13 @@
-"""Attention over slots on a CUDA GPU: keys and values are read where they lie, not gathered.
+"""Attention over slots on a CUDA GPU: keys and values are read in place, not copied.
 
-A pass has few queries and many keys, so that one program for each row and head would leave most of the GPU
+A forward pass has few queries and many keys: one program for each row and head would leave most of the GPU
 idle. The positions are therefore split over programs, each of which attends to its split alone, and a second,
-small kernel combines the results (flash-decoding). What is launched depends on shapes alone and nothing waits
-for the device: a CUDA graph captures :func:`slot_attention` and :func:`write_slots`, and slots, starts and
-lengths may differ at every replay.
+small kernel combines the results (flash-decoding). Launches depend on shapes alone and nothing waits for the
+device: a CUDA graph captures :func:`slot_attention` and :func:`write_slots`, and slots, starts and lengths
+may differ at every replay.
 
-Of a pass over many rows, cross-attention's keys and values are most of what is read;
-:func:`quantise_cache` halves them.
+With many rows, most of the memory traffic is cross-attention's keys and values; :func:`quantise_cache` halves
+it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-try:  # torch's CUDA builds bring it along on Linux
+try:  # part of torch's CUDA builds on Linux
     import triton
     import triton.language as tl
 except ImportError:
     triton = None
 
-# Estimates for an H200 from the registers and shared memory that a program takes, not measurements.
-BLOCK_BYTES = 128  # of each channel that a program reads at once: 64 positions of 16 bits, 128 of 8
-PROGRAMS_PER_PROCESSOR = 4  # that one of the GPU's processors runs at once
-MIN_SPLIT = 128  # positions; fewer are read sooner than their result is written and combined
-# How full the slots of self-attention are is known on the device only. Most hold a few blocks, for which a
-# second kernel gains nothing.
+# Estimates for an H200, from the registers and shared memory of a program; not measured.
+BLOCK_BYTES = 128  # of each channel in one read of a program: 64 positions of 16 bits, 128 of 8
+PROGRAMS_PER_PROCESSOR = 4  # that a multiprocessor runs at once
+MIN_SPLIT = 128  # positions; with fewer, writing and combining the results takes longer than reading
+# The length of a slot is known on the device only. Most hold a few blocks: a second kernel gains nothing.
 MIN_CAUSAL_SPLIT = 512
 
 
 def supports(cache: Tensor) -> bool:
-    """Tell whether the kernels serve a cache; where they do not, the references do."""
+    """Return whether the kernels support a cache; otherwise use the references."""
     if triton is None or cache.device.type != "cuda":
         return False
     needed = (8, 9) if cache.dtype == torch.float8_e4m3fn else (8, 0)
@@ -63,10 +62,10 @@ def slot_attention(
     cache : 2 (keys, values) x slots x heads x positions x head_size, of the query's type or quantised. Query
         and cache may have any strides as long as the last dimension is contiguous.
     slots : integers, one per row; rows may share a slot.
-    starts : integers, one per row: the tokens its slot held before the pass; the pass's own are written.
+    starts : integers, one per row: the tokens in its slot before this batch, whose own are written already.
         Query w sees the positions up to and including ``starts + w``. ``None``: queries see every position.
-    scales : of a quantised cache, as :func:`quantise_cache` gives them, positions contiguous.
-    num_splits : programs that share the positions of one row and head; ``None``: as many as fill the GPU.
+    scales : of a quantised cache, as :func:`quantise_cache` returns them, positions contiguous.
+    num_splits : programs that share the positions of one row and head; ``None``: enough to fill the GPU.
 
     Returns
     -------
@@ -80,10 +79,10 @@ def slot_attention(
         min_split = MIN_SPLIT if starts is None else MIN_CAUSAL_SPLIT
         num_splits = max(1, min(num_splits, num_positions // min_split))
     split_size = math.ceil(num_positions / block_positions / num_splits) * block_positions
-    num_splits = math.ceil(num_positions / split_size)  # splits are whole blocks: fewer of them may do
+    num_splits = math.ceil(num_positions / split_size)  # splits are whole blocks, so fewer may suffice
 
-    is_whole = num_splits == 1  # then there is nothing to combine
-    block_queries = 16 if width <= 16 else 32  # tensor cores multiply no fewer
+    is_whole = num_splits == 1  # nothing to combine
+    block_queries = 16 if width <= 16 else 32  # the fewest that tensor cores multiply
     partial_dtype = query.dtype if is_whole else torch.float32
     shape = (rows, width, heads, num_splits)
     partials = torch.empty((*shape, head_size), dtype=partial_dtype, device=query.device)
@@ -133,7 +132,7 @@ def slot_attention_reference(
     *,
     scales: Tensor | None = None,
 ) -> Tensor:
-    """Do what :func:`slot_attention` does on any device, with torch alone: it copies the slots it reads."""
+    """Compute :func:`slot_attention` with torch alone, on a copy of the slots."""
     key_value = cache[:, slots]
     if scales is not None:
         key_value = key_value.float() * scales[:, slots, ..., None].float()
@@ -147,7 +146,7 @@ def slot_attention_reference(
 
 
 def write_slots(key_value: Tensor, cache: Tensor, slots: Tensor, starts: Tensor, lengths: Tensor) -> None:
-    """Write each row's keys and values into its slot, behind the tokens it holds.
+    """Write each row's keys and values into its slot, after the tokens it holds.
 
     Parameters
     ----------
@@ -155,8 +154,8 @@ def write_slots(key_value: Tensor, cache: Tensor, slots: Tensor, starts: Tensor,
     cache : 2 x slots x heads x positions x head_size, of the same type. Both may have any strides as long as
         the last dimension is contiguous.
     slots, starts, lengths : integers, one per row: the slot, the tokens it holds, the tokens to write. The
-        row's further tokens are padding and are not written, nor is anything behind the slot's last position.
-        No two rows may write to the same place.
+        row's further tokens are padding and are not written, nor is anything after the slot's last position.
+        No two rows may write to the same position of a slot.
     """
     rows, width, num_parts, heads, head_size = key_value.shape
     with torch.cuda.device_of(cache):
@@ -186,8 +185,8 @@ def quantise_cache(key_value: Tensor, dtype: torch.dtype = torch.int8) -> tuple[
 
     Returns
     -------
-    The rounded numbers, of the same shape, and the scales they are to be multiplied by: float16, of that
-    shape without ``head_size``.
+    The rounded numbers, of the same shape, and the scales to multiply them by: float16, of that shape
+    without ``head_size``.
     """
     limit = 127.0 if dtype == torch.int8 else torch.finfo(dtype).max
     exact = key_value.float()
@@ -195,7 +194,7 @@ def quantise_cache(key_value: Tensor, dtype: torch.dtype = torch.int8) -> tuple[
     scales = scales.clamp(min=torch.finfo(torch.float16).tiny).to(torch.float16)  # never 0
     rounded = (exact / scales[..., None].float()).clamp(-limit, limit)
     if dtype == torch.int8:
-        rounded = rounded.round()  # the cast alone would cut off
+        rounded = rounded.round()  # the cast alone would truncate
     return rounded.to(dtype), scales
 
 
@@ -205,7 +204,7 @@ def _num_processors(device: torch.device) -> int:
 
 
 def _kernel(function: Callable[..., None]) -> Any:
-    """Compile a function with Triton when it is launched; where there is none, leave it as it is."""
+    """Compile a function with Triton when it is launched; without Triton, return it."""
     return function if triton is None else triton.jit(function)
 
 
@@ -231,7 +230,7 @@ def _attend(
     width: tl.tensor,
     num_positions: tl.tensor,
     split_size: tl.tensor,
-    score_scale: tl.tensor,  # to the base 2: its powers are what the hardware computes
+    score_scale: tl.tensor,  # for exponents to the base 2, which the hardware computes
     HEAD_SIZE: tl.constexpr,
     BLOCK_QUERIES: tl.constexpr,
     BLOCK_POSITIONS: tl.constexpr,
@@ -279,7 +278,7 @@ def _attend(
         key = tl.load(keys + place, mask=is_held[:, None], other=0.0).to(queries.dtype)
         value = tl.load(values + place, mask=is_held[:, None], other=0.0).to(queries.dtype)
 
-        # A scale is a position's, so that it may as well multiply the position's score and, below, weight.
+        # A position has one scale, so it can multiply the position's score and, below, its weight.
         score = tl.dot(queries, tl.trans(key), input_precision="ieee") * score_scale
         if scales is not None:
             score *= tl.load(key_scales + position, mask=is_held, other=0.0).to(tl.float32)[None, :]
@@ -299,7 +298,7 @@ def _attend(
         attended *= decay[:, None]
         attended = tl.dot(weight.to(queries.dtype), value, attended, input_precision="ieee")
 
-    total = tl.where(total == 0.0, 1.0, total)  # a query that sees nothing here has the weight 2^-inf
+    total = tl.where(total == 0.0, 1.0, total)  # a query without a visible position has the weight 2^-inf
     place = ((row * width + token) * tl.num_programs(1) + head) * tl.num_programs(0) + split
     tl.store(log_weights + place, maximum + tl.log2(total), mask=is_token)
     tl.store(
@@ -318,7 +317,7 @@ def _combine(
     HEAD_SIZE: tl.constexpr,
     BLOCK_SPLITS: tl.constexpr,
 ) -> None:
-    """Average what the splits found for one query and head, by their weights."""
+    """Combine the splits of one query and head: a weighted average."""
     vector = tl.program_id(0)
     split = tl.arange(0, BLOCK_SPLITS)
     channel = tl.arange(0, HEAD_SIZE)

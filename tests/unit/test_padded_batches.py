@@ -1,4 +1,4 @@
-"""Passes padded to a few shapes equal passes without padding, whatever lies in the slots."""
+"""Batches padded to a few shapes equal batches without padding."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from experiments.common.checkpoints import Shape as ModelShape
 from experiments.common.checkpoints import build_checkpoint
 from specwhisper.model import decoder as decoders
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
-from specwhisper.model.kernels.padded_pass import (
+from specwhisper.model.kernels.layer_cache import BatchRow, LayerCache
+from specwhisper.model.kernels.padded_batch import PaddedBatch
+from specwhisper.model.kernels.padded_runner import (
     BATCHES,
-    PASS_TOKENS,
+    FORWARD_TOKENS,
     WIDTHS,
-    PaddedRows,
     Shape,
     StaticInputs,
     divide,
     shape_for,
 )
-from specwhisper.model.kernels.padded_slots import PaddedSlots, write_with_padding
-from specwhisper.model.kernels.slot_attention import Fed
 from tests.slot_writing import write_slots_reference
 
 NUM_SLOTS, POSITIONS = 5, 72
@@ -38,7 +37,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def decoder(device: str = "cpu", **kwargs) -> CachedDecoder:
-    """A decoder whose slot i has heard ``AUDIO[i]``."""
+    """Build a decoder whose slot i holds ``AUDIO[i]``."""
     with torch.device("meta"):
         made = CachedDecoder(CHECKPOINT.config, NUM_SLOTS)
     load_decoder_weights(made, CHECKPOINT.state)
@@ -54,7 +53,7 @@ def text(seed: int, length: int) -> list[int]:
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def pair(request) -> tuple[CachedDecoder, CachedDecoder]:
-    """The same decoder without padding and with it; on a GPU the latter's passes are captured."""
+    """Build the same decoder without padding and with it; on a GPU the latter is captured."""
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("there is no GPU")
     return decoder(), decoder(request.param, has_static_shapes=True)
@@ -83,42 +82,47 @@ def test_rows_are_padded_to_a_bucket_where_there_is_one(num_rows, width, expecte
     [
         ([8], [[0]]),
         ([224], [[0]]),
-        ([1, 9, 1, 5], [[0, 1, 2, 3]]),  # few tokens: less padding than another pass costs
+        ([1, 9, 1, 5], [[0, 1, 2, 3]]),  # few tokens: padding costs less than another forward pass
         ([224, 5, 5, 4], [[1, 2, 3], [0]]),
         ([1, 1, 17, 1] * 8, [[i for i in range(32) if i % 4 != 2], [i for i in range(32) if i % 4 == 2]]),
     ],
 )
-def test_wide_rows_go_apart_where_they_would_pad_others_too_much(widths, expected):
+def test_wide_rows_run_apart_if_they_would_pad_others_too_much(widths, expected):
     assert divide(widths) == expected
 
 
 @given(st.lists(st.integers(1, 250), min_size=1, max_size=150))
-def test_dividing_loses_no_row_and_never_costs_more(widths):
+def test_dividing_keeps_every_row_and_never_costs_more(widths):
     parts = divide(widths)
     assert sorted(row for part in parts for row in part) == [*range(len(widths))]
     assert all(part == sorted(part) and len(part) <= BATCHES[-1] for part in parts)
-    if len(widths) > BATCHES[-1]:  # one pass of so many rows would not be captured
+    if len(widths) > BATCHES[-1]:  # one batch of so many rows would not be captured
         return
 
     def cost(rows):
-        return PASS_TOKENS + shape_for(len(rows), max(widths[row] for row in rows)).num_tokens
+        return FORWARD_TOKENS + shape_for(len(rows), max(widths[row] for row in rows)).num_tokens
 
     assert sum(map(cost, parts)) <= cost(range(len(widths)))
 
 
-def test_inputs_stay_where_they_are_and_keep_nothing():
-    inputs = StaticInputs(Shape(4, 2), torch.device("cpu"))
+def test_inputs_keep_their_addresses_and_no_old_values():
+    inputs = StaticInputs(Shape(4, 2), POSITIONS, torch.device("cpu"))
     inputs.fill(
-        [Fed(3, 9, [5, 6]), Fed(1, 0, [7]), Fed(2, 4, [8, 9])], [(0, 1), (2, 0), (2, 1)], spare_slot=5
+        [BatchRow(3, 9, [5, 6]), BatchRow(1, 0, [7]), BatchRow(2, 4, [8, 9])],
+        [(0, 1), (2, 0), (2, 1)],
+        spare_slot=5,
     )
-    places = [part.data_ptr() for part in (*inputs.rows, inputs.wanted)]
-    assert all(place % 16 == places[0] % 16 for place in places)
-    assert inputs.rows.ids.tolist() == [[5, 6], [7, 0], [8, 9], [0, 0]]
-    assert inputs.rows.positions.tolist() == [[9, 10], [0, 1], [4, 5], [0, 1]]
+    batch = inputs.batch
+    tensors = (batch.ids, batch.slots, batch.starts, batch.lengths)
+    addresses = [each.data_ptr() for each in (*tensors, inputs.wanted)]
+    assert all(address % 16 == addresses[0] % 16 for address in addresses)
+    assert batch.ids.tolist() == [[5, 6], [7, 0], [8, 9], [0, 0]]
+    assert batch.positions.tolist() == [[9, 10], [0, 1], [4, 5], [0, 1]]
     assert inputs.wanted.tolist()[:3] == [1, 4, 5]
-    inputs.fill([Fed(0, 2, [1])], [(0, 0)], spare_slot=5)
-    assert [part.data_ptr() for part in (*inputs.rows, inputs.wanted)] == places
-    assert [part.tolist() for part in inputs.rows] == [
+    inputs.fill([BatchRow(0, 2, [1])], [(0, 0)], spare_slot=5)
+    tensors = (batch.ids, batch.slots, batch.starts, batch.lengths)
+    assert [each.data_ptr() for each in (*tensors, inputs.wanted)] == addresses
+    assert [each.tolist() for each in tensors] == [
         [[1, 0], [0, 0], [0, 0], [0, 0]],
         [0, 5, 5, 5],
         [2, 0, 0, 0],
@@ -135,7 +139,7 @@ operation = st.tuples(
 
 @settings(max_examples=40)
 @given(operations=st.lists(operation, min_size=1, max_size=8))
-def test_any_history_equals_passes_without_padding(pair, operations):
+def test_any_history_equals_batches_without_padding(pair, operations):
     for made in pair:
         for slot in range(NUM_SLOTS):
             made.rollback(slot, 0)
@@ -176,7 +180,7 @@ def test_each_bucket_is_captured_once(monkeypatch):
 
     def capture(run):
         calls["captured"] += 1
-        output = run()  # a graph's memory: every replay gives it anew
+        output = run()  # a graph's memory: every replay overwrites it
 
         def replay():
             calls["replayed"] += 1
@@ -196,7 +200,7 @@ def test_each_bucket_is_captured_once(monkeypatch):
     assert calls == {"captured": 2, "replayed": 4}  # widths of 4 and of 1; long prompts are not captured
 
 
-def test_where_a_decoder_looks(pair):
+def test_cross_attention_weights_equal_those_without_padding(pair):
     tokens, heads = text(11, 7), [(0, 1), (1, 3), (1, 0)]
     ragged, padded = (made.cross_attention(3, tokens, heads) for made in pair)
     assert padded.shape == (3, 7, 1500)
@@ -206,15 +210,15 @@ def test_where_a_decoder_looks(pair):
 
 
 @pytest.mark.parametrize(("dtype", "error"), [("int8", 0.01), ("float8", 0.05)])
-def test_what_is_heard_may_be_rounded_to_a_byte(dtype, error):
+def test_the_cross_attention_cache_may_have_8_bits(dtype, error):
     plain, rounded = decoder(), decoder(has_static_shapes=True, cross_cache_dtype=dtype)
     tokens = [text(1, 6), text(2, 3)]
     expected, logits = (made.append([4, 0], tokens, [6, 3]) for made in (plain, rounded))
     assert 0 < (logits - expected).norm() < error * expected.norm()
     per_position = 2 * 64 * 4  # keys and values, float32
-    heard = 1500 * (per_position // 4 + 2 * 4 * 2)  # a scale of two bytes for each head
+    cross = 1500 * (per_position // 4 + 2 * 4 * 2)  # a scale of two bytes for each head
     assert plain.bytes_per_slot == 2 * (POSITIONS + 1500) * per_position
-    assert rounded.bytes_per_slot == 2 * (POSITIONS * per_position + heard)
+    assert rounded.bytes_per_slot == 2 * (POSITIONS * per_position + cross)
 
 
 @settings(max_examples=40)
@@ -229,11 +233,17 @@ def test_padding_is_written_to_the_last_slot_only(width, rows):
     key_value, cache = made(len(rows), width, 2, 3, 8), made(2, 5, 3, 14, 8)
     expected = cache.clone()
     ids = torch.zeros(len(rows), width, dtype=torch.int32)
-    write_with_padding(key_value, cache, PaddedRows(ids, slots, starts, lengths.clamp(max=width)))
+    PaddedBatch(ids, slots, starts, lengths.clamp(max=width), 14).write(key_value, cache)
     write_slots_reference(key_value, expected, slots, starts, lengths)
     assert torch.equal(cache[:, :-1], expected[:, :-1])
 
 
-def test_slots_know_where_they_lie():
+def test_padding_past_the_last_position_has_an_embedding():
+    starts = torch.tensor([12], dtype=torch.int32)
+    batch = PaddedBatch(torch.zeros(1, 4, dtype=torch.int32), starts, starts, starts, 14)
+    assert batch.positions.tolist() == [[12, 13, 13, 13]]
+
+
+def test_a_cache_has_a_device():
     cache = torch.zeros(2, 3, 2, 4, 8)
-    assert PaddedSlots(cache, cache).device == torch.device("cpu")
+    assert LayerCache(cache, cache).device == torch.device("cpu")

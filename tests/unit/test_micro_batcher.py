@@ -1,0 +1,73 @@
+"""Concurrent calls are batched."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from specwhisper.model.micro_batcher import MicroBatcher
+
+WAIT_S = 10.0
+
+
+class Work:
+    """Records its batches; blocks until ``may_continue`` is set; items below zero fail."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.begun = threading.Event()
+        self.may_continue = threading.Event()
+
+    def __call__(self, batch) -> None:
+        self.batches.append([*batch])
+        self.begun.set()
+        assert self.may_continue.wait(WAIT_S)
+        if min(batch) < 0:
+            raise MemoryError(f"{min(batch)}")
+
+
+def run_during_work(work: Work, items: list[int], max_items: int) -> list[Future[None]]:
+    """Run item 0, and add the others one by one during its work."""
+    batcher = MicroBatcher[int](work, max_items)
+    with ThreadPoolExecutor(len(items) + 1) as threads:
+        futures = [threads.submit(batcher.run, 0)]
+        assert work.begun.wait(WAIT_S)
+        for num_waiting, item in enumerate(items, start=1):
+            futures.append(threads.submit(batcher.run, item))
+            while len(batcher._waiting) < num_waiting:
+                threading.Event().wait(0.001)
+        work.may_continue.set()
+    return futures
+
+
+def test_a_single_call_runs_alone():
+    work = Work()
+    work.may_continue.set()
+    MicroBatcher[int](work, 8).run(3)
+    assert work.batches == [[3]]
+
+
+def test_calls_during_work_are_the_next_batch_in_order():
+    work = Work()
+    for future in run_during_work(work, [5, 3, 4], 8):
+        future.result(0)
+    assert work.batches == [[0], [5, 3, 4]]
+
+
+def test_a_batch_has_at_most_max_items():
+    work = Work()
+    for future in run_during_work(work, [*range(1, 8)], 3):
+        future.result(0)
+    assert work.batches == [[0], [1, 2, 3], [4, 5, 6], [7]]
+
+
+def test_only_the_failing_item_raises():
+    work = Work()
+    first, good, bad, last = run_during_work(work, [1, -1, 2], 2)
+    for future in (first, good, last):
+        future.result(0)
+    with pytest.raises(MemoryError, match="-1"):
+        bad.result(0)
+    assert work.batches == [[0], [1, -1], [1], [-1], [2]]
