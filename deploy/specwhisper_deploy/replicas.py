@@ -8,13 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from prometheus_client import make_wsgi_app
 from ray.serve.handle import DeploymentHandle
 
 from specwhisper.observe.metrics.discovery import targets_page
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.metrics_server import serving_page
+from specwhisper.rpc.metrics_server import metrics_page, serving_page
 from specwhisper.rpc.serving import AddServicer, ServingOptions
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
@@ -93,7 +92,7 @@ class _LocatorReplica(GrpcReplica):
         metrics = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
         await self._listen({name: add}, [replace(serving, metrics_port=None)], metrics=metrics)
         if (port := serving.metrics_port) is not None:  # its own metrics, and where the replicas' are
-            pages = targets_page(finder(replicas), make_wsgi_app(metrics.collected))
+            pages = targets_page(finder(replicas), metrics_page(metrics.collected))
             page = partial(serving_page, pages, serving.metrics_host, port)
 
             async def start() -> str:

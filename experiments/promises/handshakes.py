@@ -14,9 +14,9 @@ import trustme
 from experiments.common.forked import Forked
 from experiments.common.report import Bar
 from experiments.soak.servers import serve_gateway
+from specwhisper.rpc.handshakes import HANDSHAKE_S
 from specwhisper.rpc.tls import ServerTls
 from specwhisper_gateway.config import GatewayConfig
-from specwhisper_gateway.transport.handshakes import HANDSHAKE_S
 
 NOWHERE = "127.0.0.1:1"  # no draft server is asked
 MAX_ANSWER_S = 1.0

@@ -15,15 +15,14 @@ import uvicorn
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.addresses import cannot_listen, join_address
 from specwhisper.rpc.collector import freeze_loaded
-from specwhisper.rpc.metrics_server import serving_metrics
+from specwhisper.rpc.handshakes import encrypted
+from specwhisper.rpc.metrics_server import metrics_page, serving_page
 from specwhisper.rpc.stop_signals import stop_signals
 from specwhisper_gateway.app import create_app
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.transport.connections import SocketConnection, at_most
-from specwhisper_gateway.transport.encryption import encryption
-from specwhisper_gateway.transport.handshakes import encrypted
 from specwhisper_gateway.transport.heads import MAX_HEAD_BYTES
 from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
 
@@ -48,7 +47,7 @@ class GatewayServer(uvicorn.Server):
         self._app = create_app(config, self._metrics)
         connections: Any = at_most(config.max_connections)
         if config.tls is not None:
-            connections = encrypted(connections, encryption(config.tls), config.max_connections)
+            connections = encrypted(connections, config.tls, config.max_connections)
         listening = uvicorn.Config(
             self._app,
             lifespan="on",
@@ -97,8 +96,9 @@ class GatewayServer(uvicorn.Server):
         if not config.metrics or config.metrics_port is None:
             yield
             return
-        async with serving_metrics(
-            self._metrics.collected, config.metrics_host, config.metrics_port, config.tls, config.tokens
+        page = metrics_page(self._metrics.collected)
+        async with serving_page(
+            page, config.metrics_host, config.metrics_port, config.tls, config.tokens
         ) as self.metrics_address:
             logger.info("metrics", extra={"address": self.metrics_address})
             yield

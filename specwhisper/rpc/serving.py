@@ -23,7 +23,7 @@ from specwhisper.rpc.calls import CallInterceptor, OpenCalls
 from specwhisper.rpc.collector import freeze_loaded
 from specwhisper.rpc.health import CheckHealth, Health
 from specwhisper.rpc.keepalive import keepalive
-from specwhisper.rpc.metrics_server import serving_metrics
+from specwhisper.rpc.metrics_server import metrics_page, serving_page
 from specwhisper.rpc.stop_signals import stop_signals
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
@@ -198,8 +198,12 @@ async def start_server(
         # Before calls: grpc never lets a port go that was bound and not served.
         if metrics is not None and options.metrics_port is not None:
             metrics_address = await beside.enter_async_context(
-                serving_metrics(
-                    metrics.collected, options.metrics_host, options.metrics_port, options.tls, options.tokens
+                serving_page(
+                    metrics_page(metrics.collected),
+                    options.metrics_host,
+                    options.metrics_port,
+                    options.tls,
+                    options.tokens,
                 )
             )
         address = _listen(server, options)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from specwhisper.rpc.metrics_server import serving_metrics
+from specwhisper.rpc.metrics_server import metrics_page, serving_page
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import read_tokens
 from tests.deploy.manifests import COMPOSE, DEPLOY, PROGRAMS, in_compose, read_compose
@@ -170,8 +170,8 @@ async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_
         token = (prometheus / Path(job["authorization"]["credentials_file"]).name).read_text().strip()
         assert job["tls_config"]["server_name"] in names_in(own / "server.pem")
         trusted = ssl.create_default_context(cafile=prometheus / Path(job["tls_config"]["ca_file"]).name)
-        async with serving_metrics(
-            CollectorRegistry(), "127.0.0.1", 0, tls, read_tokens(own / "tokens")
+        async with serving_page(
+            metrics_page(CollectorRegistry()), "127.0.0.1", 0, tls, read_tokens(own / "tokens")
         ) as address:
             known = {"Authorization": f"Bearer {token}"}
             await scrape(address, context=trusted, headers=known)

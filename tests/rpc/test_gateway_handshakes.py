@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trustme
 
+from specwhisper.rpc import handshakes
 from specwhisper.rpc.tls import ServerTls
-from specwhisper_gateway.transport import handshakes
 from tests.rpc.gateways import RunningGateway, running_gateway
 from tests.rpc.services import eventually
 from tests.rpc.test_gateway_bounds import connected, ends

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
 import urllib.error
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,8 +18,7 @@ from experiments.common.speaking import SPANS, Ear, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.rpc import backoff
-from specwhisper.rpc import metrics_server as exposition
+from specwhisper.rpc import backoff, handshakes, metrics_server
 from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.rpc.streams import with_true_status
@@ -52,7 +50,6 @@ from tests.rpc.services import (
 from tests.rpc.speaking import listen, speaking_draft, speaking_target
 
 LENGTH_S = 70.0
-PATIENCE_S = 8.0  # less than a silence that ends a scrape
 TARGET, DRAFT = "specwhisper_target", "specwhisper_draft"
 
 
@@ -215,56 +212,58 @@ async def test_there_are_none_unless_they_are_asked_for():
         assert server.metrics_address is None
 
 
-def encryption(authority: trustme.CA, folder: Path) -> ServerTls:
+def server_tls(authority: trustme.CA, folder: Path) -> ServerTls:
     certificate = authority.issue_cert("127.0.0.1")
     (folder / "cert.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     (folder / "key.pem").write_bytes(certificate.private_key_pem.bytes())
     return ServerTls(folder / "cert.pem", folder / "key.pem")
 
 
-def num_scraped() -> int:
-    """Threads that answer whoever asks for metrics."""
-    return sum("process_request_thread" in thread.name for thread in threading.enumerate())
+async def closed(silent: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+    """Wait until a server has closed each connection."""
+    for reader, writer in silent:
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
 
 
 @pytest.mark.parametrize("is_encrypted", [False, True])
-async def test_whoever_says_nothing_takes_few_threads_and_those_for_a_while(
-    monkeypatch, tmp_path, is_encrypted
-):
-    monkeypatch.setattr(exposition, "REQUEST_S", 0.5)
-    for silence in ((exposition, "SILENCE_S"), (exposition._Handler, "timeout")):
-        monkeypatch.setattr(*silence, PATIENCE_S)  # it is not by silence that they end
-    authority, trusting = trustme.CA(), ssl.create_default_context()
-    authority.configure_trust(trusting)
-    settings = {"context": trusting} if is_encrypted else {}
-    async with exposed(tls=encryption(authority, tmp_path) if is_encrypted else None) as server:
+async def test_silent_connections_are_few_and_end(monkeypatch, tmp_path, is_encrypted):
+    for limit in ((metrics_server, "SCRAPE_S"), (handshakes, "HANDSHAKE_S")):
+        monkeypatch.setattr(*limit, 0.5)
+    monkeypatch.setattr(metrics_server, "MAX_CONNECTIONS", 4)
+    authority, trusted = trustme.CA(), ssl.create_default_context()
+    authority.configure_trust(trusted)
+    settings = {"context": trusted} if is_encrypted else {}
+    async with exposed(tls=server_tls(authority, tmp_path) if is_encrypted else None) as server:
         host, port = server.metrics_address.split(":")
-        silent = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
-        await eventually(lambda: num_scraped() == exposition.MAX_CONNECTIONS)
-        text, _ = await scrape(server.metrics_address, **settings)  # behind all of them
+        await closed([await asyncio.open_connection(host, int(port)) for _ in range(6)])
+        text, _ = await scrape(server.metrics_address, **settings)
         assert "specwhisper_test_active_sessions" in text
-        assert num_scraped() <= exposition.MAX_CONNECTIONS
-        async with asyncio.timeout(PATIENCE_S):
-            for reader, writer in silent:
-                with suppress(ConnectionError):
-                    assert await reader.read() == b""
-                writer.close()
 
 
-async def test_the_end_of_a_server_waits_for_no_place_for_who_asks_for_metrics():
-    async with asyncio.timeout(PATIENCE_S):
-        async with exposed() as server:
-            host, port = server.metrics_address.split(":")
-            silent = [await asyncio.open_connection(host, int(port)) for _ in range(40)]
-            await eventually(lambda: num_scraped() == exposition.MAX_CONNECTIONS)
-        for _, writer in silent:
-            writer.close()
-    await eventually(lambda: num_scraped() == 0)
+async def test_connections_above_the_limit_are_cut(monkeypatch):
+    monkeypatch.setattr(metrics_server, "MAX_CONNECTIONS", 4)
+    async with exposed() as server:
+        host, port = server.metrics_address.split(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
+        await closed([await asyncio.open_connection(host, int(port)) for _ in range(2)])
+    await closed(silent)  # a stop waits for none of them
+
+
+async def test_a_new_certificate_is_used_without_a_restart(tmp_path):
+    old, new = trustme.CA(), trustme.CA()
+    async with exposed(tls=server_tls(old, tmp_path)) as server:
+        for authority in (old, new):
+            trusted = ssl.create_default_context()
+            authority.configure_trust(trusted)
+            server_tls(authority, tmp_path)
+            await scrape(server.metrics_address, context=trusted)
 
 
 async def test_metrics_are_protected_as_calls_are(tmp_path):
     authority = trustme.CA()
-    tls = encryption(authority, tmp_path)
+    tls = server_tls(authority, tmp_path)
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
     token = "0123456789abcdef"

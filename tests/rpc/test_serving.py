@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import threading
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -24,14 +23,12 @@ from specwhisper.errors import (
     UnsafeBind,
 )
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.rpc import metrics_server as exposition
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc as pb_grpc
-from tests.rpc.services import eventually
 
 SERVICE = "specwhisper.wire.v1.Verification"
 LIMIT = 10_000
@@ -251,23 +248,3 @@ async def test_a_server_starts_wholly_or_not_at_all(is_taken, unused_tcp_port_fa
         socket.create_server(("127.0.0.1", other)).close()
     server = await start_server({}, ServingOptions(**ports), metrics)
     await server.stop(drain_timeout_s=0)
-
-
-async def test_stopping_does_not_hold_others_up(monkeypatch):
-    has_begun, may_end = threading.Event(), threading.Event()
-    was_allowed = []
-    stop = exposition._stop
-
-    def stop_when_allowed(*args):
-        has_begun.set()
-        was_allowed.append(may_end.wait(10.0))
-        stop(*args)
-
-    monkeypatch.setattr(exposition, "_stop", stop_when_allowed)
-    metrics = ServerMetrics("specwhisper_test", model="m", dtype="float32", device="cpu")
-    server = await start_server({}, ServingOptions(metrics_port=0), metrics)
-    stopping = asyncio.create_task(server.stop(drain_timeout_s=0))
-    await eventually(has_begun.is_set)
-    may_end.set()
-    await stopping
-    assert was_allowed == [True]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 
-from prometheus_client import make_wsgi_app
 from typer.testing import CliRunner
 
 from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.metrics.discovery import targets_page
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.rpc.metrics_server import serving_page
+from specwhisper.rpc.metrics_server import metrics_page, serving_page
 from specwhisper.rpc.serving import ServingOptions
 from specwhisper_client.cli.main import app
 from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
@@ -81,7 +80,7 @@ async def test_a_cluster_is_shown_once():
 async def test_targets_behind_a_locator_are_found_as_they_come_and_go():
     found: list[str] = []
     of_locator = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
-    own_metrics = make_wsgi_app(of_locator.collected)
+    own_metrics = metrics_page(of_locator.collected)
 
     def find() -> list[str]:
         if not found:
@@ -125,7 +124,7 @@ async def test_a_gateway_tells_the_places_that_are_taken():
         running_gateway(address, max_sessions=3, metrics_port=0) as gateway,
     ):
         state = gateway.server.config.app.state.gateway
-        with state.places.taken("anna"), state.places.taken("bert"):
+        with state.limiter.admit("anna"), state.limiter.admit("bert"):
             status, out = await run("--metrics", gateway.server.metrics_address, "--json")
         assert status == 0
         (row,) = json.loads(out)["servers"]

@@ -1,37 +1,34 @@
-"""Where targets that come and go serve their metrics, in the words of Prometheus' HTTP service discovery."""
+"""Where replicas that come and go serve their metrics, as Prometheus' HTTP service discovery lists them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
 
 from specwhisper.errors import SpecWhisperError
 
 TARGETS_PATH = "/targets"
 
-App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]  # of WSGI
+Page = Callable[[str, str], tuple[HTTPStatus, str, bytes]]  # as of specwhisper.rpc.metrics_server
 
 
-def targets_page(find: Callable[[], Sequence[str]], others: App) -> App:
-    """Give a WSGI application that tells targets.
+def targets_page(find: Callable[[], Sequence[str]], others: Page) -> Page:
+    """Return a page that lists replicas at ``/targets``.
 
     Parameters
     ----------
-    find : gives their ``HOST:PORT``, in the thread of a request; may raise ``SpecWhisperError``.
-    others : answers what else is asked for.
+    find : returns their ``HOST:PORT`` in the thread of a request; may raise ``SpecWhisperError``.
+    others : answers every other path.
     """
 
-    def page(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["PATH_INFO"] != TARGETS_PATH:
-            return others(environ, start_response)
-        status, kind = HTTPStatus.OK, "application/json"
+    def page(path: str, accept: str) -> tuple[HTTPStatus, str, bytes]:
+        if path != TARGETS_PATH:
+            return others(path, accept)
         try:
             body = json.dumps([{"targets": list(find())}])
-        except SpecWhisperError as error:  # a reader keeps what it knew
-            status, kind, body = HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n"
-        start_response(f"{status.value} {status.phrase}", [("Content-Type", kind)])
-        return [body.encode()]
+        except SpecWhisperError as error:  # Prometheus keeps the list that it has
+            return HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n".encode()
+        return HTTPStatus.OK, "application/json", body.encode()
 
     return page
