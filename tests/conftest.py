@@ -20,7 +20,7 @@ settings.load_profile("specwhisper")
 @pytest.fixture
 def emptiest_first(monkeypatch) -> None:
     """Have draft servers open sessions at the target with the most room."""
-    from experiments.common.emptiest import choose_emptiest  # once the environment is set
+    from experiments.common.servers.emptiest import choose_emptiest  # once the environment is set
 
     monkeypatch.setattr("specwhisper_draft_server.link.targets.choose", choose_emptiest)
 

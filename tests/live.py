@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.common.scripted import END, TIME
-from experiments.common.speaking import NUM_WORDS, SPOKEN
+from experiments.common.models.scripted import END, TIME
+from experiments.common.models.speech import NUM_WORDS, SPOKEN
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from experiments.common.scripted import END, ScriptedModel
+from experiments.common.models.scripted import END, ScriptedModel
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.drafter import Drafter

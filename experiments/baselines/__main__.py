@@ -28,11 +28,11 @@ from experiments.baselines.measurement import (
 from experiments.baselines.replayed import Replay, ReplayInOneProcess, recorded_replay, replay_servers
 from experiments.baselines.service import Service
 from experiments.baselines.summary import bars, print_table, replay_bars, summarise
-from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
-from experiments.common.processes import Worker, first_two_cores, on_cores, running_server
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.options import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.common.replay.options import Dtype
-from experiments.common.report import open_console, print_bars, write_json
-from experiments.common.samples import Sample, load_samples
+from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_server
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import Mode
 

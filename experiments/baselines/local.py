@@ -13,7 +13,7 @@ from transformers.models.whisper.feature_extraction_whisper import WhisperFeatur
 from transformers.utils import logging
 
 from experiments.baselines.measurement import Measurement, keep_text
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
 from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve

@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from experiments.baselines.local import InOneProcess, Models
-from experiments.common.processes import running_server
+from experiments.common.audio.samples import Sample
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import recorded
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
-from experiments.common.samples import Sample
+from experiments.common.servers.processes import running_server
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel

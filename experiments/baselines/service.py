@@ -10,7 +10,7 @@ from contextlib import aclosing
 import grpc.aio
 
 from experiments.baselines.measurement import Measurement, keep_text
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
 from specwhisper.audio.source import PIECE_BYTES
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.baselines.measurement import TRANSFORMERS, Arm, Measurement, Taken
-from experiments.common.report import Bar
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.bench.report import Bar
+from experiments.common.bench.stats import ratio_of_medians, spread
 from specwhisper.speculation.comparison import Ratio
 from specwhisper.types import Mode
 

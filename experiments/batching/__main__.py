@@ -16,11 +16,11 @@ from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Audio, Check, JsonFile, Quick, Seed
-from experiments.common.deep import save_deep_pair
-from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.common.samples import load_samples
-from experiments.common.stats import ratio_of_medians
+from experiments.common.audio.samples import load_samples
+from experiments.common.bench.options import Audio, Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.stats import ratio_of_medians
+from experiments.common.models.deep_pair import save_deep_pair
 from specwhisper import SpeculativeConfig, SpeculativeWhisper, Transcription
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

@@ -24,13 +24,23 @@ from experiments.capacity.load import Arm, Clients, Load, Outcome
 from experiments.capacity.models import DEMO, DRAFT_SHAPE, Measured
 from experiments.capacity.neighbours import measure_neighbours
 from experiments.capacity.summary import facts, plot, print_files, print_streams
-from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target, parse_levels
-from experiments.common.processes import available_cores
-from experiments.common.published import PUBLISHED
+from experiments.common.audio.samples import load_samples
+from experiments.common.bench.options import (
+    Audio,
+    Check,
+    Draft,
+    Gamma,
+    JsonFile,
+    Quick,
+    Seed,
+    Target,
+    parse_levels,
+)
+from experiments.common.bench.report import open_console, print_bars, write_json
+from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.options import Dtype
 from experiments.common.replay.record import recorded
-from experiments.common.report import open_console, print_bars, write_json
-from experiments.common.samples import load_samples
+from experiments.common.servers.processes import available_cores
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

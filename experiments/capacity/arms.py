@@ -14,8 +14,8 @@ from experiments.capacity.load import LEAD_S, Arm, Load, Outcome, together
 from experiments.capacity.models import Measured
 from experiments.capacity.passes import PassTimer
 from experiments.capacity.usage import Meter, available_mb
-from experiments.common.processes import Worker, running_server
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
+from experiments.common.servers.processes import Worker, running_server
 
 MEMORY_SHARE = 0.6  # of what is free may go to processes with a model each
 

@@ -17,9 +17,9 @@ from experiments.capacity.load import Clients, Load, Outcome, tally
 from experiments.capacity.log import PIECE_SAMPLES, SessionLog, expected_windows
 from experiments.capacity.models import Measured
 from experiments.capacity.usage import Meter
-from experiments.common.proc import resident_mb
+from experiments.common.audio.samples import Sample
 from experiments.common.replay.trace import Trace
-from experiments.common.samples import Sample
+from experiments.common.servers.usage import resident_mb
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.options import DecodingOptions

@@ -8,8 +8,8 @@ from statistics import median
 
 from experiments.capacity.expectation import PassTimes, amdahl, predicted_gain, sizes_around
 from experiments.capacity.load import Arm, Outcome
-from experiments.common.report import Bar
-from experiments.common.stats import ratio_of_medians
+from experiments.common.bench.report import Bar
+from experiments.common.bench.stats import ratio_of_medians
 from specwhisper.speculation.comparison import Ratio
 
 OF_PREDICTED, OF_ALLOWED = 0.85, 0.9  # the bars

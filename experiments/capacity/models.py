@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.capacity.usage import Meter, MeteredModel
-from experiments.common.published import PUBLISHED
+from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.shapes import random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
@@ -61,7 +61,7 @@ class Measured:
     def target(self, num_slots: int, meter: Meter) -> tuple[Checkpoint, Model]:
         """Give what a target server serves; its weights are in the model's slots only."""
         weights = self.weights()
-        model = MeteredModel(weights, num_slots, meter, hears_once=self.decodes_only)
+        model = MeteredModel(weights, num_slots, meter, encode_once=self.decodes_only)
         weights.state.clear()
         if self.shape == DEMO and not self.decodes_only:
             return weights, model

@@ -14,9 +14,9 @@ import numpy as np
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from experiments.common.report import Bar
-from experiments.common.samples import Sample
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.audio.samples import Sample
+from experiments.common.bench.report import Bar
+from experiments.common.bench.stats import ratio_of_medians, spread
 from specwhisper.engine.local import TargetEngine
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.model import WhisperModel

@@ -7,7 +7,7 @@ from statistics import median
 
 from experiments.capacity.models import Measured
 from experiments.capacity.usage import Meter, MeteredModel
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row
 from specwhisper.types import AudioChunk

@@ -15,7 +15,7 @@ from rich.table import Table
 from experiments.capacity.gains import BUSY_GENERATOR, Rounds
 from experiments.capacity.ladder import HELD_QUANTILE, Ladder
 from experiments.capacity.load import Arm, Outcome
-from experiments.common.stats import spread
+from experiments.common.bench.stats import spread
 
 SHARED = (
     "tokens/pass",

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.common.proc import cpu_s
-from experiments.common.replay.model import HearsOnce
+from experiments.common.replay.model import EncodeOnceModel
+from experiments.common.servers.usage import cpu_s
 from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
@@ -111,13 +111,13 @@ class Meter:
         )
 
 
-class MeteredModel(HearsOnce):
+class MeteredModel(EncodeOnceModel):
     """A Whisper model that counts its passes and encodings."""
 
     def __init__(
-        self, checkpoint: Checkpoint, num_slots: int, meter: Meter, *, hears_once: bool = False
+        self, checkpoint: Checkpoint, num_slots: int, meter: Meter, *, encode_once: bool = False
     ) -> None:
-        super().__init__(checkpoint, num_slots, hears_once=hears_once)
+        super().__init__(checkpoint, num_slots, encode_once=encode_once)
         self._meter = meter
 
     def hear(self, slot: int, recording: Recording, start_frame: int) -> None:

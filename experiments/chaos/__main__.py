@@ -20,8 +20,8 @@ from experiments.chaos.controls import Control, run_controls
 from experiments.chaos.runs import Outcome, run
 from experiments.chaos.scenarios import EVERY, QUICK, Kind, Scenario, scenarios
 from experiments.chaos.summary import bars, facts, pauses_of, print_kinds
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 
 SEEDS = 100
 SCRIPTED_MODELS = {"target": "scripted", "draft": "scripted, 20 % wrong"}

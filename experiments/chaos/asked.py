@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from experiments.common.clients import MODES
+from experiments.common.servers.clients import MODES
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.types import Mode
 

@@ -12,10 +12,10 @@ from time import monotonic
 
 from experiments.chaos import demo
 from experiments.chaos.asked import DEMO, OPTIONS, Asked, Recorded, Spoken
-from experiments.common.clients import LOG_MEL_MAX, recording_file, say, undisturbed, write_wav
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import LENGTH_S, samples_of, speech, spoken_utterances, talk, words_of
 from experiments.common.oracle import Log, Told, Violation, live_violations, recording_violations
-from experiments.common.scripted import END
-from experiments.common.speaking import LENGTH_S, samples_of, speech, spoken_utterances, talk, words_of
+from experiments.common.servers.clients import LOG_MEL_MAX, expected_segments, recording_file, say, write_wav
 from specwhisper.errors import SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
@@ -141,8 +141,8 @@ def _speech_file(seed: int, folder: Path) -> Path:
 def segments_due(option: str, length_s: float, audio_seed: int) -> Sequence[Segment]:
     """Give what the target writes of a recording by itself."""
     if option == DEMO:
-        return demo.undisturbed(audio_seed)
-    return undisturbed(OPTIONS[option], length_s, audio_seed)
+        return demo.expected_segments(audio_seed)
+    return expected_segments(OPTIONS[option], length_s, audio_seed)
 
 
 def sound_of(asked: Spoken) -> bytes:

@@ -15,8 +15,8 @@ from experiments.chaos.scenarios import Kind, Scenario
 from experiments.chaos.spoiling import OF_LIVE, OF_RECORDING
 from experiments.chaos.summary import MAX_RESUME_S, RESUMES, bars
 from experiments.chaos.world import SPARE, World
+from experiments.common.models.speech import talk
 from experiments.common.oracle import Violation, Wrong
-from experiments.common.speaking import talk
 from specwhisper.types import Mode
 from specwhisper_client.streaming import StreamingClient
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cache, partial
 from random import Random
 
-from experiments.common.emptiest import always_choose_emptiest
-from experiments.common.forked import Probes
-from experiments.common.samples import load_samples
+from experiments.common.audio.samples import load_samples
 from experiments.common.serve_scripted import DraftSettings, TargetSettings
+from experiments.common.servers.emptiest import always_choose_emptiest
+from experiments.common.servers.forked import Probes
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.engine.process import prepare_process
@@ -44,7 +44,7 @@ def options_of(seed: int) -> DecodingOptions:
 
 
 @cache
-def undisturbed(seed: int) -> Sequence[Segment]:
+def expected_segments(seed: int) -> Sequence[Segment]:
     """Give what the target writes of that by itself, in one process."""
     model = WhisperModel(load_checkpoint(TARGET), 1)
     return OneProcess(model).transcribe([speech_of(seed)], options_of(seed))[0].segments

@@ -13,9 +13,9 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from experiments.chaos.scenarios import Kind
 from experiments.chaos.world import FREE_WITHIN_S, World
-from experiments.common.bad_network import EditBlock
-from experiments.common.forked import Forked
-from experiments.common.proxy import Proxy
+from experiments.common.network.bad_network import EditBlock
+from experiments.common.network.proxy import Proxy
+from experiments.common.servers.forked import ForkedServer
 from specwhisper.rpc.channels import open_channel
 from specwhisper.types import Candidates
 
@@ -57,7 +57,7 @@ async def stop_draft(world: World) -> None:
     await _stop_for_a_while(world, world.draft)
 
 
-async def _stop_for_a_while(world: World, server: Forked) -> None:
+async def _stop_for_a_while(world: World, server: ForkedServer) -> None:
     world.strike()
     server.signal(signal.SIGSTOP)
     await asyncio.sleep(world.scenario.lasts_s)
@@ -200,7 +200,7 @@ async def drain_draft(world: World) -> None:
     await _drain(world, world.draft)
 
 
-async def _drain(world: World, server: Forked) -> None:
+async def _drain(world: World, server: ForkedServer) -> None:
     world.strike()
     server.signal(signal.SIGTERM)
     async with _ends_well(world, server):
@@ -208,7 +208,7 @@ async def _drain(world: World, server: Forked) -> None:
 
 
 @asynccontextmanager
-async def _ends_well(world: World, server: Forked) -> AsyncIterator[None]:
+async def _ends_well(world: World, server: ForkedServer) -> AsyncIterator[None]:
     """Note how a server ends that was told to, also where its clients are done a moment before it is."""
     try:
         yield

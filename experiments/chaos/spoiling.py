@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from experiments.common.models.scripted import END
 from experiments.common.oracle import Log, Told, Wrong
-from experiments.common.scripted import END
 from specwhisper.types import Segment
 
 Spoil = Callable[[Log], Log]

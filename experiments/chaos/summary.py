@@ -12,7 +12,7 @@ from rich.table import Table
 
 from experiments.chaos.runs import Outcome
 from experiments.chaos.scenarios import NOBODY_THERE, PASSING, SILENT, WITH_SPARE, WITHOUT_DRAFT, Kind
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from specwhisper.wire import SILENCE_S
 
 RESUMES = "resume with a spare, p99"

@@ -13,11 +13,11 @@ from typing import Any, Self
 from experiments.chaos import demo
 from experiments.chaos.clients import Client
 from experiments.chaos.scenarios import AT_DRAFT_POINTS, SPARE_DRAFT, Scenario
-from experiments.common.bad_network import EditBlock, bad_network
-from experiments.common.discovery import Listing, listing_locator
-from experiments.common.forked import Forked, Serve
-from experiments.common.proxy import Proxy
+from experiments.common.network.bad_network import EditBlock, bad_network
+from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
+from experiments.common.servers.discovery import Listing, listing_locator
+from experiments.common.servers.forked import ForkedServer, Serve
 
 NUM_SLOTS = 16
 PASS_MS, DRAFT_PASS_MS = 12.0, 2.0
@@ -54,8 +54,8 @@ class World:
         self.clients = [Client(asked, folder, begins_again=True) for asked in scenario.clients]
         self.places: list[Proxy] = []
         self.fronts: list[Proxy] = []
-        self.drafts: dict[Proxy, Forked] = {}
-        self.targets: dict[Proxy, Forked] = {}
+        self.drafts: dict[Proxy, ForkedServer] = {}
+        self.targets: dict[Proxy, ForkedServer] = {}
         self.struck_s: float | None = None
         self.exit_statuses: list[int | None] = []
         self._listing = Listing(())
@@ -65,7 +65,7 @@ class World:
         self._client_timeout_s = client_timeout_s
         self._resume_timeout_s = resume_timeout_s
         self._stack = AsyncExitStack()
-        self._processes: list[Forked] = []
+        self._processes: list[ForkedServer] = []
 
     async def __aenter__(self) -> Self:
         self.places = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(NUM_PLACES)]
@@ -97,18 +97,18 @@ class World:
         return self.places[1]
 
     @property
-    def target(self) -> Forked:
+    def target(self) -> ForkedServer:
         """The process of the victim."""
         return self.targets[self.victim]
 
-    async def start_target(self, place: Proxy, settings: TargetSettings = TARGET) -> Forked:
+    async def start_target(self, place: Proxy, settings: TargetSettings = TARGET) -> ForkedServer:
         """Start a target at a place, which leads to it once it is ready."""
         serve = demo.serve_target if self.scenario.is_demo else serve_target
         process = self._start(serve, settings, "target")
         place.leads_to, self.targets[place] = await process.ready(), process
         return process
 
-    async def start_draft(self, front: Proxy, failpoints: str = "") -> Forked:
+    async def start_draft(self, front: Proxy, failpoints: str = "") -> ForkedServer:
         """Start a draft server behind a front, where clients look for one."""
         addresses = ",".join(place.address for place in self.places)
         settings = DraftSettings(
@@ -131,7 +131,7 @@ class World:
         return self.fronts[0]
 
     @property
-    def draft(self) -> Forked:
+    def draft(self) -> ForkedServer:
         """The process of that draft server."""
         return self.drafts[self.front]
 
@@ -174,14 +174,14 @@ class World:
         self.struck_s = monotonic()
 
     @property
-    def _running(self) -> list[Forked]:
+    def _running(self) -> list[ForkedServer]:
         servers = (*self.targets.values(), *self.drafts.values())
         return [process for process in servers if process.ended_s is None]
 
-    def _start(self, serve: Serve, settings: Any, kind: str) -> Forked:
+    def _start(self, serve: Serve, settings: Any, kind: str) -> ForkedServer:
         number = len(self._processes)
         log = self._folder / f"seed-{self.scenario.seed}-{number}-{kind}.log"
-        self._processes.append(Forked(serve, settings, log))
+        self._processes.append(ForkedServer(serve, settings, log))
         return self._processes[-1]
 
     async def _fail(self, fault: Callable[[World], Awaitable[None]]) -> None:

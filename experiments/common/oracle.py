@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from experiments.common.scripted import END
+from experiments.common.models.scripted import END
 from specwhisper.types import Segment
 
 Final = tuple[float, float, tuple[int, ...], str, float, tuple[float, ...]]

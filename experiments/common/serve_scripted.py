@@ -13,10 +13,10 @@ import torch
 import typer
 from transformers import WhisperConfig
 
-from experiments.common.emptiest import always_choose_emptiest
-from experiments.common.forked import Probes
-from experiments.common.scripted import VOCABULARY, ScriptedModel
-from experiments.common.speaking import SPOKEN_MULTILINGUAL, Ear, HearingModel
+from experiments.common.models.scripted import VOCABULARY, ScriptedModel
+from experiments.common.models.speech import SPOKEN_MULTILINGUAL, EnergyVad, SpeechOrNoiseModel
+from experiments.common.servers.emptiest import always_choose_emptiest
+from experiments.common.servers.forked import Probes
 from specwhisper.engine.process import prepare_process
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.choosing import Row, Scores
@@ -51,7 +51,7 @@ def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
     return replace(checkpoint, **changes)
 
 
-class PacedModel(HearingModel):
+class PacedModel(SpeechOrNoiseModel):
     """Takes its time for a pass, whatever is in it."""
 
     def __init__(self, num_slots: int, *, pass_ms: float, seed: int = 0, error_rate: float = 0.0) -> None:
@@ -135,7 +135,7 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
 
 async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel | None = None) -> None:
     """Serve until a signal; what is not silent is speech."""
-    voice._model = Ear
+    voice._model = EnergyVad
     if settings.chooses_emptiest:
         always_choose_emptiest()
     failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")

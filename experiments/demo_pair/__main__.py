@@ -11,15 +11,18 @@ import torch
 from transformers import set_seed
 from transformers.utils import logging
 
-from . import distil, export, model, parallel, peek, pieces, samples, takeover, train
-from .card import write_card
-from .checkpoint import continue_training
-from .corpus import Corpus, build
-from .evaluate import MODELS, evaluate
-from .phonemes import FILE as LEXICON
-from .phonemes import write_phonemes
-from .sentences import corpus
-from .tokenizer import train_bpe
+from experiments.demo_pair import export, model
+from experiments.demo_pair.data import samples
+from experiments.demo_pair.data.corpus import Corpus, build
+from experiments.demo_pair.data.phonemes import FILE as LEXICON
+from experiments.demo_pair.data.phonemes import write_phonemes
+from experiments.demo_pair.data.sentences import corpus
+from experiments.demo_pair.data.tokenizer import train_bpe
+from experiments.demo_pair.evaluation import peek
+from experiments.demo_pair.evaluation.card import write_card
+from experiments.demo_pair.evaluation.evaluate import MODELS, evaluate
+from experiments.demo_pair.training import distil, parallel, pieces, takeover, train
+from experiments.demo_pair.training.checkpoint import continue_training
 
 OUT = Path(__file__).parents[2] / "specwhisper" / "demo"
 STATE = "target.state.pt"

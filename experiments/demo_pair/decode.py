@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transformers import DynamicCache, EncoderDecoderCache, WhisperForConditionalGeneration
 
-from .tokenizer import Vocabulary
+from experiments.demo_pair.data.tokenizer import Vocabulary
 
 LATEST_FIRST = 50
 

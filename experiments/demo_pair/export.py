@@ -11,8 +11,8 @@ from transformers import (
     WhisperTokenizer,
 )
 
-from .alignment import alignment_heads
-from .tokenizer import TEXT_TOKENS, TIMESTAMPS, build_tokenizer, languages
+from experiments.demo_pair.data.tokenizer import TEXT_TOKENS, TIMESTAMPS, build_tokenizer, languages
+from experiments.demo_pair.training.alignment import alignment_heads
 
 # The symbols of Whisper's own list of what is not speech; hyphen and apostrophe occur in words.
 NON_SPEECH = '"#()*+/:;<=>@[\\]^_`{|}~'

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-from .tokenizer import Vocabulary
+from experiments.demo_pair.data.tokenizer import Vocabulary
 
 TARGET = {"width": 192, "heads": 3, "encoder_layers": 4, "decoder_layers": 8, "mels": 128}
 TINY = {"width": 192, "heads": 3, "encoder_layers": 2, "decoder_layers": 1, "mels": 80, "decoder_ffn": 256}

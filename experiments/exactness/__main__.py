@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.exactness.matrix import Result, facts
 from experiments.exactness.reduced import Reduced
 from experiments.exactness.rows import Row, decoded, in_full, in_reduced, rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from experiments.common.checkpoints import Shape
-from experiments.common.published import PUBLISHED
+from experiments.common.models.checkpoints import Shape
+from experiments.common.models.published import PUBLISHED
 from specwhisper.options import CompressionRatio, DecodingOptions, Task
 
 PROMPT = "she sells the lazy wood"

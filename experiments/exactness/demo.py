@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.samples import load_samples
+from experiments.common.audio.samples import load_samples
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.remembering import heard_once
 from specwhisper.model.checkpoint import Checkpoint, load_checkpoint, resolve

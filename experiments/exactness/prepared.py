@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.checkpoints import Shape, build_model, build_tokenizer, perturbed, with_noise
-from experiments.common.published import PUBLISHED
+from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer, perturbed, with_noise
+from experiments.common.models.published import PUBLISHED
 from experiments.exactness.cases import Case
 from experiments.exactness.oracle import OracleText, transcribe
 from experiments.exactness.remembering import heard_once

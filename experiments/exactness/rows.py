@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from transformers.utils import logging
 
-from experiments.common.processes import available_cores
+from experiments.common.servers.processes import available_cores
 from experiments.exactness.cases import (
     BATCHES,
     DISTIL,

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from time import monotonic
 
-from experiments.common.clients import LOG_MEL_MAX, recording_file
+from experiments.common.models.scripted import recording
+from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseModel
 from experiments.common.oracle import Final, final_of
-from experiments.common.scripted import recording
-from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel
+from experiments.common.servers.clients import LOG_MEL_MAX, recording_file
 from experiments.fleet.servers import SEEDS, Weights
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
@@ -131,7 +131,7 @@ def _weights_of(finals: Sequence[Final], length_s: float, audio_seed: int) -> We
 @cache
 def _text_of(weights: Weights, length_s: float, audio_seed: int) -> tuple[Final, ...]:
     """Return what a target with these weights writes alone."""
-    model = HearingModel(vocabulary=SPOKEN_MULTILINGUAL, seed=SEEDS[weights])
+    model = SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL, seed=SEEDS[weights])
     options = replace(OPTIONS, log_mel_max=LOG_MEL_MAX)
     transcript = OneProcess(model).transcribe([recording(length_s, audio_seed)], options)[0]
     return tuple(map(final_of, transcript.segments))

@@ -8,7 +8,7 @@ from itertools import compress
 from operator import not_
 from pathlib import Path
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.fleet.crowd import Client, Outcome, not_whole, run_together
 from experiments.fleet.servers import Fleet
 from specwhisper.errors import ServerFull

@@ -12,8 +12,8 @@ from time import monotonic
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from experiments.common.forked import Forked
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.servers.forked import ForkedServer
 from experiments.fleet.crowd import Client, Outcome, not_whole, run_together
 from experiments.fleet.servers import Fleet
 from specwhisper.rpc.channels import open_channel
@@ -113,7 +113,7 @@ async def _as_placed(folder: Path) -> _Round:
     return _Round([*at_once, *afterwards], (), at_once, afterwards, said_s, wrong)
 
 
-async def _said_s(draft: Forked, hung_s: float) -> float:
+async def _said_s(draft: ForkedServer, hung_s: float) -> float:
     """Wait until health and metric say that the engine hangs; return how long after the hang that was."""
     async with open_channel(draft.address) as channel:
         health = HealthStub(channel)

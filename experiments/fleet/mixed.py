@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.fleet.crowd import Client, Outcome, not_whole, run_together
 from experiments.fleet.servers import Fleet, Weights
 

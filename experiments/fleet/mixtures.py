@@ -8,9 +8,9 @@ from enum import StrEnum
 from itertools import permutations, product
 from pathlib import Path
 
-from experiments.common.clients import recording_file
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.common.serve_scripted import TargetSettings
+from experiments.common.servers.clients import recording_file
 from experiments.fleet.crowd import Client, not_whole, run_together, text_alone
 from experiments.fleet.previous import PreviousRelease
 from experiments.fleet.servers import Fleet

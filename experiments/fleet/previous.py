@@ -9,7 +9,7 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from experiments.common.report import ROOT
+from experiments.common.bench.report import ROOT
 from experiments.fleet.servers import DRAFT_PASS_MS, PASS_MS
 from specwhisper.errors import InvalidRequest
 from specwhisper_client.cli.server_process import following, start_server

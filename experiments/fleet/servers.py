@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.common.forked import Forked, Serve
-from experiments.common.proxy import Proxy
+from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
+from experiments.common.servers.forked import ForkedServer, Serve
 
 PASS_MS, DRAFT_PASS_MS = 6.0, 1.0
 MAX_DRAFT_SESSIONS = 128
@@ -38,7 +38,7 @@ class Fleet:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._processes: list[Forked] = []
+        self._processes: list[ForkedServer] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -48,7 +48,7 @@ class Fleet:
         await asyncio.gather(*(process.kill() for process in self._processes))
         await self._stack.aclose()
 
-    async def place(self, server: Forked | None = None) -> Proxy:
+    async def place(self, server: ForkedServer | None = None) -> Proxy:
         """Open an address that leads to a server; to none, and refusing connections, until one is set."""
         place = await self._stack.enter_async_context(Proxy.listening())
         place.leads_to = server and server.address
@@ -56,20 +56,20 @@ class Fleet:
 
     async def start_target(
         self, release: Weights = Weights.OLD, settings: TargetSettings = TARGET, **changes: Any
-    ) -> Forked:
+    ) -> ForkedServer:
         """Start a target server and wait until it is ready; ``changes`` are fields of its settings."""
         changes = {"seed": SEEDS[release], "weights": release.value} | changes
         settings = replace(settings, **changes)
         return await self._start(serve_target, settings, f"target-{release}")
 
-    async def start_draft(self, *targets: str, **changes: Any) -> Forked:
+    async def start_draft(self, *targets: str, **changes: Any) -> ForkedServer:
         """Start a draft server that knows these targets' addresses and wait until it is ready."""
         settings = DraftSettings(",".join(targets), max_sessions=MAX_DRAFT_SESSIONS, pass_ms=DRAFT_PASS_MS)
         return await self._start(serve_draft, replace(settings, **changes), "draft")
 
-    async def _start(self, serve: Serve, settings: Any, kind: str) -> Forked:
+    async def _start(self, serve: Serve, settings: Any, kind: str) -> ForkedServer:
         number = sum(1 for _ in self.folder.glob("*.log"))
-        process = Forked(serve, settings, self.folder / f"{number}-{kind}.log")
+        process = ForkedServer(serve, settings, self.folder / f"{number}-{kind}.log")
         self._processes.append(process)
         await process.ready()
         return process

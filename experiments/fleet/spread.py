@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.fleet.crowd import Client, not_whole, run_over_one, run_together
 from experiments.fleet.servers import Fleet
 

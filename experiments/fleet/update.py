@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from experiments.common.forked import Forked
-from experiments.common.proxy import Proxy
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.network.proxy import Proxy
+from experiments.common.servers.forked import ForkedServer
 from experiments.fleet.crowd import Client, Outcome, not_whole
 from experiments.fleet.servers import Fleet, Weights
 
@@ -79,7 +79,9 @@ async def measure_update(num_sessions: int, seed: int, folder: Path) -> Updated:
     )
 
 
-async def _replace_all(fleet: Fleet, old: Sequence[Forked], places: Sequence[Proxy], spare: Proxy) -> None:
+async def _replace_all(
+    fleet: Fleet, old: Sequence[ForkedServer], places: Sequence[Proxy], spare: Proxy
+) -> None:
     """Start a new target at the address that is free, drain an old one, and go on with its address."""
     for server, place in zip(old, places, strict=True):
         spare.leads_to = (await fleet.start_target(Weights.NEW, max_sessions=SLOTS)).address

@@ -15,8 +15,8 @@ import torch
 import typer
 from transformers.utils import logging
 
-from experiments.common.args import Check, JsonFile, Quick, Seed, parse_levels
-from experiments.common.report import open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed, parse_levels
+from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.gpu import MISSING, agreement, encoding, kernels, passes
 from experiments.gpu.floor import DTYPES, measure_machine
 from experiments.gpu.identity import check_identity

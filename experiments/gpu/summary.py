@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.gpu.agreement import Agreement
 from experiments.gpu.encoding import Encoding
 from experiments.gpu.identity import Check

@@ -13,7 +13,7 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import WINDOW_SAMPLES, AudioChunk
 
 OPTIONS = DecodingOptions(language="en", timestamps=False)
-MAX_ALONE = 32  # how far a draft is followed where it leaves the target
+MAX_CONTINUATION = 32  # how far a draft is followed where it leaves the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Texts:
         heard = Recording()
         heard.append(AudioChunk(0, self.recording(number), is_last=True))
         written = random.integers(0, vocabulary.end_of_text, self.num_tokens - 1).tolist()
-        alone = random.integers(0, vocabulary.end_of_text, (self.num_tokens, MAX_ALONE)).tolist()
+        alone = random.integers(0, vocabulary.end_of_text, (self.num_tokens, MAX_CONTINUATION)).tolist()
         departs = random.random(self.num_tokens) >= self.acceptance
         return Decoding(
             recording=str(number),
@@ -64,5 +64,5 @@ class Texts:
             tokens=(*written, vocabulary.end_of_text),
             log_probs=(-0.1,) * self.num_tokens,
             margins=(1.0,) * self.num_tokens,
-            departures={i: tuple(alone[i]) for i in np.flatnonzero(departs).tolist()},
+            divergences={i: tuple(alone[i]) for i in np.flatnonzero(departs).tolist()},
         )

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-from experiments.common.checkpoints import Shape, build_model, with_noise
-from experiments.common.published import LARGE_V3, PUBLISHED
+from experiments.common.models.checkpoints import Shape, build_model, with_noise
+from experiments.common.models.published import LARGE_V3, PUBLISHED
 from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 

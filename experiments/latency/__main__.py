@@ -9,27 +9,27 @@ from typing import Annotated
 
 import typer
 
-from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.report import open_console
-from experiments.common.samples import BUNDLED, load_samples
-from experiments.latency.asked import Asked, Setting
-from experiments.latency.branches import branches
-from experiments.latency.calibrate import calibrate
+from experiments.common.audio.samples import BUNDLED, load_samples
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import open_console
 from experiments.latency.cells import parse_gammas, parse_modes, parse_stall, parse_times
-from experiments.latency.expect import STEPS, expect
-from experiments.latency.figures import write_figures
+from experiments.latency.commands.branches import branches
+from experiments.latency.commands.calibrate import calibrate
+from experiments.latency.commands.expect import STEPS, expect
+from experiments.latency.commands.opening import opening
+from experiments.latency.commands.reproduce import reproduce
+from experiments.latency.commands.simulate import simulate
+from experiments.latency.commands.together import together
 from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
-from experiments.latency.opening import opening
-from experiments.latency.page import write_page
-from experiments.latency.pair import Models
-from experiments.latency.populate import simulate
-from experiments.latency.report import Found, report
-from experiments.latency.reproduce import reproduce
-from experiments.latency.series import draw
-from experiments.latency.store import Store
-from experiments.latency.sweep import sweep as measure
-from experiments.latency.together import together
+from experiments.latency.report.page import write_page
+from experiments.latency.report.png import write_figures
+from experiments.latency.report.report import Found, report
+from experiments.latency.report.series import draw
+from experiments.latency.sweep.grid import sweep as measure
+from experiments.latency.sweep.models import Models
+from experiments.latency.sweep.request import Asked, Setting
+from experiments.latency.sweep.store import Store
 from specwhisper.errors import SpecWhisperError
 
 QUICK_STEPS, QUICK_GAMMAS, QUICK_MODES = "0,2.5", "3,chosen", "target-only,sync,full"

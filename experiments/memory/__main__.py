@@ -19,11 +19,11 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.proc import resident_mb
-from experiments.common.processes import available_cores, running_server
-from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.common.samples import Sample, load_samples
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.servers.processes import available_cores, running_server
+from experiments.common.servers.usage import resident_mb
 from specwhisper.api.speculative import SpeculativeWhisper
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers.utils import logging
 
-from experiments.common.args import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
-from experiments.common.processes import available_cores, on_cores
-from experiments.common.published import PUBLISHED
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.bench.options import Audio, Check, Draft, Gamma, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import open_console, print_bars, write_json
+from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.record import recorded
-from experiments.common.report import open_console, print_bars, write_json
-from experiments.common.samples import Sample, load_samples
+from experiments.common.servers.processes import available_cores, on_cores
 from experiments.peers.arms import Arm, Part, Piece, Taken, all_arms
 from experiments.peers.prepared import DRAFT_SHAPE, pieces_of, prepare
 from experiments.peers.summary import bars, print_table, summarise

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
 from experiments.peers.arms import Piece, Run, System
 from experiments.peers.ours import NUM_BATCHED
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES

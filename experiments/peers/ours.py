@@ -9,9 +9,9 @@ from typing import Any
 
 from transformers.utils import logging
 
+from experiments.common.audio.samples import Sample
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.trace import Trace
-from experiments.common.samples import Sample
 from experiments.peers.arms import Run, System
 from specwhisper.api.pairing import draft_ids
 from specwhisper.engine.one_process import OneProcess

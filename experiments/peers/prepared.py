@@ -8,10 +8,10 @@ from pathlib import Path
 
 from transformers import GenerationConfig, WhisperConfig
 
-from experiments.common.checkpoints import save_checkpoint
-from experiments.common.published import PUBLISHED
+from experiments.common.audio.samples import Sample
+from experiments.common.models.checkpoints import save_checkpoint
+from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.trace import Trace
-from experiments.common.samples import Sample
 from experiments.peers.arms import NEEDS, Arm, Part, Piece, System
 from experiments.peers.openai_weights import save_openai
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.report import Bar
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.bench.report import Bar
+from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.peers.arms import FLOAT32, INT8, Arm, Part, Run, System, Taken
 from specwhisper.speculation.comparison import Ratio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from experiments.common.samples import BUNDLED, Sample
+from experiments.common.audio.samples import BUNDLED, Sample
 from experiments.peers.arms import FLOAT32, Arm, Part, Piece, System
 from experiments.peers.summary import Summary
 from specwhisper.evaluation.references import from_folder

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.baselines.local import Models
 from experiments.baselines.local import Transformers as Generating
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
 from experiments.peers.arms import Piece, Run, System
 from specwhisper.types import SAMPLE_RATE
 

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.common.processes import Worker
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
+from experiments.common.servers.processes import Worker
 from experiments.peers.arms import Arm, Part, Piece, Run, System
 from experiments.peers.faster_whisper_peer import FasterWhisperPeer
 from experiments.peers.openai_peer import OpenaiPeer

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
 from experiments.promises import (
     bombs,
     cancel,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.common import silence
-from experiments.common.report import Bar
+from experiments.common.audio import silence
+from experiments.common.bench.report import Bar
 from experiments.common.serve_scripted import TargetSettings
 from experiments.promises.memory import Peak
 from experiments.promises.servers import Behaviour, running_pair

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from experiments.common.forked import Forked, Probes
-from experiments.common.proxy import Proxy
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import TargetSettings
+from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.promises.servers import NUM_SLOTS, POLL_S, Behaviour, Pair, running_pair, until
 from experiments.promises.sessions import TAKES_LITTLE, bare_call
 from specwhisper.types import Mode
@@ -130,7 +130,7 @@ async def _drop_the_socket(pair: Pair) -> float:
 
 
 async def _kill_the_client(pair: Pair) -> float:
-    client = Forked(serve_client, pair.draft.address)
+    client = ForkedServer(serve_client, pair.draft.address)
     await until(pair.targets[0], "is_scoring")
     await client.kill()
     return await pair.wait_held(NOBODY)
@@ -142,7 +142,7 @@ async def serve_client(address: str, probes: Probes) -> None:
         await asyncio.Event().wait()
 
 
-async def _stands_still(target: Forked) -> None:
+async def _stands_still(target: ForkedServer) -> None:
     """Wait until the model has had nothing to do for a while: all that may wait does."""
     since_s = monotonic()
     while monotonic() - since_s < STANDS_STILL_S:

@@ -9,10 +9,10 @@ from time import monotonic
 
 from experiments.chaos.asked import PLAIN, Recorded
 from experiments.chaos.clients import Client
-from experiments.common.forked import Forked
-from experiments.common.proxy import Proxy
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, serve_draft, serve_target
+from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import TARGET
 from experiments.promises.sessions import said_wrong
 from specwhisper.types import Mode
@@ -42,7 +42,10 @@ async def measure_far(rounds: int, folder: Path) -> Far:
     longest_s, wrong = 0.0, list[str]()
     for number in range(rounds):
         async with Proxy.listening() as way:
-            target, draft = Forked(serve_target, TARGET), Forked(serve_draft, DraftSettings(way.address))
+            target, draft = (
+                ForkedServer(serve_target, TARGET),
+                ForkedServer(serve_draft, DraftSettings(way.address)),
+            )
             try:
                 way.leads_to, way.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
                 sessions = [

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.chaos.clients import Client
-from experiments.common.forked import Forked
-from experiments.common.proxy import Proxy
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, serve_draft
+from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import SPARE, TARGET, Behaviour, Pair, running_pair
 from experiments.promises.sessions import recorded, said_wrong
 from specwhisper.model.faults import FAULT_STATUS
@@ -74,7 +74,7 @@ async def measure_draft_faults(rounds: int, folder: Path) -> list[Faulted]:
         faulty = Behaviour(fault_at=GOOD_PASSES, fault_file=moment)
         async with running_pair((TARGET, Behaviour()), draft=faulty) as pair, Proxy.listening() as way:
             settings = DraftSettings(pair.targets[0].address)
-            spare = Forked(serve_draft, settings)
+            spare = ForkedServer(serve_draft, settings)
             try:
                 address = await spare.ready()
                 running = asyncio.create_task(_run_all(f"{pair.draft.address},{way.address}", folder))

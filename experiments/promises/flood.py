@@ -13,7 +13,7 @@ import grpc.aio
 import numpy as np
 
 from experiments.chaos.clients import Client
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.promises.servers import TARGET, Behaviour, running_pair
 from experiments.promises.sessions import (
     NO_PROXY,

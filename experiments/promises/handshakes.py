@@ -11,8 +11,8 @@ from time import monotonic
 
 import trustme
 
-from experiments.common.forked import Forked
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.servers.forked import ForkedServer
 from experiments.soak.servers import serve_gateway
 from specwhisper.rpc.handshakes import HANDSHAKE_S
 from specwhisper.rpc.tls import ServerTls
@@ -54,7 +54,9 @@ async def measure_handshakes(num_silent: int, folder: Path) -> Silent:
     authority.configure_trust(context)
     most = num_silent + NUM_OVER
     tls = ServerTls(certificate, key)
-    gateway = Forked(serve_gateway, GatewayConfig(server=NOWHERE, port=0, tls=tls, max_connections=most))
+    gateway = ForkedServer(
+        serve_gateway, GatewayConfig(server=NOWHERE, port=0, tls=tls, max_connections=most)
+    )
     try:
         address = await gateway.ready()
         await _answer_s(address, context)  # all is loaded

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 
 MAX_END_S = 1.0
 START_TIMEOUT_S = 120.0

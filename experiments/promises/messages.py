@@ -16,8 +16,8 @@ from statistics import median_high
 from time import monotonic
 from typing import Any
 
-from experiments.common.forked import Forked
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.servers.forked import ForkedServer
 from experiments.promises.memory import Peak
 from experiments.promises.talkative import talkative_gateway
 from experiments.soak.servers import running_servers
@@ -97,7 +97,7 @@ async def measure_messages(sizes: Sequence[int], lead: int, rounds: int) -> list
     return found
 
 
-async def _measured(gateway: Forked, message: Message, lead: int, rounds: int) -> Sent:
+async def _measured(gateway: ForkedServer, message: Message, lead: int, rounds: int) -> Sent:
     delays_ms: list[float] = []
     growths: list[int] = []
     while not is_decided(delays_ms, lead, rounds):

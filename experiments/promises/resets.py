@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.chaos.clients import Client
-from experiments.common.forked import Forked
-from experiments.common.proxy import RESET
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.network.proxy import RESET
+from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import TARGET, Behaviour, running_pair, until
 from experiments.promises.sessions import all_begun, first_request, recorded, said_wrong, spoken
 
@@ -72,7 +72,7 @@ def bars(survived: Survived) -> list[Bar]:
     ]
 
 
-async def _check_opens(address: str, draft: Forked) -> None:
+async def _check_opens(address: str, draft: ForkedServer) -> None:
     """See that what is sent opens a session, where it is not reset."""
     _, writer = await _opened(address)
     await until(draft, "sessions")

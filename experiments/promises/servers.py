@@ -12,7 +12,6 @@ from time import monotonic
 
 import torch
 
-from experiments.common.forked import Forked, Probes
 from experiments.common.serve_scripted import (
     ERROR_RATE,
     DraftSettings,
@@ -21,6 +20,7 @@ from experiments.common.serve_scripted import (
     serve_draft,
     serve_target,
 )
+from experiments.common.servers.forked import ForkedServer, Probes
 from specwhisper.audio.recording import Recording
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.types import AudioChunk
@@ -139,8 +139,8 @@ async def serve_watched_draft(settings: tuple[DraftSettings, Behaviour], probes:
 class Pair:
     """A draft server and its targets, of which sessions begin at the first."""
 
-    targets: tuple[Forked, ...]
-    draft: Forked
+    targets: tuple[ForkedServer, ...]
+    draft: ForkedServer
 
     async def held(self) -> tuple[int, ...]:
         """Count the sessions and slots that both servers hold."""
@@ -175,9 +175,9 @@ async def running_pair(
     max_audio_s: float = 3600.0,
 ) -> AsyncIterator[Pair]:
     """Keep a draft server and targets running."""
-    started: list[Forked] = []
+    started: list[ForkedServer] = []
     try:
-        started += [Forked(serve_watched_target, settings) for settings in targets]
+        started += [ForkedServer(serve_watched_target, settings) for settings in targets]
         addresses = ",".join([await target.ready() for target in started])
         settings = DraftSettings(
             addresses,
@@ -187,14 +187,14 @@ async def running_pair(
             max_audio_s=max_audio_s,
             chooses_emptiest=True,  # that of the first targets, where there are several
         )
-        started.append(Forked(serve_watched_draft, (settings, draft)))
+        started.append(ForkedServer(serve_watched_draft, (settings, draft)))
         await started[-1].ready()
         yield Pair(tuple(started[:-1]), started[-1])
     finally:
         await asyncio.gather(*(process.kill() for process in started))
 
 
-async def until(process: Forked, name: str, *, at_least: int = 1) -> None:
+async def until(process: ForkedServer, name: str, *, at_least: int = 1) -> None:
     """Wait until a server says so of itself; :class:`TimeoutError` if it never does."""
     async with asyncio.timeout(WITHIN_S):
         while (await process.probe(name))[name] < at_least:

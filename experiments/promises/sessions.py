@@ -11,8 +11,8 @@ import grpc.aio
 
 from experiments.chaos.asked import PLAIN, Recorded, Spoken
 from experiments.chaos.clients import Client
-from experiments.common.clients import LOG_MEL_MAX
-from experiments.common.scripted import recording
+from experiments.common.models.scripted import recording
+from experiments.common.servers.clients import LOG_MEL_MAX
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.streams import with_true_status

@@ -14,8 +14,8 @@ import grpc
 import numpy as np
 
 from experiments.chaos.clients import Client
-from experiments.common.report import Bar
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.bench.report import Bar
+from experiments.common.bench.stats import ratio_of_medians, spread
 from experiments.promises.servers import TARGET, Behaviour, Pair, running_pair
 from experiments.promises.sessions import TAKES_LITTLE, bare_call, recorded, said_wrong, status_of
 from specwhisper.types import Mode

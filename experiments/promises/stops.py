@@ -14,8 +14,8 @@ import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from experiments.chaos.clients import Client
-from experiments.common.forked import Forked
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
+from experiments.common.servers.forked import ForkedServer
 from experiments.promises.servers import POLL_S, SPARE, TARGET, WITHIN_S, Behaviour, running_pair
 from experiments.promises.sessions import NO_PROXY, all_begun, recorded, said_wrong, spoken
 from specwhisper.errors import TargetUnavailable
@@ -98,7 +98,7 @@ async def _serves(health: health_pb2_grpc.HealthStub) -> bool:
         raise
 
 
-async def _stop(name: str, server: Forked, address: str, folder: Path) -> Stopped:
+async def _stop(name: str, server: ForkedServer, address: str, folder: Path) -> Stopped:
     asked = (recorded(LENGTH_S), recorded(LENGTH_S, 1), spoken())
     sessions = [Client(each, folder) for each in asked]
     running = [asyncio.create_task(session.run(address)) for session in sessions]

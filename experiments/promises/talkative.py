@@ -11,7 +11,7 @@ from typing import Any
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
-from experiments.common.forked import Forked, Probes
+from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.soak.servers import serve_gateway
 from specwhisper.rpc.serving import ServingOptions, serve
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -26,12 +26,12 @@ MODEL = pb.ModelInfo(
 
 
 @asynccontextmanager
-async def talkative_gateway(length_s: float) -> AsyncIterator[Forked]:
+async def talkative_gateway(length_s: float) -> AsyncIterator[ForkedServer]:
     """Run a gateway whose draft server hears so many seconds in any recording."""
-    draft = Forked(serve_talkative, length_s)
-    gateway: Forked | None = None
+    draft = ForkedServer(serve_talkative, length_s)
+    gateway: ForkedServer | None = None
     try:
-        gateway = Forked(serve_gateway, GatewayConfig(server=await draft.ready(), port=0))
+        gateway = ForkedServer(serve_gateway, GatewayConfig(server=await draft.ready(), port=0))
         await gateway.ready()
         yield gateway
     finally:

@@ -13,10 +13,10 @@ import typer
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.processes import Worker, available_cores
-from experiments.common.published import PUBLISHED
-from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.models.published import PUBLISHED
+from experiments.common.servers.processes import Worker, available_cores
 from experiments.sharing.pair import WAYS, Pair
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

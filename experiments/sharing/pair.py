@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from experiments.common.checkpoints import build_model
-from experiments.common.proc import resident_mb
-from experiments.common.published import PUBLISHED
+from experiments.common.models.checkpoints import build_model
+from experiments.common.models.published import PUBLISHED
+from experiments.common.servers.usage import resident_mb
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.model.checkpoint import checkpoint_from_model

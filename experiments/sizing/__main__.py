@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.common.published import PUBLISHED
+from experiments.common.models.published import PUBLISHED
 from experiments.sizing.memory import BYTES, num_sessions, num_weights, slot_bytes
 from specwhisper.types import CROSS_CACHES
 

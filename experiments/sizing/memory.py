@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.common.checkpoints import Shape
+from experiments.common.models.checkpoints import Shape
 
 AUDIO_POSITIONS = 1_500
 # Of words and special tokens: multilingual checkpoints have one language more from large-v3 on.

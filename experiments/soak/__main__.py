@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.heap import check_heap_is_counted
-from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.servers.heap import check_heap_is_counted
 from experiments.soak.census import Sample, growth_kib, left_behind, take
 from experiments.soak.servers import Servers, running_servers
 from experiments.soak.sessions import Tally, run_sessions

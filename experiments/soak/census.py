@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.common.forked import Forked
+from experiments.common.servers.forked import ForkedServer
 
 COUNTED = ("files", "threads", "tasks", "taken_slots", "sessions")
 # Pools of libraries start a thread more whenever more calls than ever happen to coincide, up to their bounds.
@@ -38,7 +38,7 @@ class Sample:
     sessions: int
 
 
-async def take(process: Forked, num_sessions: int) -> Sample:
+async def take(process: ForkedServer, num_sessions: int) -> Sample:
     """Look at a process; its own count of tasks and slots is asked of it."""
     probed = await process.probe()
     folder = Path(f"/proc/{process.pid}")

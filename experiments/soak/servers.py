@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from experiments.common.forked import Forked, Probes
 from experiments.common.serve_scripted import DraftSettings, TargetSettings, serve_draft, serve_target
+from experiments.common.servers.forked import ForkedServer, Probes
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.server import GatewayServer, serve_until_signal
 
@@ -20,12 +20,12 @@ GATEWAY = "gateway"
 class Servers:
     """The processes."""
 
-    target: Forked
-    draft: Forked
-    gateway: Forked
+    target: ForkedServer
+    draft: ForkedServer
+    gateway: ForkedServer
 
     @property
-    def all(self) -> dict[str, Forked]:
+    def all(self) -> dict[str, ForkedServer]:
         """Each by its name."""
         return {"target": self.target, "draft server": self.draft, GATEWAY: self.gateway}
 
@@ -33,12 +33,12 @@ class Servers:
 @asynccontextmanager
 async def running_servers() -> AsyncIterator[Servers]:
     """Keep them running."""
-    started: list[Forked] = []
+    started: list[ForkedServer] = []
     try:
-        started.append(Forked(serve_target, TargetSettings(max_sessions=NUM_SLOTS)))
+        started.append(ForkedServer(serve_target, TargetSettings(max_sessions=NUM_SLOTS)))
         settings = DraftSettings(await started[0].ready(), max_sessions=NUM_SLOTS)
-        started.append(Forked(serve_draft, settings))
-        started.append(Forked(serve_gateway, GatewayConfig(server=await started[1].ready(), port=0)))
+        started.append(ForkedServer(serve_draft, settings))
+        started.append(ForkedServer(serve_gateway, GatewayConfig(server=await started[1].ready(), port=0)))
         await started[2].ready()
         yield Servers(*started)
     finally:

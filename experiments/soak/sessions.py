@@ -18,10 +18,10 @@ import numpy as np
 import openai
 import soundfile
 
-from experiments.common.clients import LOG_MEL_MAX, MODES
-from experiments.common.forked import Forked, Probes
-from experiments.common.scripted import END, recording
-from experiments.common.speaking import SPOKEN_MULTILINGUAL, HearingModel, spoken_utterances, talk
+from experiments.common.models.scripted import END, recording
+from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseModel, spoken_utterances, talk
+from experiments.common.servers.clients import LOG_MEL_MAX, MODES
+from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.soak.servers import GATEWAY, Servers
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import DecodingOptions
@@ -113,7 +113,7 @@ async def run_session(servers: Servers, kind: Kind, random: Random) -> None:
         case Kind.ONLY_CONNECTED:
             await leave(connect(servers), random)
         case Kind.KILLED:
-            client = Forked(serve_client, servers.draft.address)
+            client = ForkedServer(serve_client, servers.draft.address)
             await asyncio.sleep(random.uniform(0, 5 * MAX_PATIENCE_S))
             await client.kill()
 
@@ -189,5 +189,5 @@ def wav(length_s: float) -> bytes:
 @cache
 def text_alone(length_s: float) -> str:
     """Give what the target writes by itself."""
-    alone = OneProcess(HearingModel(vocabulary=SPOKEN_MULTILINGUAL))
+    alone = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
     return alone.transcribe([recording(length_s)], OPTIONS)[0].text.strip()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
 
-from experiments.common.clients import say
+from experiments.common.models.speech import spoken_utterances, talk
 from experiments.common.oracle import Log, Told, live_violations
-from experiments.common.speaking import spoken_utterances, talk
+from experiments.common.servers.clients import say
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE

@@ -17,11 +17,11 @@ from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.checkpoints import build_checkpoint, build_model
-from experiments.common.published import PUBLISHED
-from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.stats import ratio_of_medians, spread
+from experiments.common.models.checkpoints import build_checkpoint, build_model
+from experiments.common.models.published import PUBLISHED
 from experiments.steps.floor import Machine, floor_s, measure_machine
 from experiments.steps.loop import Loop
 from experiments.steps.subjects import Ours, Subject, Transformers

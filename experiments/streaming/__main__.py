@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.report import open_console, print_bars, write_json
-from experiments.common.samples import load_samples
+from experiments.common.audio.samples import load_samples
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.streaming.again import TargetAlone
 from experiments.streaming.arms import ALIGN_ATT, ARMS, FULL, NO_RECALL, PLAIN, TARGET_ONLY, Stage, stage
 from experiments.streaming.summary import Taken, bars, differences, facts, print_rows, rows_of

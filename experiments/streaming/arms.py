@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from experiments.common.proc import cpu_s
-from experiments.common.processes import Server, Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.processes import Server, Worker, first_two_cores, on_cores, running_process
+from experiments.common.servers.usage import cpu_s
 from experiments.streaming.listening import Heard, listen
 from experiments.streaming.plain import PlainTransformers
 from experiments.streaming.takes import Take

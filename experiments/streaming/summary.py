@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.streaming.arms import FULL, NO_RECALL
 from experiments.streaming.listening import Heard
 from experiments.streaming.measures import (

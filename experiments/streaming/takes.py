@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.common.samples import Sample
+from experiments.common.audio.samples import Sample
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.engine.one_process import OneProcess

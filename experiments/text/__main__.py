@@ -17,9 +17,9 @@ import typer
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Check, JsonFile, Quick, Seed
-from experiments.common.llamas import llama, save_llama, shortened
-from experiments.common.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.options import Check, JsonFile, Quick, Seed
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.models.llamas import llama, save_llama, shortened
 from specwhisper import SpeculativeConfig, SpeculativeLM
 from specwhisper.errors import SpecWhisperError
 

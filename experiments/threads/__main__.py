@@ -17,10 +17,10 @@ from rich.progress import track
 from rich.table import Table
 from transformers.utils import logging
 
-from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target
-from experiments.common.report import Bar, open_console, print_bars, write_json
-from experiments.common.samples import load_samples
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.audio.samples import load_samples
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
+from experiments.common.bench.report import Bar, open_console, print_bars, write_json
+from experiments.common.bench.stats import ratio_of_medians, spread
 from specwhisper import SpeculativeWhisper
 from specwhisper.errors import SpecWhisperError
 from specwhisper.types import SAMPLE_RATE

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import RecordingsFailed, SpeculativeConfig, SpeculativeWhisper, Transcription
 from specwhisper.errors import InvalidAudio, InvalidRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper import SpeculativeWhisper
 
 SECOND = 16_000

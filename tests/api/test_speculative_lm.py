@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from experiments.common.llamas import llama, llama_tokenizer
+from experiments.common.models.llamas import llama, llama_tokenizer
 from specwhisper import SpeculativeConfig, SpeculativeLM
 from specwhisper.errors import (
     CheckpointError,

@@ -10,7 +10,7 @@ import pytest
 import soundfile
 import torch
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from experiments.common.samples import load_samples
+from experiments.common.audio.samples import load_samples
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.engine.pair_engine import Feed
 from specwhisper.errors import InvalidAudio, SpecWhisperError

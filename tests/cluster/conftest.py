@@ -20,7 +20,7 @@ import ray
 from ray import serve
 from ray.serve.schema import ServeDeploySchema
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper_deploy.command import deploy
 
 MAX_SESSIONS = 8

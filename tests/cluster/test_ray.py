@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.common.speaking import Ear
+from experiments.common.models.speech import EnergyVad
 from tests.cluster.clients import (
     WAIT_S,
     Client,
@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
 
 
 async def test_sessions_spread_evenly_and_outlive_a_target_that_is_killed(cluster, checkpoints):

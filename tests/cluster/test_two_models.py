@@ -13,7 +13,7 @@ import trustme
 from ray import serve
 from ray.serve.schema import ServeDeploySchema
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.rpc.channels import Credentials, open_channel
 from specwhisper.rpc.tls import ClientTls

@@ -8,13 +8,14 @@ import asyncio
 import json
 import sys
 
-from experiments.common.scripted import END
-from experiments.common.speaking import talk
-
 try:
+    from experiments.common.models.scripted import END
+    from experiments.common.models.speech import talk
     from specwhisper_client.streaming import StreamingClient
-except ModuleNotFoundError:  # the previous release's name
+except ModuleNotFoundError:  # the previous release's names
     from client.streaming import StreamingClient
+    from experiments.common.scripted import END
+    from experiments.common.speaking import talk
 
 
 async def main(server: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from experiments.common.speaking import SPOKEN, spoken_utterances, talk
+from experiments.common.models.speech import SPOKEN, spoken_utterances, talk
 from specwhisper.model.checkpoint import DEMO_FOLDER
 from specwhisper.types import SAMPLE_RATE
 from tests.compat.conftest import Run, Start, Trees

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from tests.e2e.processes import Server
 
 RATE = 16_000

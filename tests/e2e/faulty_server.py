@@ -7,7 +7,7 @@ import asyncio
 import logging
 import sys
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.observe.logs import LogFormat, configure_logging
 from tests.rpc.services import MAX_SESSIONS, draft_server, target_server
 

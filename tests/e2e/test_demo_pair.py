@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.demo_pair.phonemes import words
+from experiments.demo_pair.data.phonemes import words
 from specwhisper.model.checkpoint import DEMO_FOLDER
 from tests.e2e.processes import run
 from tests.nightly import NIGHTLY

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from contextlib import asynccontextmanager
 
-from experiments.common.clients import recording_file
+from experiments.common.servers.clients import recording_file
 from specwhisper.model.faults import FAULT_STATUS
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Limits, Mode

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from experiments.common.samples import BUNDLED
+from experiments.common.audio.samples import BUNDLED
 from tests.e2e.processes import run
 
 SAMPLE = str(BUNDLED / "01_phone_call.flac")

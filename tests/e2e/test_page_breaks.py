@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from experiments.common.speaking import SPOKEN, Ear, samples_of, spoken_utterances, talk
+from experiments.common.models.speech import SPOKEN, EnergyVad, samples_of, spoken_utterances, talk
 from specwhisper.types import SAMPLE_RATE
 from tests.e2e.pages import Opened, browser, opened, playwright
 from tests.rpc.gateways import running_gateway
@@ -31,7 +31,7 @@ async def final_text(page: Opened) -> str:
 
 
 async def test_no_word_is_lost_or_repeated_where_a_gateway_is_another_one(recording, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     async with speaking_pair() as (_, draft), browser() as chromium, AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(running_gateway(draft.address, drain_timeout_s=0))
         port, before = int(gateway.url.rpartition(":")[2]), ""

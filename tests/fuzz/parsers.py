@@ -14,7 +14,7 @@ import soundfile
 from google.protobuf.message import DecodeError
 from riva.client.proto import riva_asr_pb2
 
-from experiments.common.scripted import VOCABULARY
+from experiments.common.models.scripted import VOCABULARY
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.errors import SpecWhisperError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END, TIME, VOCABULARY
+from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.wire.v1 import verification_pb2 as pb
 from tests.fuzz.messages import messages
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine import verifier
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.transcription.resume_point import ResumeTracker

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from experiments.common.scripted import VOCABULARY
+from experiments.common.models.scripted import VOCABULARY
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from transformers import WhisperFeatureExtractor, pipeline
 
-from experiments.common.checkpoints import Shape, build_model, build_tokenizer, save_checkpoint
+from experiments.common.models.checkpoints import Shape, build_model, build_tokenizer, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from experiments.exactness import oracle
 from experiments.exactness.cases import CASES, SHAPES, Case
 from experiments.exactness.oracle import OracleText, OracleWindow

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 import tiktoken
 
-from experiments.common.checkpoints import Shape, build_checkpoint, build_tokenizer
-from experiments.common.openai_tokenizer import asset
+from experiments.common.models.checkpoints import Shape, build_checkpoint, build_tokenizer
+from experiments.common.models.openai_tokenizer import asset
 from experiments.exactness.cases import WHISPERS
 from experiments.exactness.matrix import run_row
 from experiments.exactness.prepared import prepared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.common.checkpoints import Shape
+from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced

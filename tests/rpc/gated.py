@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from tests.rpc.services import MAX_SESSIONS
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
-from experiments.common.scripted import NUM_TEXT, ScriptedModel
+from experiments.common.models.scripted import NUM_TEXT, ScriptedModel
 from tests.rpc.gateways import RunningGateway, running_gateway
 from tests.rpc.services import MAX_SESSIONS, Draft, Target, all_free, draft_server, eventually, target_server
 

@@ -10,7 +10,7 @@ from math import inf
 
 import grpc.aio
 
-from experiments.common.bad_network import BadNetwork
+from experiments.common.network.bad_network import BadNetwork
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
 from specwhisper.rpc.streams import with_true_status

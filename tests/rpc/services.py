@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from experiments.common.scripted import ScriptedModel, recording
+from experiments.common.models.scripted import ScriptedModel, recording
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import Checkpoint

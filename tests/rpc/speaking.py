@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from experiments.common.scripted import END
-from experiments.common.speaking import SPOKEN, SpeakingModel
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import SPOKEN, SpeechModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.serving import ServingOptions
@@ -37,12 +37,12 @@ async def speaking_target(
     *,
     digest: str = "digest of scripted",
     limits: Limits | None = None,
-    model: SpeakingModel | None = None,
+    model: SpeechModel | None = None,
     **kwargs,
 ) -> AsyncIterator[Target]:
     checkpoint = scripted_checkpoint(vocabulary=SPOKEN, weights_digest=digest)
     limits = limits or Limits(max_sessions=MAX_SESSIONS)
-    model = model or SpeakingModel(limits.max_sessions)
+    model = model or SpeechModel(limits.max_sessions)
     async with target_server(model, checkpoint, limits=limits, **kwargs) as target:
         yield target
 
@@ -53,11 +53,11 @@ async def speaking_draft(
     *,
     error_rate: float = 0.2,
     port: int = 0,
-    model: SpeakingModel | None = None,
+    model: SpeechModel | None = None,
     **settings,
 ) -> AsyncIterator[Draft]:
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN)
-    model = model or SpeakingModel(MAX_SESSIONS, error_rate=error_rate)
+    model = model or SpeechModel(MAX_SESSIONS, error_rate=error_rate)
     serving = ServingOptions(port=port, max_message_bytes=MAX_MESSAGE_BYTES)
     async with draft_server(target, model, checkpoint, serving=serving, **settings) as draft:
         yield draft

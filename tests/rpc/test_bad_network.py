@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from experiments.common.bad_network import bad_network
-from experiments.common.scripted import VOCABULARY
+from experiments.common.models.scripted import VOCABULARY
+from experiments.common.network.bad_network import bad_network
 from specwhisper.engine import verifier
 from tests.interference import KINDS, LOSSY, Interference
 from tests.rpc.services import (

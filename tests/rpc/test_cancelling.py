@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc.aio
 import pytest
 
-from experiments.common import silence
-from experiments.common.scripted import ScriptedModel
+from experiments.common.audio import silence
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.decode import decode_bytes
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -14,7 +14,7 @@ import soundfile
 from rich.console import Console
 from typer.testing import CliRunner
 
-from experiments.common.speaking import SPOKEN, Ear, samples_of, spoken_utterances, talk
+from experiments.common.models.speech import SPOKEN, EnergyVad, samples_of, spoken_utterances, talk
 from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError, TargetUnavailable
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.rpc import backoff
@@ -36,7 +36,7 @@ PIECE_BYTES = 3_200
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

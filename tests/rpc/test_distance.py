@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from experiments.common.speaking import Ear, spoken_utterances, talk
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc import backoff
 from specwhisper.rpc.streams import with_true_status
@@ -23,7 +23,7 @@ SHORT = talk(((0.2, 1.6),), 2.5)
 
 @pytest.fixture(autouse=True)
 def hearing(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -10,8 +10,8 @@ from functools import partial
 import grpc.aio
 import pytest
 
-from experiments.common.bad_network import bad_network
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
+from experiments.common.network.bad_network import bad_network
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.serving import ServingOptions, start_server

@@ -7,8 +7,8 @@ import asyncio
 import grpc
 import pytest
 
-from experiments.common.proxy import Proxy
-from experiments.common.speaking import Ear, spoken_utterances, talk
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.network.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc.channels import open_channel
 from specwhisper.wire.status import error_from_rpc, has_broken
@@ -93,7 +93,7 @@ async def _read(transcription: Transcription) -> None:
 
 
 async def test_live_audio_goes_on_behind_a_garbled_connection_to_its_draft_server(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     pcm = talk(((0.2, 1.6), (2.2, 3.4)), 4.0)
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
         proxy.leads_to = draft.address

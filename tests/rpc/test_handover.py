@@ -10,7 +10,7 @@ import grpc.aio
 import pytest
 import torch
 
-from experiments.common.speaking import Ear, SpeakingModel, spoken_utterances, talk
+from experiments.common.models.speech import EnergyVad, SpeechModel, spoken_utterances, talk
 from specwhisper.rpc import backoff
 from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.rpc.streams import with_true_status
@@ -46,7 +46,7 @@ NEVER = 10**9  # hits of a failpoint
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     monkeypatch.setattr(status, "PUSHBACK_MS", 20)
 
@@ -175,7 +175,7 @@ async def test_each_question_behind_a_killed_target_is_followed_by_a_session(
             await asyncio.gather(*(client.end() for client in clients))
 
 
-class Failing(SpeakingModel):
+class Failing(SpeechModel):
     """A model whose target has no memory left at some time."""
 
     has_memory = True

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from experiments.common.serve_scripted import scripted_checkpoint
-from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.engine import local
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import Limits
@@ -81,7 +81,7 @@ async def test_a_session_whose_draft_hangs_continues_without_it(mode, hit, gate,
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_live_audio_whose_draft_hangs_continues_without_it(mode, gate, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     pcm = talk()
     async with (
         speaking_target() as target,

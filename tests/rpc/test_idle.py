@@ -12,7 +12,7 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
-from experiments.common.speaking import SPANS, Ear, spoken_utterances, talk
+from experiments.common.models.speech import SPANS, EnergyVad, spoken_utterances, talk
 from specwhisper.errors import IdleClient, SlowReader
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.status import error_from_rpc
@@ -37,7 +37,7 @@ TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 
 @pytest.fixture(autouse=True)
 def simulated_vad(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
 
 
 def open_utterance() -> bytes:

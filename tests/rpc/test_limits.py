@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.errors import ServerFull, SessionExpired, SlowReader
 from specwhisper.rpc import serving
 from specwhisper.rpc.channels import Credentials, open_channel

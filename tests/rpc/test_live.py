@@ -8,12 +8,12 @@ import copy
 import pytest
 import torch
 
-from experiments.common.scripted import END
-from experiments.common.speaking import (
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import (
     LENGTH_S,
     SPANS,
     SPOKEN,
-    Ear,
+    EnergyVad,
     samples_of,
     speech,
     spoken_utterances,
@@ -44,7 +44,7 @@ MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 
 @pytest.fixture(autouse=True)
 def simulated_vad(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
@@ -376,7 +376,7 @@ async def test_a_client_that_cancels_frees_its_session():
 
 
 def test_the_simulated_vad_can_be_copied():
-    assert copy.copy(Ear())(torch.zeros(512), SAMPLE_RATE).item() == 0.0
+    assert copy.copy(EnergyVad())(torch.zeros(512), SAMPLE_RATE).item() == 0.0
 
 
 async def test_quick_changes_of_settings_open_one_call():

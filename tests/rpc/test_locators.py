@@ -11,7 +11,7 @@ from functools import partial
 import grpc.aio
 import pytest
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.rpc import backoff
 from specwhisper.rpc.serving import ServingOptions, start_server

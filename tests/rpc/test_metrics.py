@@ -12,9 +12,9 @@ import grpc
 import pytest
 import trustme
 
-from experiments.common.scripted import ScriptedModel
-from experiments.common.speaking import LENGTH_S as LIVE_LENGTH_S
-from experiments.common.speaking import SPANS, Ear, talk
+from experiments.common.models.scripted import ScriptedModel
+from experiments.common.models.speech import LENGTH_S as LIVE_LENGTH_S
+from experiments.common.models.speech import SPANS, EnergyVad, talk
 from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
 from specwhisper.observe.metrics.server import ServerMetrics
@@ -164,7 +164,7 @@ async def test_resumes_are_counted_by_what_the_target_was_lost_by(monkeypatch):
 
 
 async def test_live_audio_tells_how_late_its_text_is(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         speaking_target() as target,

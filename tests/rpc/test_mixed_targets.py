@@ -17,11 +17,11 @@ import pytest
 import soundfile
 from transformers import WhisperConfig
 
-from experiments.common.bad_network import BadNetwork
-from experiments.common.checkpoints import Shape, build_checkpoint
-from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from experiments.common.models.checkpoints import Shape, build_checkpoint
+from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.network.bad_network import BadNetwork
 from experiments.common.serve_scripted import scripted_checkpoint
-from experiments.common.speaking import Ear, spoken_utterances, talk
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.rpc import backoff
 from specwhisper.rpc.channels import open_channel
@@ -60,7 +60,7 @@ SEEDS = {"old": 0, "new": 1}  # of what targets with these weights write
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from experiments.common.bad_network import BadNetwork
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
+from experiments.common.network.bad_network import BadNetwork
 from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import ServingOptions, start_server

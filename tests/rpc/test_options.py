@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from experiments.chaos.asked import OPTIONS, PLAIN
-from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import Acceptance, DecodingOptions
 from specwhisper.types import Mode

@@ -10,12 +10,12 @@ from dataclasses import replace
 import grpc.aio
 import pytest
 
-from experiments.common.scripted import END
-from experiments.common.speaking import (
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import (
     SPOKEN,
     SPOKEN_MULTILINGUAL,
-    Ear,
-    SpeakingModel,
+    EnergyVad,
+    SpeechModel,
     samples_of,
     speech,
     spoken_utterances,
@@ -77,7 +77,7 @@ MODES = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 
 @pytest.fixture(autouse=True)
 def simulated_vad(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
@@ -417,7 +417,7 @@ async def test_invalid_streams_are_refused_with_a_reason(rest, kind, says):
         await all_free(targets.current, draft)
 
 
-class BrokenDraft(SpeakingModel):
+class BrokenDraft(SpeechModel):
     """Works until ``is_broken`` is set."""
 
     is_broken = False

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from experiments.common.scripted import ScriptedModel
-from experiments.common.speaking import Ear, talk
+from experiments.common.models.scripted import ScriptedModel
+from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.types import Limits
 from specwhisper_draft_server import parity_check
 from specwhisper_draft_server.parity_check import first_difference
@@ -144,7 +144,7 @@ async def test_a_call_that_is_cancelled_is_not_checked():
 
 
 async def test_live_audio_is_not_checked(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     async with speaking_target() as target, speaking_draft(target.address, audit_every=1) as draft:
         await listen(draft, talk())
         assert draft.service._parity._checking is None

@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from experiments.common.speaking import Ear, spoken_utterances, talk
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import ServerFull
 from specwhisper.rpc import backoff
 from specwhisper.rpc.channels import open_channel
@@ -22,7 +22,7 @@ from tests.rpc.speaking import Listener, live_client, speaking_pair
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.common.checkpoints import Shape, save_checkpoint
+from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper_deploy.grpc_replica import GrpcReplica
 from specwhisper_deploy.health import NotServing
 from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica

@@ -9,7 +9,7 @@ import logging
 import pytest
 import websockets
 
-from experiments.common.speaking import Ear, talk
+from experiments.common.models.speech import EnergyVad, talk
 from specwhisper.observe import request_id
 from specwhisper.observe.logs import LogFormat, configure_logging
 from specwhisper.rpc import backoff
@@ -170,7 +170,7 @@ async def test_a_refusal_is_named_too(log):
 
 
 async def test_a_live_stream_keeps_its_name_over_lost_connections(log, monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     async with (
         speaking_target() as target,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc.aio
 import pytest
 
-from experiments.common.scripted import MULTILINGUAL
+from experiments.common.models.scripted import MULTILINGUAL
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions

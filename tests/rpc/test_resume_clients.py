@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.scripted import END, MULTILINGUAL
+from experiments.common.models.scripted import END, MULTILINGUAL
 from specwhisper.engine.local import LocalTranscriber, TargetEngine
 from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.observe.metrics.engine import EngineMetrics

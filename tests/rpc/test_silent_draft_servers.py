@@ -7,8 +7,8 @@ import pytest
 from riva.client.proto import riva_asr_pb2 as riva_pb
 from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
-from experiments.common.proxy import Proxy
-from experiments.common.speaking import Ear, spoken_utterances, talk
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
+from experiments.common.network.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc import backoff
@@ -46,7 +46,7 @@ HEARTBEAT = pb.StreamingRecognizeResponse(heartbeat=True)
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", Ear)
+    monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
     monkeypatch.setattr(exchange, "SILENCE_S", SILENCE_S)
     monkeypatch.setattr(heartbeats, "HEARTBEAT_S", HEARTBEAT_S)

@@ -15,7 +15,7 @@ import pytest
 import trustme
 from ray.exceptions import ActorDiedError, RayTaskError
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Unauthenticated
 from specwhisper.observe.metrics.server import ServerMetrics

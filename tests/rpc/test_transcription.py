@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.checkpoints import Shape, build_checkpoint, build_model, perturbed, save_checkpoint
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.checkpoints import (
+    Shape,
+    build_checkpoint,
+    build_model,
+    perturbed,
+    save_checkpoint,
+)
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.canonical import CanonicalStream
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.model import WhisperModel

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.checkpoints import Shape, build_checkpoint
-from experiments.common.scripted import VOCABULARY
+from experiments.common.models.checkpoints import Shape, build_checkpoint
+from experiments.common.models.scripted import VOCABULARY
 from specwhisper.cli.flags import parse_cores
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import (

@@ -9,8 +9,8 @@ import grpc
 import numpy as np
 import pytest
 
-from experiments.common.checkpoints import Shape, build_checkpoint
-from experiments.common.scripted import VOCABULARY, ScriptedModel
+from experiments.common.models.checkpoints import Shape, build_checkpoint
+from experiments.common.models.scripted import VOCABULARY, ScriptedModel
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import ServerDraining, ServerFull
 from specwhisper.types import Limits

@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from experiments.common.scripted import END, VOCABULARY, ScriptedModel
+from experiments.common.models.scripted import END, VOCABULARY, ScriptedModel
 from specwhisper.errors import (
     InvalidAudio,
     InvalidCandidates,

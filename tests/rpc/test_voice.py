@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from experiments.common.speaking import Ear, spoken_utterances, talk
+from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import UnsupportedOption
 from specwhisper.rpc.streams import with_true_status
 from specwhisper_draft_server import voice_activity
@@ -38,9 +38,9 @@ async def test_it_is_loaded_as_the_server_starts(not_loaded):
 async def test_it_is_loaded_in_a_thread(monkeypatch):
     threads = []
 
-    def load() -> Ear:
+    def load() -> EnergyVad:
         threads.append(threading.current_thread())
-        return Ear()
+        return EnergyVad()
 
     monkeypatch.setattr(voice_activity, "_model", load)
     async with speaking_pair():
@@ -49,7 +49,7 @@ async def test_it_is_loaded_in_a_thread(monkeypatch):
 
 
 async def test_live_audio_is_processed_while_recordings_occupy_the_loops_threads(monkeypatch):
-    monkeypatch.setattr(voice_activity, "_model", Ear)
+    monkeypatch.setattr(voice_activity, "_model", EnergyVad)
     loop, is_scanned = asyncio.get_running_loop(), threading.Event()
     loop.set_default_executor(ThreadPoolExecutor(1))
     async with speaking_pair() as (_, draft):

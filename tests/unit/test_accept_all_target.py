@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END
-from experiments.common.speaking import SPOKEN, SpeakingModel, samples_of, speech, words_of
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import SPOKEN, SpeechModel, samples_of, speech, words_of
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.live import LiveOptions, StabilityPolicy
@@ -135,7 +135,7 @@ class DraftOnly:
 
     def __init__(
         self,
-        model: SpeakingModel,
+        model: SpeechModel,
         options: DecodingOptions,
     ) -> None:
         self._target = AcceptAllTarget(model.vocabulary, options, LIMITS, max_new_tokens=MAX_NEW_TOKENS)
@@ -181,7 +181,7 @@ class DraftOnly:
 @pytest.mark.parametrize("piece_s", [0.032, 0.1, 0.5, 4.0])
 def test_a_draft_without_a_target_transcribes_the_audio(piece_s):
     pcm = speech(6.0)
-    draft_only = DraftOnly(SpeakingModel(2), DecodingOptions(live=LiveOptions(reuses_candidates=False)))
+    draft_only = DraftOnly(SpeechModel(2), DecodingOptions(live=LiveOptions(reuses_candidates=False)))
     piece = round(piece_s * SAMPLE_RATE) * 2
     for start in range(0, len(pcm), piece):
         draft_only.append(pcm[start : start + piece], *([mark(BEGIN, 0.0)] if not start else []))
@@ -221,7 +221,7 @@ def marks_at(sample: int, marks: Sequence[tuple[VoiceEvent, int]]) -> list[Voice
 @given(pieces=PIECES, way=WAYS, thresholds=THRESHOLDS, error_rate=st.sampled_from([0.0, 0.3, 1.0]))
 def test_any_audio_comes_to_its_end(pieces, way, thresholds, error_rate):
     options = DecodingOptions(live=LiveOptions(reuses_candidates=False, **way), **thresholds)
-    draft_only = DraftOnly(SpeakingModel(2, error_rate=error_rate), options)
+    draft_only = DraftOnly(SpeechModel(2, error_rate=error_rate), options)
     audio, at = speech(16 * 1.5 + 1), 160
     draft_only.append(audio[: at * 2])
     for length, marks in pieces:

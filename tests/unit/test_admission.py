@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import Verifier
 from specwhisper.errors import ServerFull

@@ -15,8 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import ScriptedModel, recording
-from experiments.common.speaking import SpeakingModel
+from experiments.common.models.scripted import ScriptedModel, recording
+from experiments.common.models.speech import SpeechModel
 from specwhisper.engine.local import TargetEngine
 from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.pair_engine import Feed, PairEngine
@@ -182,9 +182,9 @@ def test_words_and_text_are_the_same_however_long_it_takes(
 def test_live_text_is_the_same_however_long_it_takes(num_asked, has_words, seed):
     live = LiveOptions(policy=StabilityPolicy.ALIGN_ATT)
     options = DecodingOptions(live=live, language="en", word_timestamps=has_words)
-    expected = transcribe(LivePair(SpeakingModel(seed=seed)), TALK, options)
-    draft = SpeakingModel(2, seed=seed, error_rate=0.2)
-    pair = LateLivePair(num_asked, SpeakingModel(seed=seed), draft)
+    expected = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
+    draft = SpeechModel(2, seed=seed, error_rate=0.2)
+    pair = LateLivePair(num_asked, SpeechModel(seed=seed), draft)
     ours = transcribe(pair, TALK, options)
     assert ours.windows == expected.windows and told(ours) == told(expected)
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.checkpoints import Shape, build_checkpoint, save_checkpoint
+from experiments.common.models.checkpoints import Shape, build_checkpoint, save_checkpoint
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint, resolve
 from specwhisper.options import DecodingOptions

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.model import transfer
 from specwhisper.model.choosing import Row, choose
 from specwhisper.model.model import WhisperModel

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
-from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import torch
 
 from experiments.demo_pair import model
-from experiments.demo_pair.alignment import AlignmentLoss, alignment_heads, spread
-from experiments.demo_pair.phonemes import Phonemes
-from experiments.demo_pair.tokenizer import Vocabulary
-from experiments.demo_pair.windows import Segment, Transcriber
+from experiments.demo_pair.data.phonemes import Phonemes
+from experiments.demo_pair.data.tokenizer import Vocabulary
+from experiments.demo_pair.data.windows import Segment, Transcriber
+from experiments.demo_pair.training.alignment import AlignmentLoss, alignment_heads, spread
 
 VOCABULARY = Vocabulary.of(with_cantonese=True)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.demo_pair import model, pieces
-from experiments.demo_pair.distil import distillation_loss
-from experiments.demo_pair.locality import AHEAD, Locality, go_on, realigned_run
-from experiments.demo_pair.pieces import CANTONESE, TARGET_IDS, TINY_IDS
-from experiments.demo_pair.prefixes import most_tokens, own_prefixes, stack
+from experiments.demo_pair import model
+from experiments.demo_pair.evaluation.locality import AHEAD, Locality, go_on, realigned_run
+from experiments.demo_pair.training import pieces
+from experiments.demo_pair.training.distil import distillation_loss
+from experiments.demo_pair.training.pieces import CANTONESE, TARGET_IDS, TINY_IDS
+from experiments.demo_pair.training.prefixes import most_tokens, own_prefixes, stack
 
 
 @pytest.fixture(scope="module")

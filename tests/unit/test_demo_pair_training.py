@@ -9,13 +9,14 @@ import pytest
 import torch
 from transformers import WhisperForConditionalGeneration
 
-from experiments.demo_pair import model, takeover
-from experiments.demo_pair.checkpoint import Checkpoint
-from experiments.demo_pair.optimizer import Optimizer
-from experiments.demo_pair.phonemes import Phonemes
-from experiments.demo_pair.schedule import COURSES, Schedule, Stage
-from experiments.demo_pair.tokenizer import TEXT_TOKENS, Vocabulary
-from experiments.demo_pair.train import misread
+from experiments.demo_pair import model
+from experiments.demo_pair.data.phonemes import Phonemes
+from experiments.demo_pair.data.tokenizer import TEXT_TOKENS, Vocabulary
+from experiments.demo_pair.training import takeover
+from experiments.demo_pair.training.checkpoint import Checkpoint
+from experiments.demo_pair.training.optimizer import Optimizer
+from experiments.demo_pair.training.schedule import COURSES, Schedule, Stage
+from experiments.demo_pair.training.train import misread
 
 DEMO = Path(__file__).parents[2] / "specwhisper" / "demo"
 VOCABULARY = Vocabulary.of(with_cantonese=True)

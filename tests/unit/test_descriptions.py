@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from experiments.common.speaking import SPOKEN
+from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import PairMismatch, TargetUnavailable
 from specwhisper.rpc import backoff
 from specwhisper.transcription.transcriber import TargetDescription

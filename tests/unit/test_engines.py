@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
+from experiments.common.models.scripted import MULTILINGUAL, VOCABULARY, ScriptedModel
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.verifier import Verifier

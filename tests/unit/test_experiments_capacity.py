@@ -17,8 +17,8 @@ from experiments.capacity.log import Expected, SessionLog
 from experiments.capacity.models import DEMO, Measured
 from experiments.capacity.neighbours import Neighbours, Waits
 from experiments.capacity.usage import ENCODE, FORWARD, PASSES, Meter, Usage
+from experiments.common.audio.samples import load_samples
 from experiments.common.replay.record import recorded
-from experiments.common.samples import load_samples
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions
 from specwhisper.types import Commit, Timing, Window, WindowOpened

@@ -24,7 +24,6 @@ from experiments.chaos.scenarios import (
 )
 from experiments.chaos.spoiling import OF_LIVE, OF_RECORDING
 from experiments.chaos.summary import bars, pauses_of
-from experiments.common.clients import MODES
 from experiments.common.oracle import (
     Log,
     Told,
@@ -34,6 +33,7 @@ from experiments.common.oracle import (
     pause_s,
     recording_violations,
 )
+from experiments.common.servers.clients import MODES
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS
 from specwhisper.types import Candidates, Segment
 

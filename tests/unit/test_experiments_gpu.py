@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from experiments.common.bench.report import ROOT
 from experiments.common.replay.model import ReplayDraft
-from experiments.common.report import ROOT
 from experiments.gpu import absent
 from experiments.gpu.__main__ import Part, gpu
 from experiments.gpu.encoding import Encoding

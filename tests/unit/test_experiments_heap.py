@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.common.heap import LIBRARY, heap_bytes
+from experiments.common.servers.heap import LIBRARY, heap_bytes
 from specwhisper.errors import UnsupportedOption
 
 

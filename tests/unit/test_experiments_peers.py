@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
-from experiments.common.checkpoints import Shape, build_model
+from experiments.common.audio.samples import Sample
+from experiments.common.models.checkpoints import Shape, build_model
+from experiments.common.models.scripted import VOCABULARY
 from experiments.common.replay.trace import Decoding, Trace
-from experiments.common.samples import Sample
-from experiments.common.scripted import VOCABULARY
 from experiments.peers.arms import FLOAT32, INT8, Arm, Part, Piece, Run, System, Taken, all_arms
 from experiments.peers.faster_whisper_peer import NUM_PROMPT, max_new_tokens
 from experiments.peers.openai_weights import dimensions, openai_name, openai_state

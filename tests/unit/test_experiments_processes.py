@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from experiments.common.processes import CAN_PIN, available_cores, on_cores
-from experiments.common.samples import load_samples
+from experiments.common.audio.samples import load_samples
+from experiments.common.servers.processes import CAN_PIN, available_cores, on_cores
 
 
 @pytest.mark.skipif(not CAN_PIN, reason="this system does not pin processes")

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from experiments.common.report import Bar, machine_facts, print_bars, version_facts, write_json
+from experiments.common.bench.report import Bar, machine_facts, print_bars, version_facts, write_json
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.5, "holds"), (1.0, "short"), (float("nan"), "short")])

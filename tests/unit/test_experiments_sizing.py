@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import WhisperConfig, WhisperForConditionalGeneration
 
-from experiments.common.checkpoints import Shape, build_checkpoint
-from experiments.common.published import PUBLISHED
+from experiments.common.models.checkpoints import Shape, build_checkpoint
+from experiments.common.models.published import PUBLISHED
 from experiments.sizing.__main__ import SHAPES
 from experiments.sizing.memory import num_sessions, num_weights, slot_bytes
 from specwhisper.model.model import WhisperModel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.common.stats import ratio_of_medians, spread
+from experiments.common.bench.stats import ratio_of_medians, spread
 
 
 def test_spread_is_median_and_quartiles():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from experiments.common.published import PUBLISHED
+from experiments.common.models.published import PUBLISHED
 from experiments.steps import __main__ as steps
 from experiments.steps.floor import Machine, floor_s
 from specwhisper.model.kernels.linear import HAS_INT8_SUMS

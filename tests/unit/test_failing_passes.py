@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import MULTILINGUAL, ScriptedModel
+from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.engine import engine_thread
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.engine_thread import EngineThread

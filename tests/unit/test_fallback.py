@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import WhisperGenerationMixin
 
-from experiments.common.scripted import END, TIME, VOCABULARY
+from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.options import CompressionRatio, DecodingOptions
 from specwhisper.transcription.fallback import (
     avg_logprob,

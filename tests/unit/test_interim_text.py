@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.scripted import END, NUM_TEXT, VOCABULARY
+from experiments.common.models.scripted import END, NUM_TEXT, VOCABULARY
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments.latency.__main__ import app
-from experiments.latency.reproduce import commands
+from experiments.latency.commands.reproduce import commands
 
 
 @pytest.fixture(autouse=True)

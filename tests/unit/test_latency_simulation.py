@@ -11,10 +11,10 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.common.models.scripted import END
+from experiments.common.models.scripted import VOCABULARY as SHORT
 from experiments.common.replay.trace import Decoding
-from experiments.common.scripted import END
-from experiments.common.scripted import VOCABULARY as SHORT
-from experiments.latency.fit import survival_of
+from experiments.latency.prediction.fit import survival_of
 from experiments.latency.simulation.hosts import Clock, Link
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session, simulate_together
@@ -43,7 +43,7 @@ def decoding(*agrees: bool) -> Decoding:
         tokens=tokens,
         log_probs=(0.0,) * len(tokens),
         margins=(1.0,) * len(tokens),
-        departures={i: (WRONG,) * 32 for i, agreed in enumerate(agrees) if not agreed},
+        divergences={i: (WRONG,) * 32 for i, agreed in enumerate(agrees) if not agreed},
     )
 
 

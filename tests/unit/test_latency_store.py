@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from experiments.common.samples import Sample
-from experiments.latency.asked import Asked, Setting
+from experiments.common.audio.samples import Sample
 from experiments.latency.cells import CHOSEN, Cell
-from experiments.latency.marking import Marks
-from experiments.latency.measuring import Measuring
 from experiments.latency.networks.conditions import Conditions
-from experiments.latency.origin import Origin, describe_origins
-from experiments.latency.pair import Models
-from experiments.latency.report import report
-from experiments.latency.store import Run, Store
-from experiments.latency.sweep import left_of
+from experiments.latency.report.report import report
+from experiments.latency.sweep.cell_run import Measuring
+from experiments.latency.sweep.grid import left_of
+from experiments.latency.sweep.marking import Marks
+from experiments.latency.sweep.models import Models
+from experiments.latency.sweep.origin import Origin, describe_origins
+from experiments.latency.sweep.request import Asked, Setting
+from experiments.latency.sweep.store import Run, Store
 from experiments.latency.terms import MAX_TRIES
 from specwhisper.errors import InvalidRequest
 from specwhisper.speculation.statistics import SpeculationStatistics

@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 
 from experiments.common.replay.trace import Trace
 from experiments.latency.__main__ import app
-from experiments.latency.bars import find_bars, find_notes
 from experiments.latency.cells import CHOSEN, Cell, cells_of
-from experiments.latency.figures import write_figures
-from experiments.latency.fit import acceptance_of, fit_costs, survival_of
-from experiments.latency.page import write_page
-from experiments.latency.predict import predict
-from experiments.latency.series import draw
+from experiments.latency.prediction.fit import acceptance_of, fit_costs, survival_of
+from experiments.latency.prediction.predict import predict
+from experiments.latency.report.bars import find_bars, find_notes
+from experiments.latency.report.page import write_page
+from experiments.latency.report.png import write_figures
+from experiments.latency.report.series import draw
+from experiments.latency.report.summary import Summary
+from experiments.latency.report.tables import print_tables
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs, simulate_session
-from experiments.latency.store import Run, Store, Sweep
-from experiments.latency.summary import Summary
-from experiments.latency.tables import print_tables
+from experiments.latency.sweep.store import Run, Store, Sweep
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength

@@ -125,7 +125,7 @@ def test_imports_point_down_only():
         ("specwhisper.model.model", "specwhisper.engine.verifier"),
         ("specwhisper.observe.logs", "specwhisper.rpc.tls"),
         ("specwhisper_client.api", "specwhisper_gateway.app"),
-        ("specwhisper_target_server.app", "experiments.common.scripted"),
+        ("specwhisper_target_server.app", "experiments.common.models.scripted"),
     ],
 )
 def test_the_rule_sees_what_it_forbids(module, imported):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END
-from experiments.common.speaking import SPOKEN, SPOKEN_MULTILINGUAL, SpeakingModel, speech, words_of
+from experiments.common.models.scripted import END
+from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL, SpeechModel, speech, words_of
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE, Mode, Segment, VoiceMark
@@ -105,15 +105,15 @@ def test_any_draft_gives_the_targets_text(
 ):
     """Each piece of audio comes when everybody is idle, so that the target makes the same steps."""
     pair = LivePair(
-        SpeakingModel(seed=seed),
-        SpeakingModel(2, seed=seed, error_rate=error_rate, max_positions=max_positions),
+        SpeechModel(seed=seed),
+        SpeechModel(2, seed=seed, error_rate=error_rate, max_positions=max_positions),
         mode=mode,
         gamma=gamma,
         runs_ahead=runs_ahead,
         edit_block=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
     )
     ours = transcribe(pair, TALK, options)
-    alone = transcribe(LivePair(SpeakingModel(seed=seed)), TALK, options)
+    alone = transcribe(LivePair(SpeechModel(seed=seed)), TALK, options)
     assert ours.windows == alone.windows
     assert told(ours) == told(alone)
     assert ours.positions == alone.positions
@@ -136,13 +136,13 @@ def test_whenever_audio_comes_each_steps_text_is_that_of_its_clip(
 ):
     options = DecodingOptions(live=LiveOptions(step_ms=step_ms, trim_ms=trim_ms), language="en")
     pair = LivePair(
-        SpeakingModel(seed=seed),
-        SpeakingModel(2, seed=seed, error_rate=error_rate),
+        SpeechModel(seed=seed),
+        SpeechModel(2, seed=seed, error_rate=error_rate),
         mode=mode,
         edit_block=Interference(kind, seed, vocabulary_size=len(SPOKEN)),
     )
     ours = transcribe(pair, TALK, options, pace)
-    model = SpeakingModel(seed=seed)
+    model = SpeechModel(seed=seed)
     for window, tokens in ours.windows:
         assert tokens == plain_text(model, whole(TALK), window)
     starts = [start for start, _ in ours.spans]
@@ -155,8 +155,8 @@ def test_whenever_audio_comes_each_steps_text_is_that_of_its_clip(
 @pytest.mark.parametrize("reuses_candidates", [True, False])
 def test_what_the_last_step_wrote_saves_passes_and_changes_nothing(mode, reuses_candidates):
     options = DecodingOptions(live=LiveOptions(reuses_candidates=reuses_candidates), language="en")
-    ours = transcribe(LivePair(SpeakingModel(), SpeakingModel(2), mode=mode), TALK, options)
-    alone = transcribe(LivePair(SpeakingModel()), TALK, options)
+    ours = transcribe(LivePair(SpeechModel(), SpeechModel(2), mode=mode), TALK, options)
+    alone = transcribe(LivePair(SpeechModel()), TALK, options)
     assert told(ours) == told(alone)
     statistics = ours.transcript.statistics
     assert statistics.num_forwards < alone.transcript.statistics.num_forwards
@@ -169,7 +169,7 @@ def test_what_the_last_step_wrote_saves_passes_and_changes_nothing(mode, reuses_
 def test_a_long_utterance_is_cut_and_loses_no_word(trim_ms):
     spoken = schedule([(0.0, 33.0)], 34.0)
     options = DecodingOptions(live=LiveOptions(trim_ms=trim_ms), language="en")
-    session = transcribe(LivePair(SpeakingModel(), SpeakingModel(2)), spoken, options)
+    session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), spoken, options)
     samples = np.frombuffer(whole(spoken), "<i2").astype(np.float32) / 32768
     assert session.texts == {1: [token for token in words_of(samples) if token < END]}
     assert all(window.num_frames <= 3_000 for window, _ in session.windows)
@@ -181,14 +181,14 @@ def test_audio_that_is_all_speech_may_end_anywhere(length_s):
     """As without endpointing: it begins with the first piece, and ends with the last."""
     pieces: Schedule = [(speech(length_s), [VoiceMark(BEGIN, 0)])]
     options = DecodingOptions(live=LiveOptions(), language="en")
-    session = transcribe(LivePair(SpeakingModel(), SpeakingModel(2)), pieces, options)
+    session = transcribe(LivePair(SpeechModel(), SpeechModel(2)), pieces, options)
     ends = [segment.is_utterance_end for segment in session.segments]
     assert ends == ([] if length_s < 0.01 else [*[False] * (len(ends) - 1), True])
 
 
 @pytest.mark.parametrize("mode", [Mode.TARGET_ONLY, *MODES])
 def test_silence_takes_no_pass_and_no_memory(mode):
-    target, draft = SpeakingModel(), SpeakingModel(2)
+    target, draft = SpeechModel(), SpeechModel(2)
     pair = LivePair(target, draft if mode.drafts else None, mode=mode)
     session = pair.open("one", DecodingOptions(live=LiveOptions(), language="en"))
     silence = bytes(SAMPLE_RATE * 2)
@@ -209,10 +209,10 @@ def test_silence_takes_no_pass_and_no_memory(mode):
 def test_sessions_side_by_side_do_not_mix():
     options = DecodingOptions(live=LiveOptions(), language="en")
     alone = {
-        name: transcribe(LivePair(SpeakingModel()), pieces, options)
+        name: transcribe(LivePair(SpeechModel()), pieces, options)
         for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10]))
     }
-    pair = LivePair(SpeakingModel(2), SpeakingModel(3))
+    pair = LivePair(SpeechModel(2), SpeechModel(3))
     for name in alone:
         pair.open(name, options)
     for number in range(len(TALK)):
@@ -241,8 +241,8 @@ def test_a_session_without_a_language_detects_it_in_each_utterance(mode, step_ms
     options = DecodingOptions(live=LiveOptions(step_ms=step_ms))
     pieces = schedule([(0.0, 0.4), (1.2, 4.0)], 5.0)
 
-    def model(num_slots: int) -> SpeakingModel:
-        return SpeakingModel(num_slots, vocabulary=SPOKEN_MULTILINGUAL)
+    def model(num_slots: int) -> SpeechModel:
+        return SpeechModel(num_slots, vocabulary=SPOKEN_MULTILINGUAL)
 
     pair = LivePair(model(1), model(2) if mode.drafts else None, mode=mode)
     session = transcribe(pair, pieces, options)
@@ -267,10 +267,10 @@ def test_a_session_that_breaks_is_continued_without_a_word_lost_or_repeated(
 ):
     """By others that know nothing but its position, and notice only after a moment that somebody speaks."""
     live = LiveOptions(trim_ms=trim_ms, policy=policy)
-    unbroken = transcribe(LivePair(SpeakingModel()), TALK, DecodingOptions(live=live, language="en"))
+    unbroken = transcribe(LivePair(SpeechModel()), TALK, DecodingOptions(live=live, language="en"))
     segments: list[Segment] = []
     for end in [*sorted(breaks), len(TALK)]:
-        pair = LivePair(SpeakingModel(), SpeakingModel(2) if mode.drafts else None, mode=mode)
+        pair = LivePair(SpeechModel(), SpeechModel(2) if mode.drafts else None, mode=mode)
         session = pair.open("one", DecodingOptions(live=live, language="en"))
         for pcm, marks in heard_from(live.position.start_sample, late_s)[: end - len(TALK) or None]:
             pair.hear("one", pcm, *marks)

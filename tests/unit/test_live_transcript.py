@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END, NUM_TEXT, TIME
-from experiments.common.speaking import SPOKEN, SPOKEN_MULTILINGUAL
+from experiments.common.models.scripted import END, NUM_TEXT, TIME
+from experiments.common.models.speech import SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidCandidates
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.transcription.live_transcript import LiveTranscript

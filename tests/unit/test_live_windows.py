@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END, NUM_TEXT, TIME
-from experiments.common.speaking import NUM_WORDS, SPOKEN, SPOKEN_MULTILINGUAL
+from experiments.common.models.scripted import END, NUM_TEXT, TIME
+from experiments.common.models.speech import NUM_WORDS, SPOKEN, SPOKEN_MULTILINGUAL
 from specwhisper.errors import InvalidRequest
 from specwhisper.live import LiveOptions, LivePosition, StabilityPolicy
 from specwhisper.options import DecodingOptions

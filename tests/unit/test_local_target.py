@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from experiments.common.scripted import ScriptedModel, recording
+from experiments.common.models.scripted import ScriptedModel, recording
 from specwhisper.engine.local import TargetEngine
 from specwhisper.errors import InvalidRequest
 from specwhisper.options import DecodingOptions

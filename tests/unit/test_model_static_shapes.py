@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.checkpoints import Shape as ModelShape
-from experiments.common.checkpoints import build_checkpoint
+from experiments.common.models.checkpoints import Shape as ModelShape
+from experiments.common.models.checkpoints import build_checkpoint
 from specwhisper.model import decoder as decoders
 from specwhisper.model.decoder import CachedDecoder, load_decoder_weights
 from specwhisper.model.kernels.layer_cache import BatchRow, LayerCache

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from specwhisper.api.pairing import draft_ids
 from specwhisper.errors import PairMismatch
 from specwhisper.transcription.vocabulary import Vocabulary

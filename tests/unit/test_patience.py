@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.common.scripted import ScriptedModel
+from experiments.common.models.scripted import ScriptedModel
 from specwhisper.engine.one_process import InlineExecutor
 from specwhisper.engine.verifier import MAX_SILENCE_NS, Verifier
 from specwhisper.options import DecodingOptions

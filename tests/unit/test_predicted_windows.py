@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END, NUM_TEXT, TIME
-from experiments.common.speaking import SPOKEN
+from experiments.common.models.scripted import END, NUM_TEXT, TIME
+from experiments.common.models.speech import SPOKEN
 from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions

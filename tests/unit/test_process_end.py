@@ -18,7 +18,7 @@ def check():
     left = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     print("left:", *left)
 atexit.register(check)  # first of all: it runs last
-from experiments.common.scripted import ScriptedModel, recording
+from experiments.common.models.scripted import ScriptedModel, recording
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
@@ -57,7 +57,7 @@ def test_a_program_that_leaves_its_results_while_torch_computes():
     script = (
         "from transformers.utils import logging\n"
         "logging.disable_progress_bar()\n"
-        "from experiments.common.samples import load_samples\n"
+        "from experiments.common.audio.samples import load_samples\n"
         "from specwhisper import SpeculativeWhisper\n"
         "whisper = SpeculativeWhisper('demo-draft-tiny', 'demo-target', device='cpu', batch_size=4)\n"
         "pcm = load_samples(None)[0].pcm\n"

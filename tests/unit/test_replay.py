@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from experiments.baselines.service import Service
-from experiments.common.checkpoints import Shape, build_checkpoint
+from experiments.common.audio.samples import Sample, load_samples
+from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.replay.model import ReplayDraft, ReplayTarget
 from experiments.common.replay.record import record_models, source_digest
 from experiments.common.replay.trace import Decoding, Trace
-from experiments.common.samples import Sample, load_samples
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.recording import Recording
 from specwhisper.audio.scan import log_mel_max
@@ -90,7 +90,7 @@ def trace(samples, demo) -> Trace:
         samples,
         EVERY_OPTION,
         max_new_tokens=demo.max_new_tokens,
-        max_alone=16,
+        max_continuation=16,
     )
     return Trace(
         target="demo-target",
@@ -138,7 +138,7 @@ def test_the_draft_is_right_where_the_real_one_is(samples, demo, replayed, mode)
 def test_the_options_of_the_test_prompt_and_retry(trace):
     assert {decoding.temperature for decoding in trace.decodings} == {0.0, 0.4}
     assert max(len(decoding.prompt) for decoding in trace.decodings) > 10
-    assert any(decoding.departures for decoding in trace.decodings)
+    assert any(decoding.divergences for decoding in trace.decodings)
 
 
 def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
@@ -169,7 +169,7 @@ def test_a_trace_survives_its_file(trace, tmp_path):
 
 
 def test_a_draft_goes_on_alone_and_then_repeats_itself():
-    decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, departures={2: (5, 6)})
+    decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, divergences={2: (5, 6)})
 
     def after(written: tuple[int, ...]) -> int:
         return decoding.draft_after(written)[0]
@@ -183,9 +183,9 @@ def test_a_draft_goes_on_alone_and_then_repeats_itself():
 def test_a_draft_is_as_sure_as_it_was():
     sure = Decoding(
         *("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4),
-        departures={2: (5, 6)},
+        divergences={2: (5, 6)},
         draft_log_probs=(-0.1, -0.2, -0.9, -0.3),
-        alone_log_probs={2: (-0.9, -1.5)},
+        continuation_log_probs={2: (-0.9, -1.5)},
     )
     told = [
         sure.draft_after(written)[1] for written in ((), (1,), (1, 2), (1, 2, 5), (1, 2, 5, 6), (1, 2, 3))

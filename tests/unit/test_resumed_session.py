@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from experiments.common.speaking import SPOKEN
+from experiments.common.models.speech import SPOKEN
 from specwhisper.errors import TargetUnavailable
 from specwhisper.rpc import backoff
 from specwhisper.transcription.transcriber import TargetDescription

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import WhisperForConditionalGeneration
 
-from experiments.common.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
+from experiments.common.models.scripted import END, NO_TIMESTAMPS, TIME, VOCABULARY
 from specwhisper.transcription.segments import split_window
 from specwhisper.types import Window
 

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from experiments.common.scripted import MULTILINGUAL, ScriptedModel, recording
+from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel, recording
 from specwhisper.engine.drafter import Drafter
 from specwhisper.engine.one_process import InlineExecutor, OneProcess
 from specwhisper.engine.shared_pair import Prepared, SharedPair

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.common.llamas import llama, llama_tokenizer
+from experiments.common.models.llamas import llama, llama_tokenizer
 from specwhisper.model.choosing import Row
 from specwhisper.text.model import BLOCK, TextModel
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.common.scripted import END, TIME, VOCABULARY
+from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import InvalidCandidates
 from specwhisper.transcription.transcript import TranscriptBuilder
 from specwhisper.types import Candidates, Commit, Window, WindowOpened

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.common.scripted import END, TIME
-from experiments.common.speaking import SPOKEN
+from experiments.common.models.scripted import END, TIME
+from experiments.common.models.speech import SPOKEN
 from specwhisper.types import Commit, Limits, Window, WindowOpened
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.common.speaking import SPOKEN_MULTILINGUAL
+from experiments.common.models.speech import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.live import LiveOptions

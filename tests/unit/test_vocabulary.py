@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.common.checkpoints import Shape, build_tokenizer
+from experiments.common.models.checkpoints import Shape, build_tokenizer
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions, Task
 from specwhisper.transcription.vocabulary import BYTE_OF_CHARACTER, Vocabulary

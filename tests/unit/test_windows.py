@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.common.scripted import END, TIME, VOCABULARY
+from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.windows import SequentialWindows

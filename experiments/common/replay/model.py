@@ -17,27 +17,27 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Window, WordAlignment
 
 
-class HearsOnce(WhisperModel):
+class EncodeOnceModel(WhisperModel):
     """A model that can keep in each slot the first window that it is given: passes cost what they cost.
 
     Parameters
     ----------
-    hears_once : whether it does, so that later encodings take no time.
+    encode_once : whether it does, so that later encodings take no time.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, num_slots: int, *, hears_once: bool, is_draft: bool = False
+        self, checkpoint: Checkpoint, num_slots: int, *, encode_once: bool, is_draft: bool = False
     ) -> None:
         super().__init__(checkpoint, num_slots, is_draft=is_draft)
-        self._hears_once = hears_once
-        self._has_heard = [False] * num_slots
+        self._encode_once = encode_once
+        self._is_encoded = [False] * num_slots
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Encode, or only empty the slot."""
-        if self._hears_once and self._has_heard[slot]:
+        if self._encode_once and self._is_encoded[slot]:
             self.rollback(slot, 0)
             return
-        self._has_heard[slot] = True
+        self._is_encoded[slot] = True
         self.hear(slot, recording, start_frame)
 
     def hear(self, slot: int, recording: Recording, start_frame: int) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.common.published import PUBLISHED
+from experiments.common.models.published import PUBLISHED
 from experiments.common.replay.shapes import FREE
 from specwhisper.types import DTYPES
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from experiments.common.replay.departures import Departing, find_departures
+from experiments.common.audio.samples import Sample
+from experiments.common.replay.divergences import TargetText, find_divergences
 from experiments.common.replay.trace import Decoding, Trace, window_digest
-from experiments.common.samples import Sample
 from specwhisper.api.pairing import draft_ids
 from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.recording import Recording
@@ -22,7 +22,7 @@ from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
 
 OPTIONS = (DecodingOptions(language="en"), DecodingOptions(language="en", timestamps=False))
 NUM_SLOTS = 8
-MAX_ALONE = 32  # how far the draft is followed where it leaves the target: most that it ever is ahead
+MAX_CONTINUATION = 32  # how far the draft is followed where it leaves the target: most that it ever is ahead
 
 
 @dataclass
@@ -42,7 +42,7 @@ def record(
     target: str = "demo-target",
     draft: str = "demo-draft-tiny",
     options: Sequence[DecodingOptions] = OPTIONS,
-    max_alone: int = MAX_ALONE,
+    max_continuation: int = MAX_CONTINUATION,
 ) -> Trace:
     """Record what a pair makes of recordings.
 
@@ -68,7 +68,7 @@ def record(
         samples,
         options,
         max_new_tokens=large.max_new_tokens,
-        max_alone=max_alone,
+        max_continuation=max_continuation,
     )
     return replace(trace, decodings=decodings)
 
@@ -109,34 +109,34 @@ def record_models(
     options: Sequence[DecodingOptions],
     *,
     max_new_tokens: int | None = None,
-    max_alone: int = MAX_ALONE,
+    max_continuation: int = MAX_CONTINUATION,
 ) -> tuple[Decoding, ...]:
     """Record what two models make of recordings; the draft speaks the target's vocabulary."""
     jobs = [(s, replace(o, log_mel_max=s.log_mel_max)) for s in samples for o in options]
     written: list[tuple[str, _Written]] = []
-    asked: list[Departing] = []
+    asked: list[TargetText] = []
     for (sample, used), windows in zip(jobs, _transcribe(target, jobs, max_new_tokens), strict=True):
         recording = Recording(used.log_mel_max)
         recording.append(AudioChunk(0, sample.pcm, is_last=True))
         written += [(sample.name, one) for one in windows]
-        asked += [Departing(recording, one.window, one.tokens, used) for one in windows]
-    found = find_departures(draft, asked, max_alone)
+        asked += [TargetText(recording, one.window, one.tokens, used) for one in windows]
+    found = find_divergences(draft, asked, max_continuation)
     return tuple(
         Decoding(
             recording=name,
             start_frame=one.window.start_frame,
-            audio=window_digest(departing.recording, one.window.start_frame),
+            audio=window_digest(written.recording, one.window.start_frame),
             prompt=one.window.prompt,
             temperature=one.window.temperature,
             tokens=tuple(one.tokens),
             log_probs=tuple(one.log_probs),
             margins=tuple(one.margins),
             no_speech_prob=one.no_speech_prob,
-            departures=departures.tokens,
-            draft_log_probs=departures.log_probs,
-            alone_log_probs=departures.alone_log_probs,
+            divergences=divergences.tokens,
+            draft_log_probs=divergences.log_probs,
+            continuation_log_probs=divergences.continuation_log_probs,
         )
-        for (name, one), departing, departures in zip(written, asked, found, strict=True)
+        for (name, one), written, divergences in zip(written, asked, found, strict=True)
     )
 
 

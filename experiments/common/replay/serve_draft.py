@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.common.replay.model import HearsOnce, ReplayDraft
+from experiments.common.replay.model import EncodeOnceModel, ReplayDraft
 from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
@@ -64,12 +64,12 @@ def serve_draft(
                 max_concurrent_streams=max_sessions + SHORT_CALLS,
             ),
         )
-        asyncio.run(_run(config, shape, dtype, Trace.load(trace), hears_once=decoding_only))
+        asyncio.run(_run(config, shape, dtype, Trace.load(trace), encode_once=decoding_only))
     except SpecWhisperError as error:
         sys.exit(f"serve_draft: {error}")
 
 
-async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, hears_once: bool) -> None:
+async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, encode_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
     slots = config.num_slots
     checkpoint = load_checkpoint(trace.draft)
@@ -77,7 +77,7 @@ async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, hea
     forward = None
     if shape != FREE:
         random = random_checkpoint(shape, dtype=dtype, device=config.device)
-        forward = HearsOnce(random, slots, hears_once=hears_once, is_draft=True)
+        forward = EncodeOnceModel(random, slots, encode_once=encode_once, is_draft=True)
 
     def place(description: TargetDescription) -> ReplayDraft:
         return ReplayDraft(trace, description.vocabulary, forward, num_slots=slots)

@@ -9,7 +9,7 @@ from functools import partial
 
 import typer
 
-from experiments.common.replay.model import HearsOnce, ReplayTarget
+from experiments.common.replay.model import EncodeOnceModel, ReplayTarget
 from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
@@ -51,12 +51,12 @@ def serve_target(
                 host=host, port=port, insecure=True, max_concurrent_streams=max_sessions + SHORT_CALLS
             ),
         )
-        asyncio.run(_run(config, shape, dtype, Trace.load(trace), hears_once=decoding_only))
+        asyncio.run(_run(config, shape, dtype, Trace.load(trace), encode_once=decoding_only))
     except SpecWhisperError as error:
         sys.exit(f"serve_target: {error}")
 
 
-async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, hears_once: bool) -> None:
+async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, encode_once: bool) -> None:
     prepare_process(config.device, config.threads, config.cores)
     slots = config.limits.max_sessions
     checkpoint = load_checkpoint(trace.target)
@@ -65,7 +65,7 @@ async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, he
     if shape != FREE:
         random = random_checkpoint(shape, dtype=dtype, device=config.device)
         checkpoint = replace(checkpoint, dtype=random.dtype)
-        forward = HearsOnce(random, slots, hears_once=hears_once)
+        forward = EncodeOnceModel(random, slots, encode_once=encode_once)
     model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from experiments.common.checkpoints import build_model
-from experiments.common.published import PUBLISHED
+from experiments.common.models.checkpoints import build_model
+from experiments.common.models.published import PUBLISHED
 from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model, rounded
 from specwhisper.types import DTYPES

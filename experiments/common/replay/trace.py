@@ -12,7 +12,7 @@ from pathlib import Path
 from specwhisper.audio.recording import Recording
 from specwhisper.errors import InvalidRequest
 
-FORMAT = 2
+FORMAT = 3
 Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 
@@ -28,10 +28,10 @@ class Decoding:
     tokens : what the target wrote, end-of-text included; all ids are the target's.
     log_probs, margins : per token, as :class:`specwhisper.model.choosing.Scores` has them.
     no_speech_prob : probability that nothing is spoken.
-    departures : for each position at which the draft, given ``tokens`` up to there, does not write the
-        target's next one: what it writes from there on, undisturbed. At every other position it agrees.
-    draft_log_probs, alone_log_probs : of the draft's choice at each position, and of what it writes behind
-        departures; empty where they were not recorded, and a draft is sure then.
+    divergences : by position: the tokens that the draft writes from there on, where, given ``tokens`` up
+        to there, it does not choose the target's next token. At every other position it agrees.
+    draft_log_probs, continuation_log_probs : of the draft's choice at each position, and of the tokens of
+        each divergence; empty where they were not recorded: every choice then counts as certain.
     """
 
     recording: str
@@ -43,9 +43,9 @@ class Decoding:
     log_probs: tuple[float, ...]
     margins: tuple[float, ...]
     no_speech_prob: float | None = None
-    departures: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    divergences: dict[int, tuple[int, ...]] = field(default_factory=dict)
     draft_log_probs: tuple[float, ...] = ()
-    alone_log_probs: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    continuation_log_probs: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -64,11 +64,11 @@ class Decoding:
         Behind the end of what was recorded it repeats itself: it goes on at its cost, and is wrong.
         """
         agreed = self.agreed(written)
-        if agreed == len(written) and agreed not in self.departures:
+        if agreed == len(written) and agreed not in self.divergences:
             place = min(agreed, len(self.tokens) - 1)
             return self.tokens[place], self.draft_log_probs[place] if self.draft_log_probs else 0.0
-        alone = self.departures.get(agreed, self.tokens[-1:])
-        log_probs = self.alone_log_probs.get(agreed, (0.0,) * len(alone))
+        alone = self.divergences.get(agreed, self.tokens[-1:])
+        log_probs = self.continuation_log_probs.get(agreed, (0.0,) * len(alone))
         place = min(len(written) - agreed, len(alone) - 1)
         return alone[place], log_probs[place]
 
@@ -133,9 +133,9 @@ def _decoding(
     tokens: Iterable[int],
     log_probs: Iterable[float],
     margins: Iterable[float],
-    departures: dict[str, Iterable[int]],
+    divergences: dict[str, Iterable[int]],
     draft_log_probs: Iterable[float],
-    alone_log_probs: dict[str, Iterable[float]],
+    continuation_log_probs: dict[str, Iterable[float]],
     **fields: str | int | float | None,
 ) -> Decoding:
     """Restore what JSON has no words for: tuples, and integers as keys."""
@@ -144,9 +144,11 @@ def _decoding(
         tokens=tuple(tokens),
         log_probs=tuple(log_probs),
         margins=tuple(margins),
-        departures={int(position): tuple(alone) for position, alone in departures.items()},
+        divergences={int(position): tuple(alone) for position, alone in divergences.items()},
         draft_log_probs=tuple(draft_log_probs),
-        alone_log_probs={int(position): tuple(alone) for position, alone in alone_log_probs.items()},
+        continuation_log_probs={
+            int(position): tuple(alone) for position, alone in continuation_log_probs.items()
+        },
         **fields,  # type: ignore[arg-type]
     )
 

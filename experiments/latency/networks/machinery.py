@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.common.proc import cpu_s
+from experiments.common.servers.usage import cpu_s
 from experiments.latency.networks.conditions import Conditions
 
 STOP_TIMEOUT_S = 5.0

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from experiments.common.args import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
-from experiments.common.report import open_console, print_bars, write_json
-from experiments.common.samples import load_samples
+from experiments.common.audio.samples import load_samples
+from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
+from experiments.common.bench.report import open_console, print_bars, write_json
 from experiments.streaming.again import TargetAlone
 from experiments.streaming.arms import FULL, stage
 from experiments.streaming.load.errors import load_bars, load_facts, loads_of, print_loads

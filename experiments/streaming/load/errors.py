@@ -12,7 +12,7 @@ from jiwer import process_words
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.streaming.listening import pieces
 from experiments.streaming.measures import final_words, normalised
 from experiments.streaming.summary import Taken, quantile

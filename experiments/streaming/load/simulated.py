@@ -12,7 +12,7 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from experiments.common.report import Bar
+from experiments.common.bench.report import Bar
 from experiments.streaming.listening import DECODING, pieces
 from experiments.streaming.load.errors import MAX_ADDED_ERRORS, word_error_rate
 from experiments.streaming.measures import normalised

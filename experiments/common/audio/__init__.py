@@ -1,0 +1,1 @@
+"""Recordings that experiments transcribe, and files of silence."""

@@ -1,0 +1,52 @@
+"""Recordings as the experiments use them: decoded once, before any clock runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from specwhisper.audio.canonical import BYTES_PER_SAMPLE
+from specwhisper.audio.decode import decode_file
+from specwhisper.audio.scan import log_mel_max
+from specwhisper.errors import InvalidRequest
+from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
+
+BUNDLED = Path(__file__).parents[3] / "specwhisper" / "demo" / "samples"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A recording as canonical PCM; ``log_mel_max`` is known beforehand where it has several windows."""
+
+    name: str
+    pcm: bytes
+    log_mel_max: dict[int, float]
+
+    @property
+    def duration_s(self) -> float:
+        """How long it plays."""
+        return len(self.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
+
+    @property
+    def fits_one_window(self) -> bool:
+        """Whether Whisper hears all of it at once."""
+        return len(self.pcm) <= WINDOW_SAMPLES * BYTES_PER_SAMPLE
+
+
+def bundled() -> list[Path]:
+    """Give the bundled recordings, by name."""
+    return sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl")
+
+
+def load_samples(paths: Iterable[Path] | None) -> list[Sample]:
+    """Decode the given recordings, or the bundled ones, shortest first."""
+    paths = list(paths or bundled())
+    if not paths:
+        raise InvalidRequest(f"There are no bundled samples in {BUNDLED}: name recordings with --audio.")
+    return sorted((_load(path) for path in paths), key=lambda sample: sample.duration_s)
+
+
+def _load(path: Path) -> Sample:
+    sample = Sample(path.name, b"".join(decode_file(path)), {})
+    return sample if sample.fits_one_window else Sample(sample.name, sample.pcm, log_mel_max([sample.pcm]))

@@ -1,0 +1,1 @@
+"""Command-line options, statistics and the report that every experiment has."""

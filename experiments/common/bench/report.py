@@ -1,0 +1,117 @@
+"""What a result carries besides its figures: machine, versions, command, and the bars it is held against."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from transformers.utils import logging
+
+ROOT = Path(__file__).parents[3]
+PAGE_WIDTH = 170
+LOAD_AT_START = os.getloadavg()[0]  # what else the machine had to do
+PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A claim and what was measured: it holds when ``value`` lies below ``bound``.
+
+    ``shown`` is how the value reads, with its spread.
+    """
+
+    name: str
+    value: float
+    bound: float
+    shown: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim stands."""
+        return self.value < self.bound
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.shown}, bar < {self.bound:g}: {'holds' if self.holds else 'short'}"
+
+
+def open_console() -> Console:
+    """Open the terminal, or, where output goes to a file, a page that a table fits on."""
+    logging.disable_progress_bar()  # models load beside our own
+    console = Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
+    if LOAD_AT_START > 0.5:
+        console.print(f"The machine is busy (load {LOAD_AT_START:.1f}): figures will be off.", style="yellow")
+    return console
+
+
+def print_bars(bars: Sequence[Bar], console: Console) -> bool:
+    """Print a line per bar; tell whether all hold."""
+    for bar in bars:
+        style = "green" if bar.holds else "red"
+        console.print(str(bar), style=style, highlight=False, markup=False, soft_wrap=True)
+    return all(bar.holds for bar in bars)
+
+
+def machine_facts() -> dict[str, Any]:
+    """Tell what the figures were measured on."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "os": platform.platform(terse=True),
+        "load_at_start": round(LOAD_AT_START, 2),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def version_facts() -> dict[str, str]:
+    """Tell which software produced the figures."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions | {"specwhisper": _commit()}
+
+
+def write_json(path: Path, *, models: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
+    """Write the figures with everything needed to judge and to repeat them."""
+    module = getattr(sys.modules["__main__"].__spec__, "parent", "")
+    content = {
+        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine_facts(),
+        "versions": version_facts(),
+        "models": models,
+    }
+    path.write_text(json.dumps({**content, **figures}, indent=1) + "\n")
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    """Give the commit that was measured, marked when files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    except OSError:  # there is no git
+        return "unknown"
+    return described.stdout.strip() or "unknown"

@@ -1,0 +1,186 @@
+"""Random-weight Whisper checkpoints of every shape that matters, in memory or saved as users have them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import torch
+from tokenizers import AddedToken, ByteLevelBPETokenizer
+from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration, WhisperTokenizer
+from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
+from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
+from experiments.common.models.openai_tokenizer import NUM_TEXT_TOKENS, non_speech, published_vocabulary
+from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model
+
+SENTENCES = (
+    "the quick brown fox jumps over the lazy dog",
+    "she sells sea shells by the sea shore",
+    "how much wood would a woodchuck chuck",
+)
+Words = Literal["few", "multilingual", "gpt2", "made-up"]
+TASKS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps")
+
+
+NON_SPEECH = {
+    "few": (1, 2, 7, 50),
+    "multilingual": non_speech("multilingual"),
+    "gpt2": non_speech("gpt2"),
+    "made-up": non_speech("multilingual"),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What distinguishes one random checkpoint from another.
+
+    ``words`` are the text tokens: a few of our own, or those of Whisper's ``.en`` models or of its others;
+    made-up ones are as many as the latter, for machines without the files.
+    """
+
+    num_mel_bins: int = 80
+    cantonese: bool = False
+    english_only: bool = False
+    d_model: int = 64
+    heads: int = 2
+    encoder_layers: int = 1
+    decoder_layers: int = 2
+    max_initial_timestamp: int | None = 50
+    max_target_positions: int = 448
+    scale: float = 0.18  # of the weights: large enough that the choices are clear
+    seed: int = 0
+    words: Words = "few"
+    ffn_factor: int = 2  # published checkpoints have 4
+
+
+@cache
+def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    if words == "made-up":
+        return {f"w{i}": i for i in range(NUM_TEXT_TOKENS["multilingual"])}, []
+    if words != "few":
+        return published_vocabulary(words)
+    bpe = ByteLevelBPETokenizer()
+    bpe.train_from_iterator(SENTENCES, vocab_size=300, min_frequency=1, show_progress=False)
+    content = json.loads(bpe.to_str())["model"]
+    return content["vocab"], [tuple(merge) for merge in content["merges"]]
+
+
+def special_tokens(shape: Shape) -> list[str]:
+    """Whisper's special tokens, timestamps excluded."""
+    languages = [code for code in LANGUAGES if shape.cantonese or code != "yue"]
+    return [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *languages, *TASKS)]
+
+
+def build_tokenizer(shape: Shape) -> WhisperTokenizer:
+    """Build a byte-level tokenizer with Whisper's special tokens behind its text tokens."""
+    vocab, merges = _bpe(shape.words)
+    specials = special_tokens(shape)
+    tokenizer = WhisperTokenizer(vocab=vocab, merges=merges)
+    added = [AddedToken(token, normalized=False, special=True) for token in specials]
+    tokenizer.add_tokens(added, special_tokens=True)
+    tokenizer.add_special_tokens({"additional_special_tokens": specials[1:], "pad_token": "<|endoftext|>"})
+    tokenizer.add_tokens([AddedToken(f"<|{i * 0.02:.2f}|>", normalized=False) for i in range(1501)])
+    return tokenizer
+
+
+def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
+    """Build a model with random weights; give it and its token strings."""
+    specials = special_tokens(shape)
+    vocab, _ = _bpe(shape.words)
+    end = len(vocab)
+    ids = {token: end + i for i, token in enumerate(specials)}
+    size = end + len(specials) + 1501
+    config = WhisperConfig(
+        vocab_size=size,
+        num_mel_bins=shape.num_mel_bins,
+        d_model=shape.d_model,
+        encoder_layers=shape.encoder_layers,
+        decoder_layers=shape.decoder_layers,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        encoder_ffn_dim=shape.ffn_factor * shape.d_model,
+        decoder_ffn_dim=shape.ffn_factor * shape.d_model,
+        max_target_positions=shape.max_target_positions,
+        pad_token_id=end,
+        bos_token_id=end,
+        eos_token_id=end,
+        decoder_start_token_id=end + 1,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
+    torch.manual_seed(shape.seed)
+    model = WhisperForConditionalGeneration(config)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=shape.scale)
+        else:
+            parameter.data += torch.randn_like(parameter) * 0.05
+    model.generation_config = _generation_config(shape, ids, end)
+    strings = [None] * end
+    for token, i in vocab.items():
+        strings[i] = token
+    return model.eval(), [*strings, *specials, *(f"<|{i * 0.02:.2f}|>" for i in range(1501))]
+
+
+def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> GenerationConfig:
+    multilingual = {
+        "lang_to_id": {f"<|{code}|>": ids[f"<|{code}|>"] for code in LANGUAGES if f"<|{code}|>" in ids},
+        "task_to_id": {task: ids[f"<|{task}|>"] for task in ("transcribe", "translate")},
+        "is_multilingual": True,
+    }
+    return GenerationConfig(
+        decoder_start_token_id=end + 1,
+        eos_token_id=end,
+        pad_token_id=end,
+        bos_token_id=end,
+        max_length=shape.max_target_positions,
+        suppress_tokens=[*NON_SPEECH[shape.words], *(ids[f"<|{task}|>"] for task in TASKS[:-1]), end + 1],
+        begin_suppress_tokens=[220, end],
+        no_timestamps_token_id=ids["<|notimestamps|>"],
+        prev_sot_token_id=ids["<|startofprev|>"],
+        max_initial_timestamp_index=shape.max_initial_timestamp,
+        return_timestamps=False,
+        alignment_heads=[
+            [layer, head] for layer in range(shape.decoder_layers) for head in range(shape.heads)
+        ],
+        **({"is_multilingual": False} if shape.english_only else multilingual),
+    )
+
+
+def build_checkpoint(
+    shape: Shape, name: str = "random"
+) -> tuple[WhisperForConditionalGeneration, Checkpoint]:
+    """Give a random model as transformers runs it and as we do; both see the same weights."""
+    model, tokens = build_model(shape)
+    return model, checkpoint_from_model(model, tokens, name=name)
+
+
+def save_checkpoint(shape: Shape, folder: Path) -> Path:
+    """Save a random checkpoint as users have them on disk."""
+    model, _ = build_model(shape)
+    model.save_pretrained(folder)
+    build_tokenizer(shape).save_pretrained(folder)
+    WhisperFeatureExtractor(feature_size=shape.num_mel_bins).save_pretrained(folder)
+    return folder
+
+
+def perturbed(
+    model: WhisperForConditionalGeneration, tokens: Sequence[str], *, noise: float, name: str = "noisy"
+) -> Checkpoint:
+    """Give the same model with noise on its weights: a draft that is mostly right."""
+    return checkpoint_from_model(with_noise(model, noise), list(tokens), name=name)
+
+
+def with_noise(model: WhisperForConditionalGeneration, noise: float) -> WhisperForConditionalGeneration:
+    """Copy a model and add noise to its weights."""
+    noisy = copy.deepcopy(model)
+    torch.manual_seed(1)
+    for parameter in noisy.parameters():
+        parameter.data += torch.randn_like(parameter) * noise
+    return noisy

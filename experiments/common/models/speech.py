@@ -1,0 +1,182 @@
+"""Noise that says words, and a scripted model that hears them: live audio without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from experiments.common.models.scripted import END, MULTILINGUAL, NUM_TEXT, TIME, VOCABULARY, ScriptedModel
+from specwhisper.audio.endpointing import FRAME_SAMPLES, Endpointer
+from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
+from specwhisper.live import EndpointingOptions
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.sampling import Sampling
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent, Window
+
+NUM_WORDS = 18  # tokens that begin a word, A to R; those behind them go on with one, s to x
+SPOKEN = replace(
+    VOCABULARY,
+    tokens=(
+        *(("Ġ" if i < NUM_WORDS else "") + chr(ord("a") + i) for i in range(NUM_TEXT)),
+        *VOCABULARY.tokens[NUM_TEXT:],
+    ),
+    max_length=448,
+)
+SPOKEN_MULTILINGUAL = replace(SPOKEN, languages=MULTILINGUAL.languages, tasks=MULTILINGUAL.tasks)
+
+SPANS = ((1.0, 4.2), (6.0, 6.6), (8.0, 12.4))
+LENGTH_S = 14.0
+
+WORD_SAMPLES = SAMPLE_RATE // 5
+SENTENCE_WORDS = 5
+QUIETEST, LOUDER = 2_000, 400  # of s16, by token
+TOLERANCE_SAMPLES = SAMPLE_RATE // 50  # times are written to 20 ms: a cut leaves no more of the word before
+
+
+def speech(length_s: float, seed: int = 0) -> bytes:
+    """Words of 200 ms, each of a loudness of its own, so that they are heard wherever a clip begins."""
+    num_samples = round(length_s * SAMPLE_RATE)
+    steps = np.random.default_rng(seed).integers(1, NUM_TEXT, num_samples // WORD_SAMPLES + 1)
+    words = np.cumsum(steps) % NUM_TEXT  # never the same one twice in a row
+    loudness = np.repeat(QUIETEST + LOUDER * words, WORD_SAMPLES)[:num_samples]
+    return (loudness * np.where(np.arange(num_samples) % 2, 1, -1)).astype("<i2").tobytes()
+
+
+class SpeechModel(ScriptedModel):
+    """Hears the words of :func:`speech`, and something else where the last one is cut off.
+
+    Like a speech model it writes the same words again when it hears more; like the scripted one it notices
+    whatever else is fed to it than its own text.
+    """
+
+    def __init__(
+        self,
+        num_slots: int = 1,
+        *,
+        vocabulary: Vocabulary = SPOKEN,
+        max_positions: int = 448,
+        seed: int = 0,
+        error_rate: float = 0.0,
+    ) -> None:
+        super().__init__(
+            num_slots, vocabulary=vocabulary, max_positions=max_positions, seed=seed, error_rate=error_rate
+        )
+        self._texts: dict[str, list[int]] = {}
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and let it hear a clip."""
+        super().encode(slot, recording, start_frame)
+        assert start_frame == 0 and recording.is_complete, "live audio is heard as clips"
+        self._texts = {audio: text for audio, text in self._texts.items() if audio in self._audio}
+        self._texts[self._audio[slot]] = words_of(_samples(recording))
+
+    def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
+        """Go on with what is said; where the prefix says something else, with what that leads to."""
+        text = self._texts[audio]
+        start = len(prefix) - 1 - prefix[::-1].index(self.vocabulary.start_of_transcript)
+        generated = [token for token in prefix[start + 1 :] if not END < token < TIME]
+        wrong = self._hash("error", self._seed, audio, prefix) % 1000 < 1000 * self._error_rate
+        if wrong or sampling is not None or generated != text[: len(generated)]:
+            return super().next_token(audio, prefix, sampling)
+        return text[len(generated)] if len(generated) < len(text) else END
+
+    def attended_ms(
+        self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
+    ) -> Callable[[], tuple[float, ...]]:
+        """Look at each word where it ends."""
+        super().attended_ms(slot, window, tokens, num_frames)
+        num_words = sum(token < END for token in tokens)
+        return lambda: tuple(200.0 * i for i in range(1, num_words + 1))
+
+    def _score(self, row: Row) -> Scores:
+        assert row.probe is None or not self._fed[row.slot], "what is probed must stand first in its slot"
+        return super()._score(row)
+
+
+class SpeechOrNoiseModel(SpeechModel):
+    """Hears words where somebody speaks; of any other sound it writes as the scripted model does."""
+
+    def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Empty a slot and let it hear a clip, or a window of a recording."""
+        if not start_frame and recording.is_complete and is_speech(_samples(recording)):
+            super().encode(slot, recording, start_frame)
+        else:
+            ScriptedModel.encode(self, slot, recording, start_frame)
+
+    def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
+        """Go on with what is said, or with what prefix and sound lead to."""
+        says = super() if audio in self._texts else super(SpeechModel, self)
+        return says.next_token(audio, prefix, sampling)
+
+
+def _samples(recording: Recording) -> NDArray[np.float32]:
+    """Give a clip's own samples."""
+    return recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
+
+
+def is_speech(samples: NDArray[np.float32]) -> bool:
+    """Tell words, whose loudness hardly ever changes, from noise; silence is words too, but none."""
+    return np.count_nonzero(np.diff(np.abs(samples))) < len(samples) / 1_000 + 10
+
+
+def words_of(samples: NDArray[np.float32]) -> list[int]:
+    """Give what the model writes of a clip, times included."""
+    loudness = np.round(np.abs(samples) * 32_768).astype(int)
+    ends = [*(np.flatnonzero(np.diff(loudness)) + 1).tolist(), len(loudness)]
+    tokens, start, num_words = [TIME], 0, 0
+    for end in ends:
+        length, begin, start = end - start, start, end
+        is_cut = end == len(loudness) and length < WORD_SAMPLES - TOLERANCE_SAMPLES
+        if not loudness[begin] or (length < TOLERANCE_SAMPLES and (begin == 0 or is_cut)):
+            continue
+        word = (loudness[begin] - QUIETEST) // LOUDER
+        tokens.append(int(word + 7 + length // 1_000 if is_cut else word) % NUM_TEXT)
+        num_words += 1
+        if num_words % SENTENCE_WORDS == 0 and end < len(loudness):
+            tokens += [TIME + round(end / HOP_SAMPLES / FRAMES_PER_TIMESTAMP)] * 2
+    return [*tokens, END]
+
+
+class EnergyVad:
+    """Stands in for silero-vad: what is not silent is speech."""
+
+    def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
+        """Tell how likely a frame is speech."""
+        return (frame.abs().max() > 0.01).float()
+
+
+@cache
+def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGTH_S) -> bytes:
+    """Say something within some spans, each in other words, and nothing between them."""
+    audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
+    for seed, (begin_s, end_s) in enumerate(spans):
+        begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
+        audio[begin:end] = speech(end_s - begin_s, seed)[: end - begin]
+    return bytes(audio)
+
+
+def samples_of(pcm: bytes) -> NDArray[np.float32]:
+    """Read canonical PCM."""
+    return np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
+
+
+@cache
+def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
+    """Give what is said in each utterance that the endpointer finds: it is final, whatever the steps."""
+    endpointer, ear = Endpointer(EndpointingOptions()), EnergyVad()
+    samples, texts, begin = samples_of(pcm), {}, 0
+    for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):
+        frame = torch.from_numpy(samples[start : start + FRAME_SAMPLES].copy())
+        for mark in endpointer.on_vad_probability(ear(frame, SAMPLE_RATE).item()):
+            if mark.event is VoiceEvent.BEGIN:
+                begin = begin or mark.sample // 160 * 160
+            elif mark.event is VoiceEvent.END:
+                clip = samples[begin : mark.sample // 160 * 160]
+                texts[len(texts) + 1], begin = [token for token in words_of(clip) if token < END], 0
+    return texts

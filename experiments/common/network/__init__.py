@@ -1,0 +1,1 @@
+"""Networks that delay, cut, reorder or damage what they carry."""

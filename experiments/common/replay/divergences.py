@@ -1,0 +1,113 @@
+"""Where a draft leaves the text of its target, and what it writes from there on.
+
+The draft is asked behind every prefix of the target's text in one pass. Where it agrees, its continuation is
+that of the next position; only where it does not is it followed, token by token, as it would draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from specwhisper.audio.recording import Recording
+from specwhisper.model.choosing import Row, Scores
+from specwhisper.model.model import Model
+from specwhisper.model.rules import max_initial_timestamp
+from specwhisper.model.sampling import window_sampling
+from specwhisper.options import DecodingOptions
+from specwhisper.types import Window
+
+
+@dataclass(frozen=True)
+class TargetText:
+    """A window and what its target wrote in it."""
+
+    recording: Recording
+    window: Window
+    tokens: Sequence[int]
+    options: DecodingOptions
+
+    def row(self, slot: int, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
+        """Put together what a slot is fed."""
+        return Row(
+            slot=slot,
+            tokens=fed,
+            num_candidates=num_candidates,
+            generated=generated,
+            timestamps=self.options.timestamps,
+            max_initial_timestamp=max_initial_timestamp(self.options),
+            sampling=window_sampling(self.window, self.options),
+        )
+
+
+@dataclass(frozen=True)
+class Divergences:
+    """What a draft writes in one window: behind the target's text, and where it departs from that.
+
+    Attributes
+    ----------
+    log_probs : of its choice behind each prefix of the target's text.
+    tokens, continuation_log_probs : by position, where it departs: what it writes from there on.
+    """
+
+    log_probs: tuple[float, ...]
+    tokens: dict[int, tuple[int, ...]]
+    continuation_log_probs: dict[int, tuple[float, ...]]
+
+
+def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuation: int) -> list[Divergences]:
+    """Find where the draft diverges in each window, and the next tokens it writes there."""
+    found = []
+    for start in range(0, len(windows), draft.num_slots):
+        batch = windows[start : start + draft.num_slots]
+        for slot, one in enumerate(batch):
+            draft.encode(slot, one.recording, one.window.start_frame)
+        rows = [
+            one.row(slot, (), [*one.window.prompt, *one.tokens[:-1]], len(one.tokens) - 1)
+            for slot, one in enumerate(batch)
+        ]
+        followers = [
+            _Follower(draft, slot, one, scores, max_continuation)
+            for slot, (one, scores) in enumerate(zip(batch, draft.score(rows), strict=True))
+        ]
+        while rows := [row for follower in followers if (row := next(follower.rows, None)) is not None]:
+            for row, scores in zip(rows, draft.score(rows), strict=True):
+                followers[row.slot].append(scores)
+        found += [follower.found for follower in followers]
+    return found
+
+
+class _Follower:
+    """Follows the draft in one slot: asks for its next row until every departure is known.
+
+    Whoever runs the rows appends what they gave.
+    """
+
+    def __init__(
+        self, draft: Model, slot: int, written: TargetText, scores: Scores, max_continuation: int
+    ) -> None:
+        self.found = Divergences(tuple(scores.log_probs), {}, {})
+        self._alone: list[int] = []
+        self._log_probs: list[float] = []
+        self.rows = self._rows(draft, slot, written, scores.tokens, max_continuation)
+
+    def append(self, scores: Scores) -> None:
+        """Take the next token that the draft writes by itself."""
+        self._alone.append(scores.tokens[0])
+        self._log_probs.append(scores.log_probs[0])
+
+    def _rows(
+        self, draft: Model, slot: int, written: TargetText, choices: Sequence[int], max_continuation: int
+    ) -> Iterator[Row]:
+        tokens, num_prompt = list(written.tokens), len(written.window.prompt)
+        # From the last to the first: what lies before a departure is then still as the target wrote it.
+        for position in reversed(range(len(tokens))):
+            if choices[position] == tokens[position]:
+                continue
+            draft.rollback(slot, num_prompt + position)
+            self._alone, self._log_probs = [choices[position]], [self.found.log_probs[position]]
+            room = min(max_continuation, draft.max_positions - num_prompt - position)
+            while len(self._alone) < room and self._alone[-1] not in draft.vocabulary.ends:
+                yield written.row(slot, [*tokens[:position], *self._alone], self._alone[-1:])
+            self.found.tokens[position] = tuple(self._alone)
+            self.found.continuation_log_probs[position] = tuple(self._log_probs)

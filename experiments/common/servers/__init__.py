@@ -1,0 +1,1 @@
+"""Start server processes, find them, and read what they use."""

@@ -1,0 +1,53 @@
+"""What clients of scripted servers share: modes, recordings as files, a pace to speak at, the text due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+import soundfile
+
+from experiments.common.models.scripted import recording
+from experiments.common.models.speech import SPOKEN_MULTILINGUAL, SpeechOrNoiseModel
+from specwhisper.engine.one_process import OneProcess
+from specwhisper.options import DecodingOptions
+from specwhisper.types import SAMPLE_RATE, Mode, Segment
+from specwhisper_client.streaming import StreamingClient
+
+MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+LOG_MEL_MAX = {SpeechOrNoiseModel.num_mel_bins: 1.0}  # a scripted model does not look; so nobody computes it
+PIECE_SAMPLES = SAMPLE_RATE // 10
+
+
+@cache
+def recording_file(length_s: float, seed: int, folder: Path) -> Path:
+    """Write a recording, once: others may read it already."""
+    path = folder / f"noise-{length_s:g}-{seed}.wav"
+    write_wav(path, recording(length_s, seed))
+    return path
+
+
+def write_wav(path: Path, pcm: bytes) -> None:
+    """Write canonical PCM as a file."""
+    soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
+
+
+def expected_segments(options: DecodingOptions, length_s: float, seed: int = 0) -> Sequence[Segment]:
+    """Give what the scripted target writes of a recording by itself, in one process."""
+    alone = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
+    options = replace(options, log_mel_max=LOG_MEL_MAX)
+    return alone.transcribe([recording(length_s, seed)], options)[0].segments
+
+
+async def say(stream: StreamingClient, pcm: bytes, speed: float) -> None:
+    """Speak at a pace, by the clock, and then no more."""
+    began_s = monotonic()
+    for start in range(0, len(pcm) // 2, PIECE_SAMPLES):
+        await asyncio.sleep(max(0.0, began_s + start / SAMPLE_RATE / speed - monotonic()))
+        await stream.send(pcm[start * 2 : (start + PIECE_SAMPLES) * 2])
+    await stream.finish()

@@ -1,0 +1,1 @@
+"""The corpus: sentences, speech, word pieces and training windows."""

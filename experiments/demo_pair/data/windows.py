@@ -1,0 +1,228 @@
+"""Training windows: sentences laid out in time, and the transcripts Whisper would give them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from transformers import WhisperTokenizer
+
+from experiments.demo_pair.data.augment import augment, change_speed, colored_noise
+from experiments.demo_pair.data.corpus import Clip, Corpus
+from experiments.demo_pair.data.phonemes import Phonemes
+from experiments.demo_pair.data.tokenizer import Vocabulary
+from experiments.demo_pair.training.alignment import spread
+
+RATE = 16_000
+WINDOW_SECONDS = 30.0
+LATEST_FIRST_TIMESTAMP = 1.0  # what max_initial_timestamp_index allows at inference
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A sentence with its times; `end` is None where the window's end cuts it."""
+
+    start: float
+    end: float | None
+    text: str
+
+    def shifted(self, seconds: float) -> Segment:
+        """Return the same sentence at a later time."""
+        end = None if self.end is None else self.end + seconds
+        return Segment(self.start + seconds, end, self.text)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The audio of a window and what is said in it."""
+
+    audio: np.ndarray
+    segments: list[Segment]
+
+
+class WindowMaker:
+    """Draws random windows from the training clips of a corpus."""
+
+    def __init__(self, corpus: Corpus, split: str = "train") -> None:
+        self.corpus = corpus
+        self.clips = corpus.split(split)
+        self.by_voice: dict[str, list[Clip]] = defaultdict(list)
+        for clip in self.clips:
+            self.by_voice[clip.voice].append(clip)
+
+    def draw_clip(self, rng: np.random.Generator) -> Clip:
+        """Any clip."""
+        return self.clips[rng.integers(len(self.clips))]
+
+    def window(self, limit: float, rng: np.random.Generator, clean: bool = False) -> Window:
+        """Lay out at most `limit` seconds; a last sentence may be cut only at 30 s."""
+        if rng.random() < 0.01:
+            return Window(self._silence(limit, rng), [])
+        size = int(limit * RATE)
+        audio = np.zeros(size, np.float32)
+        segments: list[Segment] = []
+        position = self._lead(rng)
+        full = rng.random() < 0.75
+        wanted = 10**6 if full else int(rng.integers(1, 2 + limit / 5))
+        voice_clip = self.draw_clip(rng)
+        end = 0
+        while len(segments) < wanted:
+            clip, samples = self._fitting(voice_clip, size - position, rng, first=not segments)
+            if clip is None or samples is None:
+                break
+            stop = position + len(samples)
+            if stop > size:
+                if not (limit == WINDOW_SECONDS and size - position > RATE // 10):
+                    break
+                audio[position:] = samples[: size - position]
+                segments.append(Segment(position / RATE, None, clip.text))
+                end = size
+                break
+            audio[position:stop] = samples
+            segments.append(Segment(position / RATE, stop / RATE, clip.text))
+            end = stop
+            gap = rng.uniform(0.08, 0.7) if rng.random() < 0.75 else rng.uniform(0.7, 2.5)
+            position = stop + int(gap * RATE)
+        if not segments:
+            return Window(self._silence(limit, rng), [])
+        # Sound goes on a little after the speech, then true zeros, as in a padded file.
+        tail = size if rng.random() < 0.3 else end + int(rng.uniform(0, 1.0) * RATE)
+        if not clean:
+            audio[:tail] = augment(audio[:tail], rng)
+        return Window(audio, segments)
+
+    def _fitting(self, like: Clip, room: int, rng: np.random.Generator, first: bool):
+        pool = self.by_voice[like.voice] if rng.random() < 0.85 else self.clips
+        if len(pool) < 5:
+            pool = self.clips
+        # A first sentence has to fit; a later one that does not ends the window.
+        for _ in range(50 if first else 1):
+            clip = pool[rng.integers(len(pool))]
+            samples = self.corpus.samples(clip)
+            if rng.random() < (0.7 if clip.voice.startswith("fsdd") else 0.1):
+                samples = change_speed(samples, rng.uniform(0.85, 1.15))
+            if len(samples) <= room - RATE // 10 or not first:
+                return clip, samples * np.float32(rng.uniform(0.5, 1.0))
+            pool = self.clips
+        return None, None
+
+    def history(self, until: float, rng: np.random.Generator) -> list[Segment]:
+        """Invent sentences with times that fill a window up to a moment."""
+        segments: list[Segment] = []
+        end = until - rng.uniform(0, 0.4)
+        while True:
+            clip = self.draw_clip(rng)
+            start = end - clip.length / RATE
+            if start < 0:
+                return segments
+            segments.insert(0, Segment(start, end, clip.text))
+            end = start - rng.uniform(0.08, 0.9)
+
+    @staticmethod
+    def _lead(rng: np.random.Generator) -> int:
+        kind = rng.random()
+        if kind < 0.35:
+            return int(rng.uniform(0, 0.04) * RATE)
+        return int((rng.uniform(0, 0.6) if kind < 0.85 else rng.uniform(0.6, 1.5)) * RATE)
+
+    @staticmethod
+    def _silence(limit: float, rng: np.random.Generator) -> np.ndarray:
+        size = int(limit * RATE)
+        if rng.random() < 0.3:
+            return np.zeros(size, np.float32)
+        noise = colored_noise(size, rng.uniform(0, 1), rng)
+        return noise * np.float32(10 ** rng.uniform(-4, -1))
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Decoder tokens and when each is spoken, in seconds (NaN: at no time).
+
+    Those before `given` are prompt. `phonemes` is what CTC has to find.
+    """
+
+    tokens: list[int]
+    times: list[float]
+    given: int
+    phonemes: list[int]
+
+
+class Transcriber:
+    """Writes a window's transcript in Whisper's token format."""
+
+    def __init__(self, tokenizer: WhisperTokenizer, vocabulary: Vocabulary, phonemes: Phonemes) -> None:
+        self.tokenizer = tokenizer
+        self.vocabulary = vocabulary
+        self.phonemes = phonemes
+        self.known: dict[str, list[int]] = {}
+        self.lengths = [len(t) for t in tokenizer.convert_ids_to_tokens(list(range(vocabulary.end)))]
+
+    def encode(self, text: str) -> list[int]:
+        """Encode a sentence, with the leading space that Whisper writes."""
+        if text not in self.known:
+            self.known[text] = self.tokenizer.encode(" " + text, add_special_tokens=False)
+        return self.known[text]
+
+    def transcript(
+        self,
+        segments: list[Segment],
+        timestamps: bool,
+        previous: list[str],
+        say_no_speech: bool = False,
+        history: Sequence[Segment] = (),
+    ) -> Transcript:
+        """Write the tokens from an optional previous text to the end.
+
+        `history` is what the transcript already says before the part to be learnt.
+        """
+        ids = self.vocabulary
+        prompt = [ids.previous] if previous else []
+        for text in previous:
+            prompt += self.encode(text)
+        given = len(prompt) + 1
+        if not segments and say_no_speech:
+            tokens = [*prompt, ids.start, ids.no_speech, ids.end]
+            return Transcript(tokens, [math.nan] * len(tokens), given, [])
+        head = [*prompt, ids.start, ids.english, ids.transcribe]
+        if timestamps:
+            spoken = self._timed([*history, *segments])
+            if history:
+                given = len(head) + len(self._timed(list(history)))
+        else:
+            head.append(ids.no_timestamps)
+            spoken = [pair for segment in segments for pair in self._placed(segment)]
+        return Transcript(
+            [*head, *(token for token, _ in spoken), ids.end],
+            [*[math.nan] * len(head), *(time for _, time in spoken), math.nan],
+            given,
+            self._spell(segments),
+        )
+
+    def _placed(self, segment: Segment) -> list[tuple[int, float]]:
+        """Return a sentence's tokens with their times."""
+        if segment.end is None:
+            return []
+        tokens = self.encode(segment.text)
+        lengths = [self.lengths[token] for token in tokens]
+        return list(zip(tokens, spread(lengths, segment.start, segment.end), strict=True))
+
+    def _timed(self, segments: list[Segment]) -> list[tuple[int, float]]:
+        """Return tokens with their times, each sentence between its timestamps."""
+        ids = self.vocabulary
+        if not segments:
+            return [(ids.timestamp(0.0), math.nan)]
+        pairs: list[tuple[int, float]] = []
+        for segment in segments:
+            start = segment.start if pairs else min(segment.start, LATEST_FIRST_TIMESTAMP)
+            pairs += [(ids.timestamp(start), segment.start), *self._placed(segment)]
+            if segment.end is not None:
+                pairs.append((ids.timestamp(segment.end), segment.end))
+        return pairs
+
+    def _spell(self, segments: list[Segment]) -> list[int]:
+        """Write the complete sentences in phonemes."""
+        text = " ".join(segment.text for segment in segments if segment.end is not None)
+        return self.phonemes.of(text)

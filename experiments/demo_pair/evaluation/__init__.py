@@ -1,0 +1,1 @@
+"""Measure exported models and write their model card."""

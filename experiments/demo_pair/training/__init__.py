@@ -1,0 +1,1 @@
+"""Train the target and distil its drafts."""

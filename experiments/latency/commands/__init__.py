@@ -1,0 +1,1 @@
+"""Subcommands besides ``sweep`` and ``plot``."""

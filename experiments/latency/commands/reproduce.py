@@ -1,0 +1,82 @@
+"""``reproduce``: everything that docs/latency.md shows, one command after the other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from experiments.common.audio.samples import BUNDLED, bundled
+from experiments.common.bench.options import Quick, Seed
+from experiments.common.bench.report import open_console
+
+NETWORKED = ("--modes", "target-only,sync,pipelined,full")
+WITH_ONE_PROCESS = ("--modes", "target-only,sync,pipelined,full,one-process", "--max-cores", "1")
+FEW = ("--rtt", "0,1.25,5", "--gamma", "chosen", "--repeats", "2")
+BAD_NETWORK = ("--jitter-ms", "20", "--loss", "0.01", "--reordering", "0.05", "--stall", "0.5,5")
+SEVERAL_RECORDINGS = ("--modes", "target-only,sync,full,one-process", "--max-cores", "1", "--check")
+AT_BARS = ("--rtt", "0.25,1.25,5", "--gamma", "4,chosen", "--repeats", "1")
+DEMO = ("--models", "demo", "--rtt", "0,1.25,5,10", "--gamma", "chosen", "--repeats", "5")
+LONGER = [path for path in bundled() if path.suffix == ".ogg"]
+SEVERAL_WINDOWS = str(BUNDLED / "06_the_clock_in_the_tower.ogg")
+WINDOWS = (*FEW, "--modes", "target-only,full", "--encode", "--audio", SEVERAL_WINDOWS)
+FAR_APART = ("--rtt-ms", "5,40,150", "--slots", "128")
+CROWD = ("--clients", "10000", "--targets", "40", "--duration-s", "30", "--modes", "full")
+SEARCH = ("--search", "--duration-s", "40")
+FAR_GPU = (*FAR_APART, *SEARCH, "--clients", "512")
+NEAR = ("--rtt-ms", "5", "--slots", "128", "--pass-ms", "8", "--draft-ms", "2", "--draft-session-us", "200")
+NEAR_GPU = (*NEAR, *SEARCH, "--clients", "384", "--max-lag-s", "2.5", "--modes", "target-only,sync,full")
+
+
+def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
+    """Give each part's name and what is run for it."""
+    short = ("--quick",) if quick else ()
+    seeded = ("--seed", str(seed))
+    longer = [] if quick else [part for path in LONGER for part in ("--audio", str(path))]
+
+    def sweep(name: str, *arguments: str) -> tuple[str, ...]:
+        return ("sweep", "--out", str(folder / f"{name}.jsonl"), *arguments, *seeded, *short)
+
+    return {
+        "calibration": ("calibrate", *seeded, *short),
+        "sweep": sweep("sweep", "--repeats", "2", "--check"),
+        "plots": ("plot", "--sweep", str(folder / "sweep.jsonl"), "--folder", str(folder), *seeded),
+        "longer recordings": sweep("longer_recordings", *SEVERAL_RECORDINGS, *AT_BARS, *longer),
+        "bad network": sweep("bad_network", *NETWORKED, *FEW, *BAD_NETWORK),
+        "demo pair": sweep("demo", *WITH_ONE_PROCESS, *DEMO),
+        "next window": sweep("next_window", *WINDOWS),
+        "one window at a time": sweep("one_window", "--no-next-window", *WINDOWS),
+        "expected": ("expect", *short),
+        "expected with the distilled draft": ("expect", "--draft", "demo-draft-distil", *short),
+        "many sessions on one target": ("together", *seeded, *short),
+        "side branches": ("branches", *seeded, *short),
+        "clients of a GPU that is near": ("simulate", *NEAR_GPU, *seeded, *short),
+        "clients of a GPU near and far": ("simulate", *FAR_GPU, *seeded, *short),
+        "ten thousand clients": ("simulate", *FAR_APART, *CROWD, *seeded, *short),
+    }
+
+
+def reproduce(
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where all figures go.")] = Path("latency"),
+    quick: Quick = False,
+    seed: Seed = 0,
+) -> None:
+    """Measure and simulate all that docs/latency.md shows; sweeps that were interrupted go on.
+
+    Each part prints its tables and leaves its raw figures in the folder. A quick run takes each part's own
+    quick form, so it takes some minutes rather than two.
+    """
+    console = open_console()
+    folder.mkdir(parents=True, exist_ok=True)
+    short_of_bars = []
+    for name, arguments in commands(folder, quick=quick, seed=seed).items():
+        console.rule(f"{name}: experiments.latency {' '.join(arguments)}", align="left")
+        figures = () if arguments[0] == "plot" else ("--json", str(folder / f"{name.replace(' ', '_')}.json"))
+        command = [sys.executable, "-m", "experiments.latency", *arguments, *figures]
+        if subprocess.run(command, check=False).returncode:
+            short_of_bars.append(name)
+    if short_of_bars:
+        sys.exit(f"experiments.latency: failed or short of a bar: {', '.join(short_of_bars)}")

@@ -1,0 +1,212 @@
+"""``simulate``: what cannot be run here, with what passes cost somewhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from experiments.common.audio.samples import load_samples
+from experiments.common.bench.options import Audio, Draft, JsonFile, Quick, Seed, Target, parse_levels
+from experiments.common.bench.report import open_console, write_json
+from experiments.common.replay.record import record
+from experiments.common.replay.trace import Trace
+from experiments.latency.cells import CHOSEN, parse_gammas, parse_modes, parse_times
+from experiments.latency.commands.together import HANDLING_US
+from experiments.latency.prediction.fit import acceptance_of
+from experiments.latency.simulation.population import Outcome, Population, simulate_population
+from experiments.latency.simulation.scripted import Cost
+from experiments.latency.simulation.world import Costs
+from experiments.latency.terms import OPTIONS
+from specwhisper.errors import SpecWhisperError
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.types import Mode
+
+MESSAGE_S = 0.0003  # of a message, one way: coding, gRPC, threads to wake
+SEARCHES = 7  # halvings of the interval in which the most clients lie
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A population, what everything costs, and how sessions draft."""
+
+    population: Population
+    costs: Costs
+    length: DraftLength
+    duration_s: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A scenario and its outcome."""
+
+    mode: str
+    gamma: int | None
+    num_clients: int
+    outcome: Outcome
+
+    def facts(self) -> dict[str, Any]:
+        """Give both as plain values."""
+        return asdict(self)
+
+
+def run_scenario(scenario: Scenario, trace: Trace) -> Simulated:
+    """Simulate a scenario."""
+    outcome = simulate_population(
+        scenario.population,
+        trace.decodings,
+        load_checkpoint(trace.target).vocabulary,
+        scenario.costs,
+        scenario.length,
+        duration_s=scenario.duration_s,
+        seed=scenario.seed,
+    )
+    gamma = None if scenario.length.is_adaptive else scenario.length.gamma
+    return Simulated(str(scenario.length.mode), gamma, scenario.population.num_clients, outcome)
+
+
+def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trace, max_lag_s: float) -> None:
+    """Print a line for each."""
+    acceptance = acceptance_of(trace.decodings)
+    has_links = any(len(one.outcome.p95_by_round_trip_s) > 1 for one in found)
+    by_link = ["p95 s by round trip"] if has_links else []
+    table = Table(
+        title=f"Simulated; acceptance of the trace {acceptance:.0%}; lag to the last token",
+        title_justify="left",
+    )
+    for name in ("clients", "mode", "gamma", "p50 s", "p95 s", "p99 s", f"p95 <= {max_lag_s:g} s", *by_link):
+        table.add_column(name, justify="right")
+    for name in ("tokens/s", "tokens/pass", "target use", "encoder", "draft use", "wasted", "waited"):
+        table.add_column(name, justify="right")
+    for one in found:
+        outcome = one.outcome
+        table.add_row(
+            f"{one.num_clients:,}",
+            one.mode,
+            "" if one.mode == Mode.TARGET_ONLY else str(one.gamma or "chosen"),
+            *(f"{lag_s:.2f}" for lag_s in outcome.lag_s),
+            "yes" if outcome.lag_s[1] <= max_lag_s else "no",
+            *([" / ".join(f"{lag_s:.2f}" for lag_s in outcome.p95_by_round_trip_s)] if by_link else []),
+            f"{outcome.tokens_per_s:,.0f}",
+            f"{outcome.tokens_per_forward:.2f}",
+            f"{outcome.target_use:.0%}",
+            f"{outcome.encoder_use:.0%}",
+            f"{outcome.draft_use:.0%}",
+            f"{outcome.wasted:.0%}",
+            f"{outcome.num_waited:,}",
+        )
+    console.print(table)
+
+
+def simulate(
+    clients: Annotated[
+        str, typer.Option(help="Clients that speak; several numbers make several lines.")
+    ] = "100,1000",
+    targets: Annotated[int, typer.Option(min=1, help="Target replicas, a GPU each.")] = 1,
+    draft_servers: Annotated[
+        int | None, typer.Option(min=1, help="Draft servers. [default: one for 8 clients]")
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Sessions that a target holds at once.")] = 64,
+    modes: Annotated[str, typer.Option(help="Modes.")] = "target-only,full",
+    gamma: Annotated[str, typer.Option(help="Draft lengths; 'chosen' leaves it to the session.")] = "chosen",
+    rtt_ms: Annotated[str, typer.Option(help="Round trips; each client has one of them, in turn.")] = "40",
+    jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean of what queues add, each way.")] = 2.0,
+    pass_ms: Annotated[float, typer.Option(min=0.001, help="A pass of the target: its constant part.")] = 1.0,
+    token_us: Annotated[float, typer.Option(min=0.0, help="What each token adds to a pass.")] = 5.0,
+    session_us: Annotated[
+        float, typer.Option(min=0.0, help="What each session adds: its keys and values.")
+    ] = 55.0,
+    encode_ms: Annotated[float, typer.Option(min=0.0, help="Encoding a window, beside the passes.")] = 12.0,
+    draft_ms: Annotated[float, typer.Option(min=0.0, help="A step of the draft.")] = 4.0,
+    draft_session_us: Annotated[float, typer.Option(min=0.0, help="What each session adds to it.")] = 500.0,
+    draft_encode_ms: Annotated[float, typer.Option(min=0.0, help="Encoding a window for the draft.")] = 100.0,
+    message_us: Annotated[
+        float, typer.Option(min=0.0, help="What a message keeps each server from everything else.")
+    ] = HANDLING_US,
+    window_s: Annotated[float, typer.Option(min=0.1, help="Seconds of speech in a window.")] = 25.0,
+    max_lag_s: Annotated[float, typer.Option(min=0.0, help="95th percentile that is still good.")] = 1.0,
+    search: Annotated[
+        bool, typer.Option("--search", help="Find the most clients whose lag is good, up to --clients.")
+    ] = False,
+    duration_s: Annotated[float, typer.Option(min=20.0, help="Simulated seconds.")] = 100.0,
+    target: Target = "demo-target",
+    draft: Draft = "demo-draft-tiny",
+    audio: Audio = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: JsonFile = None,
+) -> None:
+    """Simulate many clients, draft servers and targets, with the service's own engines.
+
+    What passes cost is given; the defaults are the floors of large-v3 in float16 on a large GPU, and a draft
+    on a few cores. What the models write, and how often the draft is right, is the demo pair's.
+    """
+    console = open_console()
+    try:
+        if quick:
+            clients, duration_s, search = "40", 60.0, False
+        levels = parse_levels(clients)
+        round_trips_s = tuple(ms / 1e3 for ms in parse_times(rtt_ms, "--rtt-ms"))
+        trace = record(load_samples(audio), target=target, draft=draft, options=OPTIONS)
+        costs = Costs(
+            target=Cost(pass_ms / 1e3, token_us / 1e6, session_us / 1e6),
+            draft=Cost(draft_ms / 1e3, 0.0, draft_session_us / 1e6),
+            target_encode_s=encode_ms / 1e3,
+            draft_encode_s=draft_encode_ms / 1e3,
+            message_s=MESSAGE_S,
+            handling_s=message_us / 1e6,
+        )
+
+        def outcome(mode: Mode, length: int, num_clients: int) -> Simulated:
+            population = Population(
+                num_clients=num_clients,
+                num_draft_servers=draft_servers or max(1, num_clients // 8),
+                num_targets=targets,
+                num_slots=slots,
+                window_s=window_s,
+                round_trips_s=round_trips_s,
+                jitter_s=jitter_ms / 1e3,
+            )
+            drafted = DraftLength.of(mode, length or None)
+            with console.status(f"{num_clients:,} clients, {mode} ..."):
+                return run_scenario(Scenario(population, costs, drafted, duration_s, seed), trace)
+
+        found = []
+        for mode in parse_modes(modes):
+            for length in parse_gammas(gamma) if mode.drafts else [CHOSEN]:
+                run = partial(outcome, mode, length)
+                found += most_clients(run, levels[-1], max_lag_s) if search else map(run, levels)
+    except SpecWhisperError as error:
+        sys.exit(f"experiments.latency: {error}")
+    print_simulated(found, console, trace=trace, max_lag_s=max_lag_s)
+    if json is not None:
+        models = {"target": f"made-up cost, text of {target}", "draft": f"made-up cost, text of {draft}"}
+        figures = {"costs": asdict(costs), "acceptance": acceptance_of(trace.decodings)}
+        write_json(json, models=models, figures={**figures, "simulated": [one.facts() for one in found]})
+
+
+def most_clients(run: Callable[[int], Simulated], limit: int, max_lag_s: float) -> list[Simulated]:
+    """Halve the interval in which the most clients lie whose lag is good; give it and the next.
+
+    Both are within a hundredth of the limit of each other.
+    """
+    good, bad = 0, limit + 1
+    seen: dict[int, Simulated] = {}
+    for _ in range(SEARCHES):
+        middle = (good + bad) // 2
+        if middle in (good, bad):
+            break
+        seen[middle] = run(middle)
+        if seen[middle].outcome.lag_s[1] <= max_lag_s:
+            good = middle
+        else:
+            bad = middle
+    return [seen[level] for level in (good, bad) if level in seen]

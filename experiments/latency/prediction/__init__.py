@@ -1,0 +1,1 @@
+"""Fit costs to a sweep's runs and predict its cells."""

@@ -1,0 +1,137 @@
+"""What each cell of a sweep should take: by closed form, and by the simulation of the service's engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+
+from experiments.common.replay.trace import Decoding, Trace
+from experiments.latency.cells import CHOSEN, Cell
+from experiments.latency.prediction.fit import fit_costs, runs_beside, survival_of, theory_costs
+from experiments.latency.simulation.world import Costs, simulate_session
+from experiments.latency.sweep.store import Sweep
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.speculation import theory
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
+from specwhisper.transcription.vocabulary import Vocabulary
+from specwhisper.types import Mode
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that predictions are made from.
+
+    Attributes
+    ----------
+    is_measured : whether it is of a sweep, whose times count from each recording's first commit.
+    """
+
+    costs: Costs
+    decodings: tuple[Decoding, ...]
+    vocabulary: Vocabulary
+    jitter_s: float = 0.0
+    is_measured: bool = False
+
+    @staticmethod
+    def of(sweep: Sweep) -> Model:
+        """Fit a sweep."""
+        trace = Trace.parse(sweep.header["trace"], "The sweep")
+        return Model(
+            fit_costs(sweep),
+            trace.decodings,
+            load_checkpoint(trace.target).vocabulary,
+            sweep.header["conditions"].get("jitter_s", 0.0),
+            is_measured=True,
+        )
+
+    def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
+        """Give the time of a token by closed form."""
+        costs = theory_costs(self.costs, round_trip_s)
+        if mode is Mode.ONE_PROCESS:
+            costs = replace(costs, round_trip_s=0.0)  # nor any messages
+        if mode is Mode.TARGET_ONLY:
+            return theory.target_only_s(costs)
+        if mode is Mode.FULL:
+            return theory.full_s(costs, self._survival(first=1))  # its first pass has no candidates
+        if mode is Mode.PIPELINED:
+            gamma = 1 if gamma == CHOSEN else gamma
+            return theory.pipelined_s(costs, self._survival(first=gamma + 1), gamma)
+        gammas = range(1, MAX_ADAPTIVE_GAMMA + 1) if gamma == CHOSEN else (gamma,)
+        return min(theory.sync_s(costs, self._survival(each, first=each + 1), each) for each in gammas)
+
+    def _survival(self, gamma: int | None = None, *, first: int) -> list[float]:
+        return survival_of(self.decodings, gamma, first=first if self.is_measured else 0)
+
+    def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
+        """Give the time of a token by simulation."""
+        length = DraftLength.of(mode, gamma or None)
+        told = simulate_session(
+            self.decodings,
+            self.vocabulary,
+            self.costs,
+            length,
+            round_trip_s=round_trip_s,
+            jitter_s=self.jitter_s,
+        )
+        return told.time_per_token_s
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Both predictions of a cell, in seconds per token, for each of its repeats."""
+
+    closed_forms_s: Mapping[int, float]
+    simulations_s: Mapping[int, float]
+
+    @property
+    def closed_form_s(self) -> float:
+        """The median of the closed form's."""
+        return median(self.closed_forms_s.values())
+
+    @property
+    def simulated_s(self) -> float | None:
+        """The median of the simulation's; ``None`` for what is not simulated."""
+        return median(self.simulations_s.values()) if self.simulations_s else None
+
+
+def predict(sweep: Sweep, cells: Mapping[Cell, Mapping[int, float]]) -> dict[Cell, Predicted]:
+    """Predict every repeat of the given cells from the runs beside it.
+
+    One process is not simulated, since nothing in it runs beside anything else.
+    """
+    model, found = Model.of(sweep), {}
+    models: dict[tuple[int, int], Model] = {}
+    for cell, repeats in cells.items():
+        if cell.cores > 1:
+            continue
+        round_trip_s = sweep.round_trips_s[cell.round_trip]
+        closed_forms_s, simulations_s = {}, {}
+        for repeat in repeats:
+            place = (repeat, cell.round_trip)
+            if place not in models:
+                models[place] = replace(model, costs=fit_costs(sweep, runs_beside(sweep, *place)))
+            closed_forms_s[repeat] = models[place].closed_form_s(cell.mode, cell.gamma, round_trip_s)
+            if cell.mode is not Mode.ONE_PROCESS:
+                simulations_s[repeat] = models[place].simulated_s(cell.mode, cell.gamma, round_trip_s)
+        found[cell] = Predicted(closed_forms_s, simulations_s)
+    return found
+
+
+def describe_costs(costs: Costs, step_s: float) -> str:
+    """Tell what was fitted, in words."""
+    return (
+        f"pass {1e3 * costs.target.pass_s:.1f} ms and {1e3 * costs.target.token_s:.2f} ms a token, "
+        f"draft step {1e3 * costs.draft.pass_s:.1f} ms ({costs.draft.pass_s / step_s:.2f} of a pass of "
+        f"the target alone), message {1e3 * costs.message_s:.2f} ms one way"
+    )
+
+
+def costs_facts(costs: Costs) -> dict[str, float]:
+    """Give the same as plain values."""
+    return {
+        "pass_s": costs.target.pass_s,
+        "pass_token_s": costs.target.token_s,
+        "draft_s": costs.draft.pass_s,
+        "message_s": costs.message_s,
+    }

@@ -1,0 +1,1 @@
+"""Tables, bars, figures and a page from a sweep's runs."""

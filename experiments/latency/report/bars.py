@@ -1,0 +1,123 @@
+"""A sweep, held against what it must show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from statistics import median
+
+from experiments.common.bench.report import Bar
+from experiments.latency.cells import Cell
+from experiments.latency.prediction.predict import Predicted
+from experiments.latency.report.summary import Summary
+from specwhisper.types import Mode
+
+ALIKE = 1e-6  # two round trips that differ by less, in passes, are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sets of cells, of which the fastest are compared, and what their ratio must stay below."""
+
+    name: str
+    cells: Sequence[Cell]
+    references: Sequence[Cell]
+    bound: float
+
+
+def find_bars(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> list[Bar]:
+    """Give a bar for each claim whose cells were asked for.
+
+    A bar is short where one of them was not measured; of predictions there are none under conditions that
+    they do not know.
+    """
+    bars = []
+    for comparison in _comparisons(summary):
+        value, shown = _compare(summary, comparison, seed)
+        bars.append(Bar(comparison.name, value, comparison.bound + 1e-9, shown))
+    return bars if summary.sweep.conditions.unforeseen else bars + _prediction_bars(summary, predicted)
+
+
+def find_notes(summary: Summary, *, seed: int) -> list[str]:
+    """Give what is compared for information only: one process on both cores.
+
+    Its target's own passes have twice what a split service's target has, so no bar could be held against it.
+    """
+    notes = []
+    for place, steps in enumerate(_all_steps(summary)):
+        full, both_cores = summary.asked_full(place), summary.asked(Mode.ONE_PROCESS, place, cores=2)
+        if full and both_cores and _one_process_bound(steps) is not None:
+            name = f"full over one process on two cores, {steps:.2g} steps (for information)"
+            _, shown = _compare(summary, Comparison(name, full, both_cores, nan), seed)
+            notes.append(f"{name}: {shown}")
+    return notes
+
+
+def _comparisons(summary: Summary) -> Iterator[Comparison]:
+    for place, steps in enumerate(_all_steps(summary)):
+        full = summary.asked_full(place)
+        claims = (
+            ("target-only", summary.asked(Mode.TARGET_ONLY, place), 0.6 if steps <= 0.5 + ALIKE else 1.05),
+            ("the best sync", summary.asked(Mode.SYNC, place, fixed=True), _sync_bound(steps)),
+            ("one process on one core", summary.asked(Mode.ONE_PROCESS, place), _one_process_bound(steps)),
+        )
+        for name, references, bound in claims:
+            if full and references and bound is not None:
+                yield Comparison(f"full over {name} at {steps:.2g} steps", full, references, bound)
+
+
+def _sync_bound(steps: float) -> float | None:
+    if steps <= 0.5 + ALIKE:
+        return 0.9
+    far = ((5.0, 0.8), (10.0, 0.75))
+    return next((bound for limit, bound in far if abs(steps - limit) < 0.01 * limit), None)
+
+
+def _one_process_bound(steps: float) -> float | None:
+    if steps <= 0.25 + ALIKE:
+        return 1.0
+    return 1.3 if abs(steps - 1.25) < 0.02 else None
+
+
+def _all_steps(summary: Summary) -> list[float]:
+    return [round_trip_s / summary.sweep.step_s for round_trip_s in summary.sweep.round_trips_s]
+
+
+def _compare(summary: Summary, comparison: Comparison, seed: int) -> tuple[float, str]:
+    """Give a ratio and how it reads; not a number where a cell is missing."""
+    cells, references = comparison.cells, comparison.references
+    for cell in (*cells, *references):
+        if cell not in summary.times_s:
+            return nan, f"n/a ({cell} was not measured)"
+    cell, reference = min(cells, key=summary.median_s), min(references, key=summary.median_s)
+    ratio = summary.ratio(cell, reference, seed=seed)
+    if ratio is None:
+        return nan, f"n/a (no repeat has both {cell} and {reference})"
+    return ratio.value, f"{ratio} ({cell} over {reference})"
+
+
+def _prediction_bars(summary: Summary, predicted: Mapping[Cell, Predicted]) -> list[Bar]:
+    bars = []
+    for mode, bound in ((Mode.FULL, 0.10), (Mode.SYNC, 0.15), (Mode.PIPELINED, 0.15)):
+        cells = [c for c in summary.sweep.asked_cells if c.mode is mode and c.has_closed_form]
+        if not cells:
+            continue
+        what = "the simulation" if mode is Mode.FULL else "the closed form"
+        name = f"{mode} against {what}, largest error"
+        missing = next((cell for cell in cells if cell not in predicted), None)
+        if missing is not None:
+            bars.append(Bar(name, nan, bound, f"n/a ({missing} was not measured)"))
+            continue
+        errors = {cell: _error(summary, cell, predicted[cell]) for cell in cells}
+        worst = max(errors, key=lambda cell: errors[cell])
+        where = f"{worst} at {summary.steps(worst):.2g} steps, {median(errors.values()):.1%} in the middle"
+        bars.append(Bar(name, errors[worst], bound, f"{errors[worst]:.1%} ({where})"))
+    return bars
+
+
+def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float:
+    """Tell how far a prediction lies from what was measured, by the median of the repeats' ratios."""
+    measured_s = summary.times_s[cell]
+    expected_s = prediction.simulations_s if cell.mode is Mode.FULL else prediction.closed_forms_s
+    return abs(median(expected_s[repeat] / measured_s[repeat] for repeat in measured_s) - 1)

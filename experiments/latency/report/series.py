@@ -1,0 +1,169 @@
+"""From a sweep to what is drawn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isnan, nan
+from statistics import median
+
+from experiments.latency.cells import CHOSEN, Arm, Cell
+from experiments.latency.prediction.predict import Model, Predicted
+from experiments.latency.report.drawing import COLOURS, PARTS, Bars, Curve, Drawing, Grid
+from experiments.latency.report.summary import Summary
+from experiments.latency.sweep.store import Run
+from specwhisper.errors import InvalidRequest
+from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
+from specwhisper.types import Mode
+
+DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
+
+
+def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> Drawing:
+    """Gather what is drawn; refuse a sweep without the target alone, which all is divided by."""
+    sweep = summary.sweep
+    places = [place for place in range(len(sweep.round_trips_s)) if summary.alone(place) is not None]
+    if not places:
+        raise InvalidRequest("There is nothing to divide by: add target-only to --modes, in another sweep.")
+    places.sort(key=lambda place: sweep.round_trips_s[place])
+    arms = [arm for arm in COLOURS if any((cell.mode, cell.cores) == arm for cell in summary.times_s)]
+    modes = list(dict.fromkeys(mode for mode, _ in arms))
+    models = sweep.header["models"]
+    return Drawing(
+        title=f"{models['target']}, {models['draft']}",
+        measured=[_measured(summary, arm, places, seed) for arm in arms],
+        simulated=_predicted(summary, arms, places, predicted, lambda cell, one: one.simulations_s),
+        closed_form=_predicted(summary, arms, places, predicted, _closed_forms_s),
+        grids=[grid for mode in DRAFTING if (grid := _grid(summary, mode, places, seed)).gammas],
+        best_measured=[best for mode in DRAFTING if (best := _best_gammas(summary, mode, places)).steps],
+        best_predicted=_best_predicted(summary, modes, places) if predicted else [],
+        time_parts=_time_parts(summary, modes, places),
+    )
+
+
+def _closed_forms_s(cell: Cell, one: Predicted) -> Mapping[int, float]:
+    return one.closed_forms_s if cell.has_closed_form else {}
+
+
+def _drawn(summary: Summary, arm: Arm, place: int) -> Cell | None:
+    """Give the cell that stands for a mode at a round trip."""
+    mode, cores = arm
+    return summary.full(place) if mode is Mode.FULL else summary.best(mode, place, cores=cores)
+
+
+def _steps(summary: Summary, place: int) -> float:
+    return summary.sweep.round_trips_s[place] / summary.sweep.step_s
+
+
+def _measured(summary: Summary, arm: Arm, places: Sequence[int], seed: int) -> Curve:
+    curve = Curve(arm, [], [])
+    for place in places:
+        cell, alone = _drawn(summary, arm, place), summary.alone(place)
+        if cell is None or alone is None or (ratio := summary.ratio(cell, alone, seed=seed)) is None:
+            continue
+        curve.steps.append(_steps(summary, place))
+        curve.values.append(ratio.value)
+        curve.low.append(ratio.low)
+        curve.high.append(ratio.high)
+    return curve
+
+
+def _predicted(
+    summary: Summary,
+    arms: Sequence[Arm],
+    places: Sequence[int],
+    predicted: Mapping[Cell, Predicted],
+    of: Callable[[Cell, Predicted], Mapping[int, float]],
+) -> list[Curve]:
+    """Give the predictions of the cells whose measurements are drawn, over what was measured beside them."""
+    curves = []
+    for arm in arms:
+        values = [_prediction(summary, arm, place, predicted, of) for place in places]
+        if not all(map(isnan, values)):
+            curves.append(Curve(arm, [_steps(summary, place) for place in places], values))
+    return curves
+
+
+def _prediction(
+    summary: Summary,
+    arm: Arm,
+    place: int,
+    predicted: Mapping[Cell, Predicted],
+    of: Callable[[Cell, Predicted], Mapping[int, float]],
+) -> float:
+    """Give one of them; not a number where there is none, so that no line is drawn there."""
+    cell, alone = _drawn(summary, arm, place), summary.alone(place)
+    if cell is None or cell == alone or alone is None or cell not in predicted:
+        return nan
+    alone_s, times_s = summary.times_s[alone], of(cell, predicted[cell])
+    shares = [times_s[repeat] / alone_s[repeat] for repeat in times_s.keys() & alone_s.keys()]
+    return median(shares) if shares else nan
+
+
+def _grid(summary: Summary, mode: Mode, places: Sequence[int], seed: int) -> Grid:
+    """Give time per token over the target alone's at the same round trip."""
+    gammas = sorted({c.gamma for c in summary.times_s if c.mode is mode and c.gamma != CHOSEN})
+
+    def value(gamma: int, place: int) -> float | None:
+        cell, alone = Cell(mode, gamma, place), summary.alone(place)
+        if cell not in summary.times_s or alone is None:
+            return None
+        ratio = summary.ratio(cell, alone, seed=seed)
+        return None if ratio is None else ratio.value
+
+    steps = [_steps(summary, place) for place in places]
+    return Grid(str(mode), steps, gammas, [[value(gamma, place) for place in places] for gamma in gammas])
+
+
+def _best_gammas(summary: Summary, mode: Mode, places: Sequence[int]) -> Curve:
+    found = [(p, cell.gamma) for p in places if (cell := summary.best(mode, p, fixed=True)) is not None]
+    steps = [_steps(summary, place) for place, _ in found]
+    return Curve((mode, 1), steps, [float(gamma) for _, gamma in found])
+
+
+def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> list[Curve]:
+    """Give the draft lengths that closed form (where a draft waits) and simulation find best."""
+    model, curves = Model.of(summary.sweep), []
+    for mode in (mode for mode in DRAFTING if mode in modes):
+        gammas = []
+        for place in places:
+            round_trip_s = summary.sweep.round_trips_s[place]
+            predict = model.closed_form_s if mode is Mode.SYNC else model.simulated_s
+            lengths = range(1, MAX_ADAPTIVE_GAMMA + 1) if mode is Mode.SYNC else (1, 2, 3, 4, 6, 8, 12, 16)
+            times = {gamma: predict(mode, gamma, round_trip_s) for gamma in lengths}
+            gammas.append(float(min(times, key=lambda gamma: times[gamma])))
+        curves.append(Curve((mode, 1), [_steps(summary, place) for place in places], gammas))
+    return curves
+
+
+def _time_parts(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> Bars:
+    """Divide the time of a token.
+
+    Where draft, network and target take turns, their times add up; where they overlap, only the target's
+    passes are told apart from the rest.
+    """
+    labels: list[str] = []
+    parts: dict[str, list[float]] = {name: [] for name in PARTS}
+    chosen = [place for place in places if place in {places[0], places[len(places) // 2], places[-1]}]
+    for mode in modes:
+        for place in chosen[:1] if mode is Mode.ONE_PROCESS else chosen:
+            cell, alone = _drawn(summary, (mode, 1), place), summary.alone(place)
+            if cell is None or alone is None:
+                continue
+            runs = [run for run in summary.sweep.runs if run.cell == cell]
+            steps = "" if mode is Mode.ONE_PROCESS else f", {summary.steps(cell):.2g}"
+            labels.append(f"{mode}{steps}")
+            for name, value in _parts_of(runs, mode, summary.median_s(cell)).items():
+                parts[name].append(value / summary.median_s(alone))
+    return Bars(labels, parts)
+
+
+def _parts_of(runs: Sequence[Run], mode: Mode, time_s: float) -> dict[str, float]:
+    def per_token_s(name: str) -> float:
+        return median(run.statistics[name] / 1e9 / run.facts["num_tokens"] for run in runs)
+
+    passes_s = min(per_token_s("forward_ns"), time_s)
+    takes_turns = mode in (Mode.SYNC, Mode.ONE_PROCESS)
+    draft_s = min(per_token_s("draft_ns"), time_s - passes_s) if takes_turns else 0.0
+    network_s = min(per_token_s("network_ns"), time_s - passes_s - draft_s) if mode is Mode.SYNC else 0.0
+    rest_s = time_s - passes_s - draft_s - network_s
+    return dict(zip(PARTS, (passes_s, draft_s, network_s, rest_s), strict=True))

@@ -1,0 +1,64 @@
+"""A sweep as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.latency.cells import CHOSEN, Arm, Cell, arm_name
+from experiments.latency.prediction.predict import Predicted
+from experiments.latency.report.summary import Summary
+from specwhisper.types import Mode
+
+
+def print_tables(
+    summary: Summary, predicted: Mapping[Cell, Predicted], console: Console, *, seed: int
+) -> None:
+    """Print time per token by round trip and mode: with the best draft length, and with those chosen."""
+    cells = summary.times_s
+    arms = sorted({(cell.mode, cell.cores) for cell in cells if cell.mode.drafts}, key=_order)
+    if any(cell.mode.drafts and cell.gamma != CHOSEN for cell in cells):
+        title = "Time per token over target-only's at the same round trip; best draft length that was set"
+        table = _table(title, [arm_name(*arm) for arm in arms])
+        for place, reference, row in _rows(summary):
+            best = [summary.best(mode, place, cores=cores, fixed=True) for mode, cores in arms]
+            shown = [f"{_over(summary, c, reference, seed)} ({c.gamma})" if c else "" for c in best]
+            table.add_row(*row, *shown)
+        console.print(table)
+    if any(cell.mode.drafts and cell.gamma == CHOSEN for cell in cells):
+        title = "The same, as sessions choose their draft length"
+        is_simulated = any(cell.mode is Mode.FULL and cell.gamma == CHOSEN for cell in predicted)
+        table = _table(title, [*(arm_name(*arm) for arm in arms), *["full, simulated"] * is_simulated])
+        for place, reference, row in _rows(summary):
+            chosen = [Cell(mode, CHOSEN, place, cores) for mode, cores in arms]
+            shown = [_over(summary, c, reference, seed) if c in cells else "" for c in chosen]
+            if (full := predicted.get(Cell(Mode.FULL, CHOSEN, place))) and full.simulated_s:
+                shown.append(f"{full.simulated_s / summary.median_s(reference):.2f}")
+            table.add_row(*row, *shown)
+        console.print(table)
+
+
+def _over(summary: Summary, cell: Cell, reference: Cell, seed: int) -> str:
+    ratio = summary.ratio(cell, reference, seed=seed)
+    return "" if ratio is None else str(ratio)
+
+
+def _order(arm: Arm) -> tuple[int, int]:
+    return list(Mode).index(arm[0]), arm[1]
+
+
+def _table(title: str, names: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in ("round trip, steps", "ms", "target-only, ms", *names):
+        table.add_column(name, justify="right")
+    return table
+
+
+def _rows(summary: Summary) -> Iterator[tuple[int, Cell, list[str]]]:
+    """Give each round trip's place, the target alone at it, and how its row begins."""
+    for place, round_trip_s in enumerate(summary.sweep.round_trips_s):
+        if (reference := summary.alone(place)) is not None:
+            steps, alone_ms = round_trip_s / summary.sweep.step_s, 1e3 * summary.median_s(reference)
+            yield place, reference, [f"{steps:.3g}", f"{1e3 * round_trip_s:.1f}", f"{alone_ms:.1f}"]

@@ -1,0 +1,124 @@
+"""Clients that note when tokens were there: over the network, or of both engines in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from experiments.common.audio.samples import Sample
+from experiments.latency.cells import CHOSEN
+from specwhisper.audio.source import PIECE_BYTES
+from specwhisper.options import DecodingOptions
+from specwhisper.rpc.channels import open_channel
+from specwhisper.speculation.statistics import SpeculationStatistics
+from specwhisper.types import Mode
+from specwhisper.wire.codec import statistics_from_proto
+from specwhisper.wire.v1 import transcription_pb2 as pb
+from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
+from specwhisper_client.exchange import exchange
+from specwhisper_client.messages import config_to_proto
+
+WARM_UP_CALLS = 4  # each crosses the network and back: TCP learns how far it is
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """A transcription and when its tokens were there.
+
+    Attributes
+    ----------
+    tokens : of all segments.
+    wall_s : from the first audio sent to the last text.
+    first_s : to the first committed tokens, of which there were ``num_first``.
+    last_s : to the last ones.
+    """
+
+    tokens: tuple[int, ...]
+    wall_s: float
+    first_s: float
+    last_s: float
+    num_first: int
+    statistics: SpeculationStatistics
+
+    @property
+    def time_per_token_s(self) -> float:
+        """From the first committed tokens to the last: without what opens a session or carries its audio."""
+        return (self.last_s - self.first_s) / max(1, self.statistics.num_committed - self.num_first)
+
+
+class Marker:
+    """Notes the moments at which more tokens were committed."""
+
+    def __init__(self) -> None:
+        self.first_s = self.last_s = 0.0
+        self.num_first = self._num_committed = 0
+        self._started_s = time.perf_counter()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return time.perf_counter() - self._started_s
+
+    def observe(self, num_committed: int) -> None:
+        """Note how many there are now."""
+        if num_committed == self._num_committed:
+            return
+        self.last_s = self.elapsed_s
+        if not self._num_committed:
+            self.first_s, self.num_first = self.last_s, num_committed
+        self._num_committed = num_committed
+
+
+class MarkingClient:
+    """A client of a draft server, in this process."""
+
+    def __init__(self, address: str) -> None:
+        self._runner = asyncio.Runner()
+        self._channel = self._runner.run(_open(address))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._runner.run(self._channel.close())
+        self._runner.close()
+
+    def warm_up(self) -> None:
+        """Cross the network a few times."""
+        self._runner.run(self._warm_up())
+
+    def transcribe(self, sample: Sample, mode: Mode, gamma: int) -> Marks:
+        """Transcribe a recording."""
+        return self._runner.run(self._transcribe(sample, mode, gamma))
+
+    async def _warm_up(self) -> None:
+        for _ in range(WARM_UP_CALLS):
+            await TranscriptionStub(self._channel).GetModel(pb.GetModelRequest())
+
+    async def _transcribe(self, sample: Sample, mode: Mode, gamma: int) -> Marks:
+        options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
+        config = config_to_proto(options, mode, None if gamma == CHOSEN else gamma, is_container=False)
+        call = TranscriptionStub(self._channel).StreamingRecognize()
+        tokens: list[int] = []
+        response = pb.StreamingRecognizeResponse()
+        marker = Marker()
+
+        async def audio() -> AsyncIterator[bytes]:
+            for start in range(0, len(sample.pcm), PIECE_BYTES):
+                yield sample.pcm[start : start + PIECE_BYTES]
+
+        request = pb.StreamingRecognitionConfig(config=config, interim_results=True)
+        async with aclosing(exchange(call, request, audio())) as responses:
+            async for response in responses:
+                marker.observe(response.statistics.num_committed)
+                finals = (result for result in response.results if result.is_final)
+                tokens += [token for result in finals for token in result.alternatives[0].tokens]
+        wall_s = marker.elapsed_s
+        statistics = statistics_from_proto(response.statistics)
+        return Marks(tuple(tokens), wall_s, marker.first_s, marker.last_s, marker.num_first, statistics)
+
+
+async def _open(address: str):  # type: ignore[no-untyped-def]
+    """Open a channel inside the loop that it belongs to."""
+    return open_channel(address)

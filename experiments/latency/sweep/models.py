@@ -1,0 +1,116 @@
+"""The models of a sweep: the demo pair itself, or a replay of it at the cost of another shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.common.models.published import PUBLISHED
+from experiments.common.replay.model import EncodeOnceModel, ReplayDraft, ReplayTarget
+from experiments.common.replay.shapes import random_checkpoint, replay_name
+from experiments.common.replay.trace import Trace
+from specwhisper.api.pairing import draft_ids
+from specwhisper.errors import InvalidRequest
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.model.model import Model, WhisperModel
+from specwhisper.types import DTYPES
+
+DEMO, REPLAY = "demo", "replay-"
+DRAFT_SHAPE = "tiny"
+REPLAY_SERVERS = "experiments.common.replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Which models are measured.
+
+    Attributes
+    ----------
+    kind : ``demo``, or ``replay-small`` and the like: the cost of whisper-small and whisper-tiny.
+    target, draft : the pair that is measured, or whose text is replayed.
+    dtype : of a replay's weights.
+    encodes : whether windows are encoded; else each slot of a replay keeps its first one, and all time is
+        decoding.
+    drafts_next_window : as a draft server takes it.
+    """
+
+    kind: str
+    target: str
+    draft: str
+    dtype: str = "float32"
+    encodes: bool = False
+    drafts_next_window: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind != DEMO and (not self.kind.startswith(REPLAY) or self.shape not in PUBLISHED):
+            raise InvalidRequest(
+                f"--models is '{self.kind}': say {DEMO}, or {REPLAY}SHAPE with one of {', '.join(PUBLISHED)}."
+            )
+        if self.dtype not in DTYPES:
+            raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
+
+    @property
+    def shape(self) -> str | None:
+        """The shape that is replayed, if one is."""
+        return None if self.kind == DEMO else self.kind.removeprefix(REPLAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The same with what they write.
+
+    Attributes
+    ----------
+    trace : file of what the pair writes of the recordings.
+    """
+
+    models: Models
+    trace: Path
+
+    def describe(self) -> dict[str, str]:
+        """Name both models as what they are."""
+        trace, models = Trace.load(self.trace), self.models
+        named = {"target": trace.target, "draft": trace.draft}
+        if models.shape is not None:
+            shapes = {"target": models.shape, "draft": DRAFT_SHAPE}
+            suffix = "" if models.encodes else ", decoding only"
+            named = {
+                role: f"{replay_name(shapes[role], name)}, {models.dtype}{suffix}"
+                for role, name in named.items()
+            }
+        if not models.drafts_next_window:
+            named["draft"] += ", one window at a time"
+        return named
+
+    def server(self, role: str) -> tuple[str, tuple[str, ...]]:
+        """Give the module of a server and its arguments."""
+        models = self.models
+        switches = [] if models.drafts_next_window or role == "target" else ["--no-next-window"]
+        if models.shape is None:
+            trace = Trace.load(self.trace)
+            names = {
+                "target": ("--model", trace.target, "--insecure"),
+                "draft": ("--draft-model", trace.draft),
+            }
+            return f"specwhisper_{role}_server", (*names[role], *switches)
+        shape = models.shape if role == "target" else DRAFT_SHAPE
+        cost = ("--shape", shape, "--dtype", models.dtype)
+        if not models.encodes:
+            switches.append("--decoding-only")
+        arguments = (*cost, "--trace", str(self.trace), "--max-sessions", "2", *switches)
+        return f"{REPLAY_SERVERS}.serve_{role}", arguments
+
+    def load(self) -> tuple[Model, Model]:
+        """Load both into this process."""
+        trace, models = Trace.load(self.trace), self.models
+        demo = load_checkpoint(trace.target)
+        if models.shape is None:
+            draft = load_checkpoint(trace.draft)
+            ids = draft_ids(draft.vocabulary, demo.vocabulary, draft_name=draft.name, target_name=demo.name)
+            draft_model = WhisperModel(draft, 1, vocabulary=demo.vocabulary, ids=ids, is_draft=True)
+            return WhisperModel(demo, 1), draft_model
+        once = not models.encodes
+        target = EncodeOnceModel(random_checkpoint(models.shape, dtype=models.dtype), 1, encode_once=once)
+        tiny = random_checkpoint(DRAFT_SHAPE, dtype=models.dtype)
+        small = EncodeOnceModel(tiny, 1, encode_once=once, is_draft=True)
+        return ReplayTarget(trace, demo.vocabulary, target), ReplayDraft(trace, demo.vocabulary, small)
