@@ -30,7 +30,8 @@ from specwhisper.speculation.patience import Patience
 from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
-from specwhisper.transcription.windows import SequentialWindows, Windows
+from specwhisper.transcription.sequential_windows import SequentialWindows
+from specwhisper.transcription.windows import Windows
 from specwhisper.types import (
     DEFAULT_MAX_WIDTH,
     AudioChunk,

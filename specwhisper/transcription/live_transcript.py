@@ -44,7 +44,6 @@ class LiveTranscript:
 
     def __init__(self, vocabulary: Vocabulary, position: LivePosition = LivePosition()) -> None:  # noqa: B008 (it is frozen)
         self._vocabulary = vocabulary
-        self._language_of = {token: code for code, token in vocabulary.languages.items()}
         self._window: Window | None = None  # the last one that was opened
         self._commits: OpenWindow | None = None  # of that window; None once its step is decided
         self._last_step: tuple[int, ...] = ()  # the last step's tokens, as long as no commit contradicts them
@@ -141,8 +140,7 @@ class LiveTranscript:
             self._last_step = self._vocabulary.without_ending(self._last_step)
         self._start_sample = opened.window.start_sample
         self._final = self._final[len(self._final) - opened.num_final :] if opened.num_final else ()
-        spoken = (self._language_of[i] for i in opened.window.prompt if i in self._language_of)
-        self.language = next(spoken, "en")
+        self.language = self._vocabulary.prompt_language(opened.window.prompt) or "en"
         if self._belief is not None and self._belief[0].id < opened.window.id:
             self._belief = None
         self._drop_outdated_belief()

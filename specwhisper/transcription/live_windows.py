@@ -1,4 +1,35 @@
-"""Live decoding: each step decodes the open utterance again, and its stable text becomes final."""
+"""Live decoding: each step decodes the open utterance again, and its stable text becomes final.
+
+The oldest utterance that is not complete is in one of these states:
+
+=============  =========================  ============================  ====================================
+State          ``Progress`` has           The next window               Its text
+=============  =========================  ============================  ====================================
+new            no ``decoded_to``          begins where speech begins    none (of a session that continues:
+                                                                        the final text of its position)
+tentative      no ``language``            to the newest step            may change, its language too
+partly final   a ``language``             the same, or from where the   final text stays, and the language;
+                                          last window was cut           the rest may change
+exhausted      ``is_exhausted``           its last frames               final; the window reports the end
+=============  =========================  ============================  ====================================
+
+A complete window, a step, ends in one of these ways:
+
+===================================  ===========  =====================================================
+The step                             Outcome      Then
+===================================  ===========  =====================================================
+is good by the thresholds            ``KEPT``     stable text becomes final
+is good, and its audio is not        ``KEPT``     all of its text becomes final
+decoded again (*)
+is silence, or of an exhausted       ``SKIPPED``  no text becomes final
+utterance
+failed, and speech goes on           ``SKIPPED``  the next step decodes the audio again
+failed (*), a temperature is left    ``RETRIED``  the window is decoded again at the next temperature
+failed (*), no temperature is left   ``KEPT``     all of its text becomes final
+===================================  ===========  =====================================================
+
+(*) The utterance ends with it, or the window is full (30 s). What stable means is in ``stability.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +41,8 @@ from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.prompting import PromptText
+from specwhisper.transcription.segments import shift_timestamps
+from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.transcription.stability import agreed, attended, continuation
 from specwhisper.transcription.utterances import Utterance, Utterances
 from specwhisper.transcription.vocabulary import Vocabulary
@@ -17,10 +50,8 @@ from specwhisper.transcription.windows import (
     ClosedWindow,
     Extent,
     PredictedWindow,
-    SequentialWindows,
     WhisperWindows,
     Windows,
-    shift_timestamps,
 )
 from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
@@ -34,7 +65,7 @@ from specwhisper.types import (
     Window,
 )
 
-# No speech is faster: a model that writes more than this repeats itself.
+# No speech is faster: a model that writes more repeats itself.
 MAX_TOKENS = 32
 MAX_TOKENS_PER_S = 25
 FRAMES_PER_S = SAMPLE_RATE // HOP_SAMPLES
@@ -49,20 +80,25 @@ class Progress:
     ----------
     final : text tokens that are final and lie in the next window.
     hypothesis : text tokens after them, by the last step.
-    decoded_to : frame that the last step reached; 0 before the first step.
-    has_final : whether any text of the utterance is final.
-    is_exhausted : whether the utterance ends in audio that was cut. Its last window only reports the end.
+    decoded_to : frame that the last step reached; ``None`` before the first step.
+    language : of the speech; ``None`` until some text is final.
+    is_exhausted : whether the utterance ends in audio that was cut.
     """
 
     final: tuple[int, ...] = ()
     hypothesis: tuple[int, ...] = ()
-    decoded_to: int = 0
-    has_final: bool = False
+    decoded_to: int | None = None
+    language: str | None = None
     is_exhausted: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no step of the utterance has been decoded."""
+        return self.decoded_to is None
 
 
 class LiveWindows(WhisperWindows):
-    """Decides what is decoded during speech; silence is never decoded.
+    """Decides which audio is decoded during speech; silence is never decoded.
 
     A window reaches from where the utterance begins, or was cut, to the newest step, and is decoded as if it
     were a recording of its own. It depends on voice marks and samples only: the same steps give the same
@@ -88,7 +124,7 @@ class LiveWindows(WhisperWindows):
             _check_final_tokens(position.final_tokens, vocabulary)
         self._utterances = Utterances(position.start_sample, position.num_utterances)
         self._progress = Progress(final=position.final_tokens)
-        self._known_language = self.language  # of all utterances; ``None`` if each may have another
+        self._common_language = self.language  # of all utterances; ``None`` if each may have another
         self.next_frame = position.start_sample // HOP_SAMPLES
         self.attends = self._live.policy is StabilityPolicy.ALIGN_ATT
 
@@ -112,7 +148,7 @@ class LiveWindows(WhisperWindows):
         num_frames, end_frame = self._step(utterance, audio)
         if utterance.end_sample is not None:
             return max(num_frames, 1)
-        return num_frames if num_frames > 0 and end_frame > self._progress.decoded_to else None
+        return num_frames if num_frames > 0 and end_frame > (self._progress.decoded_to or 0) else None
 
     def open(self, num_frames: int) -> Window:
         """Open a step's window."""
@@ -133,9 +169,8 @@ class LiveWindows(WhisperWindows):
         utterance = self._utterances.current
         if utterance is None:
             raise RuntimeError(f"Window {window.id} was closed without an utterance.")
-        self._progress.decoded_to = window.start_frame + window.num_frames
-        end_sample = utterance.end_sample
-        is_last = end_sample is not None and self._progress.decoded_to >= end_sample // HOP_SAMPLES
+        decoded_to = self._progress.decoded_to = window.start_frame + window.num_frames
+        is_last = utterance.end_sample is not None and decoded_to >= utterance.end_sample // HOP_SAMPLES
         settles_all = is_last or window.num_frames == WINDOW_FRAMES  # this audio is not decoded again
         outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
         outcome = self._decide(outcome, window, settles_all=settles_all)
@@ -150,8 +185,7 @@ class LiveWindows(WhisperWindows):
             self._finish(window)
         else:
             reused = self._cut(window, kept, step)
-        if self._known_language is None and not self._progress.has_final:
-            self.language = None  # detected again, with more audio
+        self.language = self._common_language or self._progress.language  # None: detect it with more audio
         if not self._live.reuses_candidates:
             return ClosedWindow(outcome, (), (), step)
         firm = self._vocabulary.without_ending(reused)
@@ -161,7 +195,7 @@ class LiveWindows(WhisperWindows):
     def needed_from(self) -> int:
         """First sample that the draft still needs: of the open window, or of a window that may open."""
         start_sample = self.next_frame * HOP_SAMPLES
-        return start_sample if self._progress.decoded_to else min(start_sample, self._utterances.needed_from)
+        return min(start_sample, self._utterances.needed_from) if self._progress.is_new else start_sample
 
     def on_window_opened(self, window: Window) -> None:
         """Follow the target to a window that it has opened."""
@@ -178,19 +212,19 @@ class LiveWindows(WhisperWindows):
     def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
         """Return the next step's window as soon as its audio has arrived.
 
-        The prompt is that of the last window. So the first window of a session is not predicted; nor is that
-        of an utterance where the text before is its prompt.
+        Its prompt is that of the last window. So the first window of a session is not predicted, nor the
+        first one of an utterance if its prompt is the text before.
         """
         last, utterance = self._followed, self._utterances.current
         if last is None or utterance is None:
             return None
-        is_first = not self._progress.decoded_to
-        if is_first and self._options.condition_on_previous_text:
+        is_new = self._progress.is_new
+        if is_new and self._options.condition_on_previous_text:
             return None
         num_frames, _ = self._step(utterance, audio)
-        if num_frames <= (0 if is_first else last.num_frames):
+        if num_frames <= (0 if is_new else last.num_frames):
             return None
-        reuses = self._live.reuses_candidates and not is_first
+        reuses = self._live.reuses_candidates and not is_new
         return PredictedWindow(
             self._after(last, self.next_frame, num_frames),
             self._vocabulary.without_ending(tokens) if reuses else (),
@@ -202,6 +236,7 @@ class LiveWindows(WhisperWindows):
         return min(end_frame - self.next_frame, WINDOW_FRAMES), end_frame
 
     def _decide(self, outcome: Outcome, window: Window, *, settles_all: bool) -> Outcome:
+        """Return a step's outcome by that of the thresholds, as the module's second table has it."""
         if self._progress.is_exhausted:
             return Outcome.SKIPPED
         if outcome is not Outcome.RETRIED:
@@ -216,13 +251,14 @@ class LiveWindows(WhisperWindows):
     ) -> tuple[int, int]:
         """Make stable text final; return the positions between which tokens became final."""
         progress = self._progress
+        text = self._vocabulary.text_tokens(tokens)
         positions = [i for i, token in enumerate(tokens) if token < self._vocabulary.end_of_text]
-        text = tuple(tokens[i] for i in positions)
         start = min(continuation(progress.final, text, self._may_begin), len(text))
         new = text[start:]
         count = len(new) if settles_all else self._num_stable(new, attended_ms[start:], window)
         progress.final += new[:count]
-        progress.has_final |= bool(progress.final)
+        if progress.final and progress.language is None:
+            progress.language = self.language
         progress.hypothesis = new[count:]
         return (positions[start], positions[start + count - 1] + 1) if count else (0, 0)
 
@@ -240,46 +276,45 @@ class LiveWindows(WhisperWindows):
         self._remember(self._progress.final, window)
         self._utterances.finish_current()
         self._progress = Progress()
-        self.language = self._known_language
+        self.language = self._common_language
         self._skip_silence()
 
     def _skip_silence(self) -> None:
-        """Begin the next window where speech begins; within an utterance it stays where it was."""
+        """Move the next window to where speech begins; within an utterance it stays where it is."""
         progress, utterances = self._progress, self._utterances
         if progress.final and utterances.has_fallen_silent:
-            progress.final = ()  # of an utterance that had ended where the session continued
+            progress.final = ()  # the session continued in an utterance that had already ended
             utterances.skip()
-        if not (progress.decoded_to or progress.final):
+        if progress.is_new and not progress.final:
             self.next_frame = max(self.next_frame, utterances.needed_from // HOP_SAMPLES)
         end_sample = utterances.current.end_sample if utterances.current is not None else None
         if end_sample is not None and end_sample // HOP_SAMPLES <= self.next_frame:
-            # It was cut where it ends. A last window reports that, and needs some audio.
             progress.is_exhausted = True
+            # The last window only reports the end, but must hold some audio.
             self.next_frame = min(self.next_frame, (utterances.received_samples - 1) // HOP_SAMPLES)
 
     def _remember(self, text: tuple[int, ...], window: Window) -> None:
         self._previous.append([text] if text else [], window.temperature)
 
     def _cut(self, window: Window, tokens: Sequence[int], step: Step) -> tuple[int, ...]:
-        """Cut a window that has become long; return the tokens with which the next one will likely begin.
-
-        Parameters
-        ----------
-        step : the tokens that have just become final. Tokens before them may word older final text
-            differently.
-        """
-        vocabulary, progress = self._vocabulary, self._progress
+        """Cut a window that has become long; return the tokens with which the next one will likely begin."""
         cut, advance_frames = self._cut_point(window, tokens, step.final_end)
         if advance_frames:
-            num_left = self._num_text(tokens[cut : step.final_end])
-            num_cut = len(progress.final) - num_left
-            if num_left > self._num_text(tokens[step.final_start : step.final_end]):
-                before = [token for token in tokens[:cut] if token < vocabulary.end_of_text]
-                num_cut = continuation(before, progress.final, self._may_begin)
-            self._remember(progress.final[:num_cut], window)
-            progress.final = progress.final[num_cut:]
+            final = self._progress.final
+            num_cut = self._num_final_before(cut, tokens, step)
+            self._remember(final[:num_cut], window)
+            self._progress.final = final[num_cut:]
             self.next_frame = window.start_frame + advance_frames
-        return shift_timestamps(tokens[cut:], advance_frames, vocabulary)
+        return shift_timestamps(tokens[cut:], advance_frames, self._vocabulary)
+
+    def _num_final_before(self, cut: int, tokens: Sequence[int], step: Step) -> int:
+        """Count the final text tokens whose audio lies before a cut at a position of the step's tokens."""
+        text, final = self._vocabulary.text_tokens, self._progress.final
+        num_after = len(text(tokens[cut : step.final_end]))
+        if num_after <= len(text(tokens[step.final_start : step.final_end])):
+            return len(final) - num_after  # all of them have just become final, as the step words them
+        # The step may word older final text differently, so the place is found by the closest match.
+        return continuation(text(tokens[:cut]), final, self._may_begin)
 
     def _cut_point(self, window: Window, tokens: Sequence[int], final_end: int) -> tuple[int, int]:
         """Return the position and the frame where a window is cut; 0 and 0 if it stays whole.
@@ -295,9 +330,6 @@ class LiveWindows(WhisperWindows):
         cut = next(pairs, 0)
         frames = (tokens[cut] - self._vocabulary.timestamp_begin) * FRAMES_PER_TIMESTAMP if cut else 0
         return (cut, frames) if 0 < frames <= window.num_frames else (0, 0)
-
-    def _num_text(self, tokens: Sequence[int]) -> int:
-        return sum(token < self._vocabulary.end_of_text for token in tokens)
 
 
 def follow_windows(vocabulary: Vocabulary, options: DecodingOptions) -> Windows:

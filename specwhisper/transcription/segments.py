@@ -79,3 +79,9 @@ def _segment(
         text=vocabulary.decode(tokens),
         seek=window.start_frame,
     )
+
+
+def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
+    """Return tokens with the timestamps that they have in a window that begins so many frames later."""
+    begin, shift = vocabulary.timestamp_begin, frames // FRAMES_PER_TIMESTAMP
+    return tuple(max(begin, token - shift) if token >= begin else token for token in tokens)

@@ -68,7 +68,6 @@ class TranscriptBuilder:
         self._open: OpenWindow | None = None
         self._drafted: list[int] = []  # candidates after the committed tokens, not contradicted so far
         self._window_tokens: list[tuple[int, ...]] = []
-        self._language_of = {token: code for code, token in vocabulary.languages.items()}
         self.language = "en"  # of a model without languages
         self.language_probs: Mapping[str, float] = {}
         self.segments: list[Segment] = []
@@ -108,8 +107,7 @@ class TranscriptBuilder:
         match message:
             case WindowOpened(window=window):
                 self._open, self._drafted = OpenWindow(window), []
-                spoken = (self._language_of[i] for i in window.prompt if i in self._language_of)
-                self.language = next(spoken, "en")
+                self.language = self._vocabulary.prompt_language(window.prompt) or "en"
             case Candidates() if self.window is not None and message.window_id == self.window.id:
                 start = message.base - len(self._committed)
                 if 0 <= start <= len(self._drafted):

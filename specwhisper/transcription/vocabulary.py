@@ -112,6 +112,18 @@ class Vocabulary:
             prompt.append(self.no_timestamps)
         return tuple(prompt)
 
+    def prompt_language(self, prompt: Iterable[int]) -> str | None:
+        """Return the language that a prompt names; ``None`` if it names none."""
+        return next((self._language_of[token] for token in prompt if token in self._language_of), None)
+
+    @cached_property
+    def _language_of(self) -> Mapping[int, str]:
+        return {token: code for code, token in self.languages.items()}
+
+    def text_tokens(self, tokens: Iterable[int]) -> tuple[int, ...]:
+        """Return the text tokens, without timestamps and other special ones."""
+        return tuple(token for token in tokens if token < self.end_of_text)
+
     def is_timestamp(self, token: int) -> bool:
         """Whether the token is one of ``<|0.00|>`` ... ``<|30.00|>``."""
         return token >= self.timestamp_begin

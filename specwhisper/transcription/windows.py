@@ -1,4 +1,7 @@
-"""Which stretch of audio is decoded next, with which prompt and at which temperature."""
+"""Decide which stretch of audio is decoded next, with which prompt and at which temperature.
+
+There are two kinds: ``sequential_windows.py`` for recordings and ``live_windows.py`` for live audio.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,9 @@ from typing import NamedTuple, Protocol
 
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.fallback import judge
 from specwhisper.transcription.prompting import PreviousText, PromptText
-from specwhisper.transcription.segments import split_window
 from specwhisper.transcription.vocabulary import Vocabulary
-from specwhisper.types import (
-    FRAMES_PER_TIMESTAMP,
-    HOP_SAMPLES,
-    AudioChunk,
-    Commit,
-    Outcome,
-    Segment,
-    Step,
-    Window,
-)
+from specwhisper.types import HOP_SAMPLES, AudioChunk, Commit, Outcome, Segment, Step, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,62 +245,3 @@ class WhisperWindows(Windows):
 
     def _prompt(self) -> tuple[int, ...]:
         return (*self._previous.prefix(), *self._vocabulary.prompt(self._options, self.language))
-
-
-class SequentialWindows(WhisperWindows):
-    """Whisper's sequential decoding: each window starts where the last one's text ended."""
-
-    def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Take over a window that another target opened; later windows are numbered from it."""
-        self._next_id = window.id + 1
-        self.next_frame = window.start_frame
-        self._previous.resume(previous)
-        spoken = (code for code, token in self._vocabulary.languages.items() if token in window.prompt)
-        self.language = next(spoken, self.language)  # it may have been detected, once for all windows
-
-    def close(
-        self,
-        window: Window,
-        tokens: Sequence[int],
-        log_probs: Sequence[float] = (),
-        no_speech_prob: float | None = None,
-        attended_ms: Sequence[float] = (),
-    ) -> ClosedWindow:
-        """Judge a complete window: decode it again, or cut it into segments and move on."""
-        outcome = judge(tokens, log_probs, no_speech_prob, self._options, self._vocabulary)
-        if outcome is Outcome.RETRIED:
-            if window.attempt + 1 < len(self._options.temperatures):
-                self._retry = window
-                return ClosedWindow(outcome, (), tuple(tokens))
-            outcome = Outcome.KEPT  # no temperature is left
-        if outcome is Outcome.SKIPPED:
-            self.next_frame = window.start_frame + window.num_frames
-            self._previous.append((), window.temperature)
-            return ClosedWindow(outcome, (), ())
-        result = split_window(window, tokens, self._vocabulary)
-        self.next_frame = window.start_frame + result.advance_frames
-        self._previous.append([segment.tokens for segment in result.segments], window.temperature)
-        discarded: tuple[int, ...] = ()
-        if result.discarded:  # the next window will likely begin with them
-            begin = self._vocabulary.timestamp_begin
-            discarded = (begin, *shift_timestamps(result.discarded, result.advance_frames, self._vocabulary))
-        return ClosedWindow(outcome, result.segments, discarded)
-
-    def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
-        """Return the window after the open one, once the draft believes the open one complete.
-
-        With the text before as its prompt, only the target can open it.
-        """
-        window = self._followed
-        if window is None or self._options.condition_on_previous_text:
-            return None
-        if not tokens or tokens[-1] not in self._vocabulary.ends:
-            return None
-        start_frame = window.start_frame + split_window(window, tokens, self._vocabulary).advance_frames
-        return PredictedWindow(self._after(window, start_frame, self._frames_from(start_frame, audio) or 0))
-
-
-def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Return tokens with the timestamps that they have in a window that begins so many frames later."""
-    begin, shift = vocabulary.timestamp_begin, frames // FRAMES_PER_TIMESTAMP
-    return tuple(max(begin, token - shift) if token >= begin else token for token in tokens)

@@ -16,7 +16,7 @@ from experiments.common.models.checkpoints import Shape, build_checkpoint, save_
 from specwhisper.errors import CheckpointError
 from specwhisper.model.checkpoint import DEMO_FOLDER, Checkpoint, load_checkpoint, resolve
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper_target_server.server import named_by_precision
 
 SHAPE = Shape(d_model=16, heads=1, decoder_layers=1, seed=4)

@@ -18,7 +18,7 @@ from specwhisper.transcription.fallback import (
     text_compression_ratio,
     token_compression_ratio,
 )
-from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.types import Outcome
 
 KEPT, RETRIED, SKIPPED = Outcome

@@ -14,7 +14,8 @@ from specwhisper.audio.recording import CONTEXT_SAMPLES
 from specwhisper.live import LiveOptions, LivePosition
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows, follow_windows
-from specwhisper.transcription.windows import PredictedWindow, SequentialWindows
+from specwhisper.transcription.sequential_windows import SequentialWindows
+from specwhisper.transcription.windows import PredictedWindow
 from specwhisper.types import (
     SAMPLE_RATE,
     WINDOW_FRAMES,

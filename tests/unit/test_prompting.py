@@ -10,7 +10,7 @@ from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.prompting import PreviousText, PromptText
-from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.transcription.sequential_windows import SequentialWindows
 
 PREV = VOCABULARY.start_of_prev
 START = VOCABULARY.start_of_transcript

@@ -9,7 +9,7 @@ import pytest
 from experiments.common.models.scripted import END, TIME, VOCABULARY
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
-from specwhisper.transcription.windows import SequentialWindows
+from specwhisper.transcription.sequential_windows import SequentialWindows
 from specwhisper.types import Outcome, Window
 
 
