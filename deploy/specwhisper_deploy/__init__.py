@@ -1,1 +1,1 @@
-"""Many servers under Ray: targets that scale, a locator that leads to them, draft servers and gateways."""
+"""Servers under Ray Serve: targets and draft servers that scale, their locators, and gateways."""

@@ -1,4 +1,4 @@
-"""Whether a server that runs in this process answers: asked as others ask it, and not for ever."""
+"""Health checks of the server in this process, made over a connection as any client makes them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.tls import ServerTls
 
-ANSWER_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
-# Open to all, and asks nobody behind the gateway.
-QUESTION = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+# Needs no token, and reports the gateway alone, not its draft servers.
+REQUEST = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
 class NotServing(Exception):
-    """A server does not answer, or answers that it serves nobody."""
+    """A server does not answer, or answers that it does not serve."""
 
 
-async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_S) -> None:
-    """Raise :class:`NotServing` unless a gRPC server takes connections and says that it serves.
+async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_TIMEOUT_S) -> None:
+    """Raise :class:`NotServing` unless a gRPC server takes connections and reports that it serves.
 
     Parameters
     ----------
     address : where it takes connections.
-    local_socket : where it is asked: a certificate names others' way to it, and may be asked of callers.
+    local_socket : where its health is asked. Its certificate may not name this host, and it may want one of
+        its callers.
     """
-    async with _in_time(address, within_s):
+    async with _timeout(address, within_s):
         _, writer = await asyncio.open_connection(*split_address(address))
         writer.close()
         await writer.wait_closed()
@@ -42,26 +43,27 @@ async def check_grpc(address: str, local_socket: Path, within_s: float = ANSWER_
         raise NotServing(f"The server at {address} does not serve.")
 
 
-async def check_http(address: str, tls: ServerTls | None, within_s: float = ANSWER_S) -> None:
-    """Raise :class:`NotServing` unless a gateway answers; whatever it says, it does."""
+async def check_http(address: str, tls: ServerTls | None, within_s: float = ANSWER_TIMEOUT_S) -> None:
+    """Raise :class:`NotServing` unless a gateway answers; any HTTP status will do."""
     context = None
     if tls is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # this process: nobody is to be told apart
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the server is this process: nothing to verify
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        context.minimum_version = ssl.TLSVersion.TLSv1_3  # the server has spoken when the connection is there
-    async with _in_time(address, within_s):
+        context.minimum_version = ssl.TLSVersion.TLSv1_3  # the handshake ends with the server's message
+    async with _timeout(address, within_s):
         reader, writer = await asyncio.open_connection(*split_address(address), ssl=context)
         try:
-            if tls is None or tls.client_roots is None:  # else it wants a certificate before it says more
-                writer.write(QUESTION)
+            if tls is None or tls.client_roots is None:  # else it answers only callers with a certificate
+                writer.write(REQUEST)
                 if not (await reader.readline()).startswith(b"HTTP/1.1 "):
-                    raise NotServing(f"What answers at {address} is no gateway.")
+                    raise NotServing(f"The server at {address} does not speak HTTP.")
         finally:
             writer.transport.abort()
 
 
 @asynccontextmanager
-async def _in_time(address: str, within_s: float) -> AsyncIterator[None]:
+async def _timeout(address: str, within_s: float) -> AsyncIterator[None]:
+    """Limit the time, and turn errors of the connection into :class:`NotServing`."""
     try:
         async with asyncio.timeout(within_s):
             yield

@@ -1,4 +1,4 @@
-"""Hosts of replicas on a cluster of several machines, which do not reach each other's 127.0.0.1."""
+"""Hosts of replicas in a cluster of several nodes, which cannot reach each other's 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from specwhisper.rpc.addresses import is_loopback
 from specwhisper_deploy.ports import Flags, port_choices
 
 HOST_FLAGS = ("host", "metrics-host")
-SAFE_HOSTS = "encryption and tokens, or `insecure: true` in a network where everybody may use it"
+NEEDS = "needs encryption and tokens, or `insecure: true` in a network where every client may use it"
 
 Config = TypeVar("Config")
 
@@ -22,26 +22,26 @@ Config = TypeVar("Config")
 def configs_on_this_node(
     read: Callable[..., Config], flags: Flags, *, may_be_local: bool = False
 ) -> list[Config]:
-    """Read a replica's flags, once for each port that it may take, with a host that other nodes reach.
+    """Return a replica's configurations, one for each port that it may take, with a host for this node.
 
     Parameters
     ----------
     read : a server's command line.
-    may_be_local : whether ``host: 127.0.0.1`` is right on several machines, where it is given.
+    may_be_local : whether ``host: 127.0.0.1`` is accepted on several nodes.
     """
     own_ip = ray.util.get_node_ip_address()
-    flags = reachable_flags(read, flags, own_ip, node_ips(), may_be_local=may_be_local)
+    flags = with_node_host(read, flags, own_ip, node_ips(), may_be_local=may_be_local)
     return [config_from(read, choice) for choice in port_choices(flags)]
 
 
 def node_ips() -> set[str]:
-    """Return the addresses of the cluster's machines; none where this process is not part of a cluster."""
+    """Return the addresses of the cluster's nodes; none where this process is not connected to a cluster."""
     if not ray.is_initialized():
         return set()
     return {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
 
 
-def reachable_flags(
+def with_node_host(
     read: Callable[..., object],
     flags: Flags,
     own_ip: str,
@@ -49,32 +49,32 @@ def reachable_flags(
     *,
     may_be_local: bool = False,
 ) -> Flags:
-    """Return flags with this node's address as the host where none is given and there are other machines.
+    """Return flags with this node's address as host, where they have none and there are several nodes.
 
     Raises
     ------
     InvalidRequest
-        where the host given is this machine's alone, so that other nodes would be sent to themselves.
+        where the host is a loopback address, which on each node is the node itself.
     UnsafeBind
-        where the server is not fit for a network.
+        where the server lacks what it needs to listen on a network.
     """
     if len(ips) < 2:
         return flags
     host = str(flags.get("host") or "")
     if host and is_loopback(host) and not may_be_local:
         raise InvalidRequest(
-            f"The host is {host}, and the cluster has {len(ips)} machines, which do not reach each other's: "
-            f"leave `host` out, or write 0.0.0.0; the server needs {SAFE_HOSTS}."
+            f"The host is {host}, and the cluster has {len(ips)} machines, which cannot reach each other's "
+            f"loopback addresses: leave `host` out, or write 0.0.0.0. The server {NEEDS}."
         )
-    given = {name: own_ip for name in HOST_FLAGS if not flags.get(name)}
-    if not given:
+    defaults = {name: own_ip for name in HOST_FLAGS if not flags.get(name)}
+    if not defaults:
         return flags
-    changed = flags | given
+    changed = flags | defaults
     try:
         config_from(read, port_choices(changed)[0])
     except UnsafeBind as error:
         raise UnsafeBind(
-            f"The cluster has {len(ips)} machines, which do not reach each other's 127.0.0.1, and a server "
-            f"that listens at {own_ip} needs {SAFE_HOSTS}."
+            f"The cluster has {len(ips)} machines, which cannot reach each other's 127.0.0.1, and a server "
+            f"that listens at {own_ip} {NEEDS}."
         ) from error
     return changed

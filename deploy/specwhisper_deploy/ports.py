@@ -16,16 +16,16 @@ RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
 def port_choices(flags: Mapping[str, str | int | float | bool | None]) -> list[Flags]:
     """Return a replica's flags once for each port that it may take, in order.
 
-    ``{"port": "50051-50054"}`` are four choices. Two ranges are taken together: the first port of one with
-    the first port of the other.
+    ``{"port": "50051-50054"}`` has four choices. Two ranges are paired: the first port of one with the first
+    port of the other.
 
     Raises
     ------
     InvalidRequest
-        where a range is empty or no range of ports, or the other port is fixed or a range of another length.
+        where a range is empty or malformed, or the other port is fixed or a range of another length.
     """
     ranges = {
-        name: _read_range(name, value)
+        name: _parse_range(name, value)
         for name in PORT_FLAGS
         if isinstance(value := flags.get(name), str) and not value.isdecimal()
     }
@@ -38,18 +38,18 @@ def port_choices(flags: Mapping[str, str | int | float | bool | None]) -> list[F
     if len(num_ports) > 1:
         given = ", ".join(f"{name}: {flags[name]}" for name in PORT_FLAGS if flags.get(name))
         raise InvalidRequest(
-            f"Each replica takes a port of both: write ranges of equal length, or 0 ({given})."
+            f"Each replica takes one port of both: write ranges of equal length, or 0 ({given})."
         )
     return [
         {**flags, **dict(zip(ranges, ports, strict=True))} for ports in zip(*ranges.values(), strict=True)
     ]
 
 
-def _read_range(name: str, value: str) -> range:
+def _parse_range(name: str, value: str) -> range:
     found = RANGE.fullmatch(value.strip())
     first, last = (int(port) for port in found.groups()) if found else (0, 0)
     if not 0 < first <= last < 65_536:
         raise InvalidRequest(
-            f"{name} is '{value}': write a port, 0 for a free one, or a range as 50051-50054."
+            f"{name} is '{value}': write a port, 0 for a free one, or a range such as 50051-50054."
         )
     return range(first, last + 1)

@@ -1,4 +1,4 @@
-"""What runs in Ray: the servers that run without it, started, watched and ended by Serve."""
+"""Serve replicas: each starts a server that also runs without Ray, reports on it and stops it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,21 @@ from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_serv
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.resolving import LOCATOR
 from specwhisper_deploy import draft_locator, target_locator
-from specwhisper_deploy.discovery import finder
-from specwhisper_deploy.draft_locator import Directory, DraftLocatorService, DraftPlace
-from specwhisper_deploy.grpc_replica import GrpcReplica, on_free_ports, once_ports_are_free, reachable
-from specwhisper_deploy.handle_answers import TargetAnswers, Told
+from specwhisper_deploy.draft_locator import (
+    DraftLocatorService,
+    DraftServerCache,
+    FreeSlots,
+    ask_draft_servers,
+)
+from specwhisper_deploy.grpc_replica import (
+    GrpcReplica,
+    advertised_address,
+    retry_while_ports_are_taken,
+    start_on_free_ports,
+)
+from specwhisper_deploy.handle_replies import HandleReply, TargetHandler
 from specwhisper_deploy.health import NotServing, check_http
+from specwhisper_deploy.metrics_addresses import metrics_addresses
 from specwhisper_deploy.nodes import configs_on_this_node
 from specwhisper_deploy.ports import Flags
 from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
@@ -39,7 +49,7 @@ FREE_PORT: Flags = {"port": 0}
 
 
 class TargetReplica(GrpcReplica):
-    """A target server; sessions come to its own address."""
+    """A target server; sessions connect to its own address."""
 
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from specwhisper_target_server.server import loaded_service, services_of
@@ -49,19 +59,15 @@ class TargetReplica(GrpcReplica):
         self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
         service, choices = self._service, [config.serving for config in configs]
         await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
-        self._answers = TargetAnswers(service, self.address)
+        self._handler = TargetHandler(service, self.address)
 
-    async def locate(self, request: bytes, caller: str, known_first: bool = False) -> Told:
-        """Answer the locator's ``Locate`` for a caller; the router reads ``known_first``."""
-        return await self._answers.locate(request, caller, known_first)
+    async def locate(self, request: bytes, caller: str, known_first: bool = False) -> HandleReply:
+        """Answer the locator's ``Locate`` for one of its callers; only the router reads ``known_first``."""
+        return await self._handler.locate(request, caller, known_first)
 
-    async def describe(self, request: bytes) -> Told:
+    async def describe(self, request: bytes) -> HandleReply:
         """Answer the locator's ``Describe``."""
-        return await self._answers.describe(request)
-
-    async def metrics_address(self) -> str:
-        """Tell where its metrics are, if it serves any."""
-        return self.metrics
+        return await self._handler.describe(request)
 
     async def check_health(self) -> None:
         """Raise, or hang, unless engine and server answer."""
@@ -69,7 +75,7 @@ class TargetReplica(GrpcReplica):
         await super().check_health()
 
     def record_routing_stats(self) -> dict[str, Any]:
-        """Tell the router how full it is, and what it is."""
+        """Return what the router needs: load, address, checkpoint."""
         return {
             OPEN_SESSIONS: self._service.num_sessions,
             HAS_ROOM: self._service.has_room,
@@ -79,37 +85,38 @@ class TargetReplica(GrpcReplica):
         }
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Tell the autoscaler the same, and how long answers take."""
+        """Return what the autoscaling policy needs: open sessions, and the time that answers take."""
         return {"open_sessions": float(self._service.num_sessions), "answer_ms": self._service.answer_ms}
 
 
 class _LocatorReplica(GrpcReplica):
-    """One address that leads to many replicas, and a page that lists where their metrics are."""
+    """One address for many replicas, and an HTTP page that lists where their metrics are."""
 
-    async def _lead(
+    async def _serve_locator(
         self, name: str, add: AddServicer, serving: ServingOptions, replicas: DeploymentHandle
     ) -> None:
         metrics = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
         await self._listen({name: add}, [replace(serving, metrics_port=None)], metrics=metrics)
-        if (port := serving.metrics_port) is not None:  # its own metrics, and where the replicas' are
-            pages = targets_page(finder(replicas), metrics_page(metrics.collected))
+        if (port := serving.metrics_port) is not None:  # the locator's own metrics, and the list
+            pages = targets_page(metrics_addresses(replicas), metrics_page(metrics.collected))
             page = partial(serving_page, pages, serving.metrics_host, port)
 
             async def start() -> str:
                 return await self._running.enter_async_context(page(serving.tls, serving.tokens))
 
-            self.metrics = reachable(await once_ports_are_free(start, serving.drain_timeout_s))
-            logger.info("tells targets", extra={"address": self.metrics})
+            address = await retry_while_ports_are_taken(start, serving.drain_timeout_s)
+            self.metrics = advertised_address(address)
+            logger.info("target list ready", extra={"address": self.metrics})
 
 
 class TargetLocatorReplica(_LocatorReplica):
-    """The address that draft servers are configured with: it finds them targets."""
+    """The address that draft servers are configured with: it finds targets."""
 
     async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
         (config,) = configs_on_this_node(read_target, flags)
         add = partial(add_VerificationServicer_to_server, TargetLocatorService(targets))
-        await self._lead(target_locator.SERVICE_NAME, add, config.serving, targets)
+        await self._serve_locator(target_locator.SERVICE_NAME, add, config.serving, targets)
 
 
 class DraftLocatorReplica(_LocatorReplica):
@@ -118,13 +125,12 @@ class DraftLocatorReplica(_LocatorReplica):
     async def __init__(self, flags: Flags, drafts: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
         (config,) = configs_on_this_node(read_draft, flags)
-        add = partial(
-            add_DiscoveryServicer_to_server, DraftLocatorService(Directory(draft_locator.asking(drafts)))
-        )
-        await self._lead(draft_locator.SERVICE_NAME, add, config.serving, drafts)
+        service = DraftLocatorService(DraftServerCache(ask_draft_servers(drafts)))
+        add = partial(add_DiscoveryServicer_to_server, service)
+        await self._serve_locator(draft_locator.SERVICE_NAME, add, config.serving, drafts)
 
-    async def where(self) -> str:
-        """Return where it is reached, as clients' ``--server`` takes it."""
+    async def client_address(self) -> str:
+        """Return the address in the form that clients' ``--server`` takes."""
         return f"{LOCATOR}{self.address}"
 
 
@@ -140,13 +146,9 @@ class DraftReplica(GrpcReplica):
         services, choices = services_of(self._service, configs[0]), [config.serving for config in configs]
         await self._listen(services, choices, metrics=self._service.metrics)
 
-    async def place(self) -> DraftPlace:
-        """Answer the locator: where clients reach it, and for how many sessions it has room."""
-        return DraftPlace(self.address, self._service.num_free_places)
-
-    async def metrics_address(self) -> str:
-        """Return where its metrics are, if it serves any."""
-        return self.metrics
+    async def free_slots(self) -> FreeSlots:
+        """Answer the locator: the address for clients, and how many more sessions it can take."""
+        return FreeSlots(self.address, self._service.num_free_places)
 
     async def check_health(self) -> None:
         """Raise, or hang, unless engines and server answer."""
@@ -154,7 +156,7 @@ class DraftReplica(GrpcReplica):
         await super().check_health()
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Tell how many clients it has."""
+        """Return the number of open sessions to the autoscaling policy."""
         return {"open_sessions": float(self._service.num_sessions)}
 
 
@@ -165,7 +167,7 @@ class GatewayReplica:
         from specwhisper_gateway.server import GatewayServer
 
         configs = configs_on_this_node(read_gateway, flags, may_be_local=True)
-        self._config = configs[0]  # but for its ports, which are one choice of several
+        self._config = configs[0]  # its port may be another one of the range
 
         async def start(config: GatewayConfig) -> tuple[GatewayServer, asyncio.Task[None]]:
             server = GatewayServer(config)
@@ -178,22 +180,22 @@ class GatewayReplica:
                 raise NotServing("The gateway has ended before it was ready.")
             return server, serving
 
-        self._server, self._serving = await once_ports_are_free(
-            partial(on_free_ports, start, configs), self._config.drain_timeout_s
+        self._server, self._serving = await retry_while_ports_are_taken(
+            partial(start_on_free_ports, start, configs), self._config.drain_timeout_s
         )
 
-    async def where(self) -> str:
-        """Tell where it is reached."""
-        return reachable(self._server.address)
+    async def client_address(self) -> str:
+        """Return the address that clients connect to."""
+        return advertised_address(self._server.address)
 
     async def check_health(self) -> None:
-        """Raise unless it answers in time; whoever is behind it may be away."""
+        """Raise unless it answers in time, whether or not its draft servers do."""
         if self._serving.done():
             raise NotServing("The gateway has ended.")
         await check_http(self._server.address, self._config.tls)
 
     def record_autoscaling_stats(self) -> dict[str, float]:
-        """Return how many transcriptions it has."""
+        """Return the number of open transcriptions to the autoscaling policy."""
         return {"open_sessions": float(self._server.num_transcriptions)}
 
     async def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""Which target takes the next session: of those that match and answer, the one with the fewest."""
+"""Router of targets: a session goes to the matching, responsive target with the fewest sessions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from ray.serve.request_router import FIFOMixin, PendingRequest, ReplicaID, Reque
 
 from specwhisper.wire.v1 import verification_pb2 as pb
 
+# Statistics that replicas report.
 OPEN_SESSIONS = "open_sessions"
-HAS_ROOM = "has_room"  # for another one, in slots and in time
+HAS_ROOM = "has_room"  # for another session, in slots and in latency
 ADDRESS = "address"
 WEIGHTS, VOCABULARY = "weights_digest", "vocabulary_digest"
-OPENS_SESSION = "locate"  # the question that a session follows
-STATS_PERIOD_S = 1.0
-UNANSWERED_S = 0.5  # shorter than the locator waits: who hangs is known when it asks another one
-SILENT_S = 10.0  # until who hung is given another chance, which costs somebody the locator's wait
 
-Name = TypeVar("Name", bound=Hashable)
+LOCATE = "locate"  # the call that a session follows
+STATS_PERIOD_S = 1.0
+ANSWER_TIMEOUT_S = 0.5  # below the locator's share for one attempt, so that the next attempt knows of it
+UNRESPONSIVE_S = 10.0  # until a replica that hung is tried again, at the cost of one attempt
+
+Replica = TypeVar("Replica", bound=Hashable)
 
 
 class Match(IntEnum):
@@ -34,131 +36,131 @@ class Match(IntEnum):
     NO = 2
 
 
-class RecentPicks(Generic[Name]):
-    """Remembers who was picked of late, and for what: what replicas tell of themselves is that old.
+class RecentPicks(Generic[Replica]):
+    """Counts the sessions routed lately, which the replicas' statistics do not contain yet.
 
     Parameters
     ----------
-    for_s : how long a pick is remembered.
+    for_s : how long a pick counts.
     """
 
     def __init__(self, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
         self._for_s = for_s
         self._clock = clock
-        self._picks: dict[str, tuple[float, Name]] = {}  # by question, the oldest first
+        self._picks: dict[str, tuple[float, Replica]] = {}  # by request: its expiry, the oldest first
 
-    def note(self, question: str, name: Name) -> None:
-        """Remember who was picked for a question; a question that is asked again is not another one."""
-        self._picks.pop(question, None)
-        self._picks[question] = (self._clock() + self._for_s, name)
+    def add(self, request_id: str, replica: Replica) -> None:
+        """Count a pick; another pick for the same request replaces it."""
+        self._picks.pop(request_id, None)
+        self._picks[request_id] = (self._clock() + self._for_s, replica)
 
-    def count(self) -> Counter[Name]:
-        """Count the picks of late."""
+    def count(self) -> Counter[Replica]:
+        """Return the number of recent picks of each replica."""
         now_s = self._clock()
         while self._picks and (oldest := next(iter(self._picks))) and self._picks[oldest][0] <= now_s:
             del self._picks[oldest]
-        return Counter(name for _, name in self._picks.values())
+        return Counter(replica for _, replica in self._picks.values())
 
 
-class Silent(Generic[Name]):
-    """Remembers who has left a question unanswered.
+class PendingRequests(Generic[Replica]):
+    """Finds replicas that leave requests unanswered.
 
     Parameters
     ----------
-    after_s : how long an answer may take.
-    for_s : how long a question is held against whom it was put to, unless it answers another one in time.
+    timeout_s : how long an answer may take.
+    expiry_s : age at which a request is forgotten, unless the replica answers another one in time before.
     """
 
-    def __init__(self, after_s: float, for_s: float, *, clock: Callable[[], float] = monotonic) -> None:
-        self._after_s = after_s
-        self._for_s = for_s
+    def __init__(self, timeout_s: float, expiry_s: float, *, clock: Callable[[], float] = monotonic) -> None:
+        self._timeout_s = timeout_s
+        self._expiry_s = expiry_s
         self._clock = clock
-        self._asked: dict[str, tuple[float, Name]] = {}  # by question: when, and who
+        self._sent: dict[str, tuple[float, Replica]] = {}  # by request: when, and to which replica
 
-    def note(self, question: str, name: Name) -> None:
-        """Remember who is asked."""
-        self._asked[question] = (self._clock(), name)
+    def add(self, request_id: str, replica: Replica) -> None:
+        """Note that a request is sent to a replica."""
+        self._sent[request_id] = (self._clock(), replica)
 
-    def hear(self, question: str, name: Name) -> None:
-        """Take an answer. One that comes late is none: it may be the end of a question that was given up."""
-        asked_s, _ = self._asked.get(question, (-inf, name))
-        if self._clock() - asked_s < self._after_s:
-            self._asked = {each: asked for each, asked in self._asked.items() if asked[1] != name}
+    def complete(self, request_id: str, replica: Replica) -> None:
+        """Forget a replica's requests where this one ended in time; a late end may be a cancellation."""
+        sent_s, _ = self._sent.get(request_id, (-inf, replica))
+        if self._clock() - sent_s < self._timeout_s:
+            self._sent = {each: sent for each, sent in self._sent.items() if sent[1] != replica}
 
-    def names(self) -> set[Name]:
-        """Give those that are silent."""
+    def unresponsive(self) -> set[Replica]:
+        """Return the replicas with a request that timed out."""
         now_s = self._clock()
-        self._asked = {each: asked for each, asked in self._asked.items() if now_s < asked[0] + self._for_s}
-        return {name for asked_s, name in self._asked.values() if now_s >= asked_s + self._after_s}
+        self._sent = {each: sent for each, sent in self._sent.items() if now_s < sent[0] + self._expiry_s}
+        return {replica for sent_s, replica in self._sent.values() if now_s >= sent_s + self._timeout_s}
 
 
 class LeastSessions(FIFOMixin, RequestRouter):  # type: ignore[misc]  # Ray's classes have no types
-    """Sends a question to the replica with the fewest sessions, those to be opened soon included."""
+    """Sends a request to the replica with the fewest sessions, recent picks included."""
 
     def initialize_state(
         self, remember_s: float = 1.5 * STATS_PERIOD_S, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Take what the deployment's configuration says."""
+        """Set up; Ray passes the arguments of the deployment's configuration."""
         self._recent = RecentPicks[ReplicaID](remember_s, clock=clock)
-        self._silent = Silent[ReplicaID](UNANSWERED_S, SILENT_S, clock=clock)
+        self._pending = PendingRequests[ReplicaID](ANSWER_TIMEOUT_S, UNRESPONSIVE_S, clock=clock)
 
     async def choose_replicas(
         self, candidate_replicas: Iterable[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Rank replicas, the emptiest first; last those that do not match, are silent, to avoid, or full.
+        """Rank replicas by sessions; mismatched, unresponsive, avoided and full ones are last.
 
-        Equals are ranked at random. What a new replica is becomes known with its first report. Until then it
-        counts as matching. A question put ``known_first`` ranks it after those known to match.
+        Equals are ranked at random. A new replica counts as matching until its first report, except for a
+        request with ``known_first``, which ranks it after those known to match.
         """
-        recent, silent = self._recent.count(), self._silent.names()
-        asked = _asked(pending_request)
+        recent, unresponsive = self._recent.count(), self._pending.unresponsive()
+        needs = _locate_request(pending_request)
         known_first = _wants_known_first(pending_request)
 
         def rank(replica: RunningReplica) -> tuple[int, bool, bool, bool, int]:
-            told, name = replica.routing_stats, replica.replica_id
-            match = _match(asked, told)
+            stats, name = replica.routing_stats, replica.replica_id
+            match = _match(needs, stats)
             return (
                 match if known_first else match is Match.NO,
-                name in silent,
-                told.get(ADDRESS) in asked.avoid,
-                not told.get(HAS_ROOM, True),
-                told.get(OPEN_SESSIONS, 0) + recent[name],
+                name in unresponsive,
+                stats.get(ADDRESS) in needs.avoid,
+                not stats.get(HAS_ROOM, True),
+                stats.get(OPEN_SESSIONS, 0) + recent[name],
             )
 
         replicas = list(candidate_replicas)
         random.shuffle(replicas)
         replicas.sort(key=rank)
-        # Noted before it is asked: of many questions at once, the next is ranked before this is answered.
+        # Noted before it is sent: of many requests at once, the next is ranked before this one is answered.
         if replicas and pending_request is not None:
-            question, first = pending_request.metadata.internal_request_id, replicas[0].replica_id
-            self._silent.note(question, first)
-            if pending_request.metadata.call_method == OPENS_SESSION:
-                self._recent.note(question, first)
+            request_id, first = pending_request.metadata.internal_request_id, replicas[0].replica_id
+            self._pending.add(request_id, first)
+            if pending_request.metadata.call_method == LOCATE:
+                self._recent.add(request_id, first)
         return [[replica] for replica in replicas]
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """Learn who answers; Ray calls it with failures and questions that were given up as well."""
-        self._silent.hear(internal_request_id, replica_id)
+        """Note the end of a request; Ray calls it for failed and cancelled requests as well."""
+        self._pending.complete(internal_request_id, replica_id)
 
 
-def _asked(pending: PendingRequest | None) -> pb.LocateRequest:
-    """Return what a session needs; nothing where a question is none for a place."""
-    if pending is None or pending.metadata.call_method != OPENS_SESSION:
+def _locate_request(pending: PendingRequest | None) -> pb.LocateRequest:
+    """Return the ``LocateRequest`` of a call; an empty one for other calls."""
+    if pending is None or pending.metadata.call_method != LOCATE:
         return pb.LocateRequest()
     return pb.LocateRequest.FromString(pending.args[0])
 
 
 def _wants_known_first(pending: PendingRequest | None) -> bool:
-    """Return whether the locator has met a new replica that did not match; see ``Replica.locate``."""
+    """Return whether the locator's last attempt met a mismatch; see ``TargetReplica.locate``."""
     return pending is not None and len(pending.args) > 2 and bool(pending.args[2])
 
 
-def _match(asked: pb.LocateRequest, reported: Mapping[str, Any]) -> Match:
-    """Return whether a target has all that a session needs, as far as it is known."""
-    needs = {WEIGHTS: asked.weights_digest, VOCABULARY: asked.vocabulary_digest}
-    has = {
-        reported.get(name) == needed if name in reported else None for name, needed in needs.items() if needed
+def _match(needs: pb.LocateRequest, stats: Mapping[str, Any]) -> Match:
+    """Return whether a target has all that a session needs, as far as it has reported."""
+    needed = {WEIGHTS: needs.weights_digest, VOCABULARY: needs.vocabulary_digest}
+    matches = {
+        stats.get(name) == digest if name in stats else None for name, digest in needed.items() if digest
     }
-    if False in has:
+    if False in matches:
         return Match.NO
-    return Match.UNKNOWN if None in has else Match.YES
+    return Match.UNKNOWN if None in matches else Match.YES

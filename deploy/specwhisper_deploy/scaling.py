@@ -1,6 +1,6 @@
-"""How many targets there should be: as sessions ask for, and more where answers take too long.
+"""Autoscaling policy: the number of replicas follows open sessions and the time that answers take.
 
-Ray carries this file to its controller by value, so it needs nothing of ours.
+Ray sends this file to its controller by value, so it imports nothing of this package.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from typing import Any
 
 
 class BySessions:
-    """Wants so many replicas that each has a certain number of sessions on average.
+    """Asks for one replica for every ``sessions_per_replica`` open sessions.
 
-    Where sessions wait longer for their answers than they should, all are taken for fuller than they are, in
-    that proportion.
+    Where answers take longer than ``answer_ms``, it asks for more replicas in proportion.
 
     Parameters
     ----------
-    sessions_per_replica : how many sessions a replica should have; leave room below its ``max-sessions``,
-        since it takes a while until another one is there.
-    answer_ms : what a session may wait for an answer on average; ``None`` for any time.
+    sessions_per_replica : sessions that a replica should have; leave room below its ``max-sessions``, since
+        another replica takes a while to start.
+    answer_ms : mean time that a session may wait for an answer, in milliseconds; ``None`` for no limit.
     """
 
     def __init__(self, sessions_per_replica: float, answer_ms: float | None = None) -> None:
@@ -29,15 +28,15 @@ class BySessions:
         self._sessions_per_replica = sessions_per_replica
         self._answer_ms = answer_ms
 
-    def wanted(self, open_sessions: Mapping[Any, float], answer_ms: Mapping[Any, float]) -> int:
-        """Say how many replicas should run, by what each of them tells of itself."""
-        fullness = sum(open_sessions.values()) / self._sessions_per_replica
+    def num_replicas(self, open_sessions: Mapping[Any, float], answer_ms: Mapping[Any, float]) -> int:
+        """Return how many replicas should run, from what each running replica reports."""
+        replicas = sum(open_sessions.values()) / self._sessions_per_replica
         if self._answer_ms and answer_ms:
             mean_ms = sum(answer_ms.values()) / len(answer_ms)
-            fullness *= max(1.0, mean_ms / self._answer_ms)
-        return math.ceil(fullness)
+            replicas *= max(1.0, mean_ms / self._answer_ms)
+        return math.ceil(replicas)
 
     def __call__(self, context: Any) -> tuple[int, dict[str, Any]]:
-        """Answer Ray, which keeps to the bounds and delays of the deployment's ``autoscaling_config``."""
-        told = context.aggregated_metrics or {}
-        return self.wanted(told.get("open_sessions", {}), told.get("answer_ms", {})), {}
+        """Return the number to Ray, which applies the bounds and delays of ``autoscaling_config``."""
+        metrics = context.aggregated_metrics or {}
+        return self.num_replicas(metrics.get("open_sessions", {}), metrics.get("answer_ms", {})), {}

@@ -1,7 +1,7 @@
-"""Applications for Ray Serve: ``targets`` and ``drafts`` with a locator each, and ``gateway``.
+"""Applications for Ray Serve: ``targets`` and ``drafts``, each with a locator, and ``gateway``.
 
-What each server is told are the flags of its command line. Every replica runs the same server that runs
-without Ray; Ray starts, watches, counts and replaces them.
+The arguments of an application are the flags of its servers' command lines. Each replica runs the server that
+also runs without Ray; Ray starts, checks, scales and replaces replicas.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from specwhisper_draft_server.command import read_config as read_draft
 from specwhisper_gateway.command import read_config as read_gateway
 from specwhisper_target_server.command import read_config as read_target
 
-# Questions that a replica answers at once; Serve's own limit of five would make the sixth wait.
-MANY = 1_000
-FAILED_CHECKS = 3  # in a row, behind which Serve replaces a replica
-STOP_MARGIN_S = 10.0  # behind the drain, until Serve kills
-# Of every replica; no call of Serve's is ever long.
-OWN: dict[str, Any] = {
-    "max_ongoing_requests": MANY,
+MAX_CALLS = 1_000  # at once, over handles; Serve's default of five would queue the sixth
+FAILED_CHECKS = 3  # in a row, after which Serve replaces a replica
+STOP_MARGIN_S = 10.0  # between the end of the drain and Serve's kill
+COMMON: dict[str, Any] = {  # options of every deployment
+    "max_ongoing_requests": MAX_CALLS,
     "graceful_shutdown_wait_loop_s": 0.5,
     "health_check_period_s": 5.0,
     "health_check_timeout_s": CHECK_WITHIN_S / FAILED_CHECKS,
 }
-# What a locator shares with its replicas unless it has flags of its own: how it listens and whom it lets in.
+LOCATOR_CPUS = {"num_cpus": 0.1}
+# Flags that a locator takes over from its replicas, unless it has its own: how it listens, and which callers
+# it admits.
 SHARED_WITH_LOCATOR = (
     "host",
     "metrics-host",
@@ -59,27 +59,25 @@ SHARED_WITH_LOCATOR = (
 
 Target = serve.deployment(
     name="Target",
-    # A target that is replaced says so to its sessions, which move to those of the new version: all of them
-    # at once, where there is room for both.
+    # Sessions migrate from a target that is replaced to one of the new version: all at once, where there is
+    # room for both versions.
     rolling_update_percentage=1.0,
     request_router_config=RequestRouterConfig(
         request_router_class=LeastSessions, request_routing_stats_period_s=STATS_PERIOD_S
     ),
-    **OWN,
+    **COMMON,
 )(TargetReplica)
-TargetLocator = serve.deployment(name="Locator", ray_actor_options={"num_cpus": 0.1}, **OWN)(
+TargetLocator = serve.deployment(name="Locator", ray_actor_options=LOCATOR_CPUS, **COMMON)(
     TargetLocatorReplica
 )
-Draft = serve.deployment(name="Draft", **OWN)(DraftReplica)
-DraftLocator = serve.deployment(name="Locator", ray_actor_options={"num_cpus": 0.1}, **OWN)(
-    DraftLocatorReplica
-)
-Gateway = serve.deployment(name="Gateway", **OWN)(GatewayReplica)
+Draft = serve.deployment(name="Draft", **COMMON)(DraftReplica)
+DraftLocator = serve.deployment(name="Locator", ray_actor_options=LOCATOR_CPUS, **COMMON)(DraftLocatorReplica)
+Gateway = serve.deployment(name="Gateway", **COMMON)(GatewayReplica)
 
 
 Config = TypeVar("Config")
 
-# Of each application: the part of its arguments that has its servers' flags, and what reads them.
+# Of each application: the argument that holds its servers' flags, and the command line that reads them.
 READS: dict[str, tuple[str, Callable[..., Any]]] = {
     "targets": ("target", read_target),
     "drafts": ("draft", read_draft),
@@ -87,8 +85,8 @@ READS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-class Ports(Protocol):
-    """What says at which ports a server listens."""
+class Serving(Protocol):
+    """The part of a server's configuration that matters to Serve."""
 
     @property
     def port(self) -> int:
@@ -96,98 +94,95 @@ class Ports(Protocol):
 
     @property
     def metrics_port(self) -> int | None:
-        """Port of its metrics; ``None`` where they have none of their own."""
+        """Port of its metrics; ``None`` where it serves none."""
+
+    @property
+    def drain_timeout_s(self) -> float:
+        """Seconds that open sessions have to end."""
 
 
 class Arguments(BaseModel):
-    """What stands in a configuration file below ``args``; each part are the flags of a command line."""
+    """``args`` of an application in a configuration file."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class TargetsArguments(Arguments):
-    """Of ``targets``: flags of specwhisper-target-server, and those of the locator that differ."""
+    """Flags of specwhisper-target-server, and those of the locator that differ."""
 
     target: Flags = Field(default_factory=dict)
     locator: Flags = Field(default_factory=dict)
 
 
 class DraftsArguments(Arguments):
-    """Of ``drafts``: flags of specwhisper-draft-server, and of a locator, if there is to be one."""
+    """Flags of specwhisper-draft-server, and of a locator, if there is to be one."""
 
     draft: Flags = Field(default_factory=dict)
     locator: Flags | None = None
 
 
 class GatewayArguments(Arguments):
-    """Of ``gateway``: flags of specwhisper-gateway."""
+    """Flags of specwhisper-gateway."""
 
     gateway: Flags = Field(default_factory=dict)
 
 
 def targets(args: dict[str, Any]) -> Application:
-    """Build targets of one checkpoint and their locator; an application for each checkpoint."""
+    """Build targets of one checkpoint and their locator; use one application for each checkpoint."""
     arguments = TargetsArguments.model_validate(args)
     flags = FREE_PORT | arguments.target
-    target = _first_config(read_target, flags).serving
-    replicas = Target.options(**_until_drained(target.drain_timeout_s), **_apart(flags, target))
-    locator = _locator_flags(arguments.target, arguments.locator, "target")
-    of_locator = config_from(read_target, locator).serving
-    locators = TargetLocator.options(
-        **_until_drained(of_locator.drain_timeout_s), **_apart(locator, of_locator)
+    replicas = Target.options(**_options(flags, _first_config(read_target, flags).serving))
+    locator_flags = _locator_flags(arguments.target, arguments.locator, "target")
+    locator = TargetLocator.options(
+        **_options(locator_flags, config_from(read_target, locator_flags).serving)
     )
-    return locators.bind(locator, replicas.bind(arguments.target))
+    return locator.bind(locator_flags, replicas.bind(arguments.target))
 
 
 def drafts(args: dict[str, Any]) -> Application:
-    """Build draft servers, and the locator that leads gateways to them."""
+    """Build draft servers and, if it has arguments, their locator."""
     arguments = DraftsArguments.model_validate(args)
     flags = arguments.draft
-    draft = _first_config(read_draft, flags).serving
-    replicas = Draft.options(**_until_drained(draft.drain_timeout_s), **_apart(flags, draft)).bind(flags)
+    replicas = Draft.options(**_options(flags, _first_config(read_draft, flags).serving)).bind(flags)
     if arguments.locator is None:
         return replicas
-    locator = _locator_flags(flags, arguments.locator, "draft server")
-    if "port" not in locator:
+    locator_flags = _locator_flags(flags, arguments.locator, "draft server")
+    if "port" not in locator_flags:
         raise InvalidRequest(
             "The locator of draft servers needs a port of its own: write locator: {port: 50050}."
         )
-    of_locator = config_from(read_draft, locator).serving
-    locators = DraftLocator.options(
-        **_until_drained(of_locator.drain_timeout_s), **_apart(locator, of_locator)
-    )
-    return locators.bind(locator, replicas)
+    locator = DraftLocator.options(**_options(locator_flags, config_from(read_draft, locator_flags).serving))
+    return locator.bind(locator_flags, replicas)
 
 
 def gateway(args: dict[str, Any]) -> Application:
     """Build gateways."""
     flags = GatewayArguments.model_validate(args).gateway
-    config = _first_config(read_gateway, flags)
-    return Gateway.options(**_until_drained(config.drain_timeout_s), **_apart(flags, config)).bind(flags)
+    return Gateway.options(**_options(flags, _first_config(read_gateway, flags))).bind(flags)
 
 
-def _locator_flags(replicas: Flags, locator: Flags, whose: str) -> Flags:
+def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
     """Return all flags of a locator: those that it shares with its replicas, and its own."""
     flags = {flag: value for flag, value in replicas.items() if flag in SHARED_WITH_LOCATOR} | locator
     if unknown := flags.keys() - {"port", "metrics-port", *SHARED_WITH_LOCATOR}:
         raise InvalidRequest(
-            f"A locator has no flag {', '.join(sorted(unknown))}: it may stand with the {whose}."
+            f"A locator has no flag {', '.join(sorted(unknown))}; write it with the flags of the {server}."
         )
     return flags
 
 
 def _first_config(read: Callable[..., Config], flags: Flags) -> Config:
-    """Check flags, ranges of ports among them."""
+    """Read flags with the first port of each range."""
     return config_from(read, port_choices(flags)[0])
 
 
-def _until_drained(drain_timeout_s: float) -> dict[str, float]:
-    """Have Serve wait for a drain before it kills."""
-    return {"graceful_shutdown_timeout_s": drain_timeout_s + STOP_MARGIN_S}
+def _options(flags: Flags, serving: Serving) -> dict[str, float]:
+    """Return the options of a deployment that depend on its servers' flags.
 
-
-def _apart(flags: Flags, config: Ports) -> dict[str, int]:
-    """Have as many replicas on a node as there are ports for, where they are not free ones."""
-    if not any((config.port, config.metrics_port)):
-        return {}
-    return {"max_replicas_per_node": len(port_choices(flags))}
+    Serve kills a replica only after its drain. A node has as many replicas as there are ports, unless these
+    are free ones.
+    """
+    options = {"graceful_shutdown_timeout_s": serving.drain_timeout_s + STOP_MARGIN_S}
+    if serving.port or serving.metrics_port:
+        options["max_replicas_per_node"] = len(port_choices(flags))
+    return options

@@ -1,4 +1,7 @@
-"""The locator: one address that leads to many targets. It tells where there is room; sessions go there."""
+"""The locator of targets: one address at which draft servers find a target with room.
+
+It returns the target's own address; the session is opened there.
+"""
 
 from __future__ import annotations
 
@@ -19,77 +22,81 @@ from specwhisper.errors import (
 from specwhisper.rpc.access import caller
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_deploy.handle_answers import Reply, read_answer
+from specwhisper_deploy.handle_replies import Reply, parse_reply
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["Verification"].full_name
-ANSWER_S = 2.0  # for all targets that are asked; draft servers wait longer, and so learn what is wrong
-TRIES = 3  # targets asked: the next where one is full, gone or no match, or takes its part of that time
+ANSWER_TIMEOUT_S = 2.0  # for all attempts; draft servers wait longer, so that they receive the error
+MAX_ATTEMPTS = 3  # the next target is asked where one refuses, or has not answered in its share of that time
 
 
 class TargetLocatorService(verification_pb2_grpc.VerificationServicer):
-    """Answers what a target would, but for sessions.
+    """Answers ``Locate`` and ``Describe`` for all targets; refuses sessions.
 
     Parameters
     ----------
-    targets : the deployment that has a replica answer, the one with the fewest sessions.
-    answer_s : how long they may take.
+    targets : the deployment; its router picks the replica that answers.
+    timeout_s : seconds that all attempts may take.
     """
 
-    def __init__(self, targets: DeploymentHandle, answer_s: float = ANSWER_S) -> None:
+    def __init__(self, targets: DeploymentHandle, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._targets = targets
-        self._answer_s = answer_s
+        self._timeout_s = timeout_s
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
-        """Name a target that has room, with the right to open a session there."""
-        asked = request.SerializeToString(), caller.get()
-        return await self._ask_some(pb.LocateResponse, self._targets.locate, *asked)
+        """Return a target that has room, with a lease for a session there."""
+        args = request.SerializeToString(), caller.get()
+        return await self._call_with_retries(pb.LocateResponse, self._targets.locate, *args)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Tell what a target is; all are of one checkpoint, except while it is replaced by another."""
-        asked = request.SerializeToString()
-        return await self._ask_some(pb.DescribeResponse, self._targets.describe, asked)
+        """Describe the targets; all have one checkpoint, except during a rolling update."""
+        args = request.SerializeToString()
+        return await self._call_with_retries(pb.DescribeResponse, self._targets.describe, args)
 
     async def Verify(self, requests: Any, context: Any) -> None:
-        """Refuse: no session passes through here."""
-        raise InvalidRequest("This address leads to targets: ask Locate, and open the session where it says.")
-
-    async def _ask_some(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
-        refusal: SpecWhisperError
-        refusal = silence = TargetUnavailable(
-            f"No target has answered the locator within {self._answer_s:g} s; try again."
+        """Refuse: sessions do not pass through the locator."""
+        raise InvalidRequest(
+            "This address is a locator of targets: call Locate, and open the session at the address in its "
+            "response."
         )
-        asked: list[asyncio.Task[Reply]] = []
-        # After a mismatch, targets known to match go first: new ones may all be of other weights.
+
+    async def _call_with_retries(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
+        """Call one target after another; a slow one may still answer while the next is asked."""
+        refusal: SpecWhisperError
+        refusal = no_answer = TargetUnavailable(
+            f"No target has answered the locator within {self._timeout_s:g} s; try again."
+        )
+        calls: list[asyncio.Task[Reply]] = []
+        # After a mismatch, targets known to match go first: new ones may all have other weights.
         known_first: tuple[bool, ...] = ()
         try:
-            for _ in range(TRIES):
-                asked.append(asyncio.create_task(self._ask(kind, method, *args, *known_first)))
-                open_ones = [question for question in asked if not question.done()]
-                answered, _ = await asyncio.wait(
-                    open_ones, timeout=self._answer_s / TRIES, return_when=asyncio.FIRST_COMPLETED
+            for _ in range(MAX_ATTEMPTS):
+                calls.append(asyncio.create_task(self._call(kind, method, *args, *known_first)))
+                pending = [call for call in calls if not call.done()]
+                done, _ = await asyncio.wait(
+                    pending, timeout=self._timeout_s / MAX_ATTEMPTS, return_when=asyncio.FIRST_COMPLETED
                 )
-                for question in answered:
+                for call in done:
                     try:
-                        return question.result()
-                    except RETRY_OTHER_TARGET as error:  # what is known of it was a second old
+                        return call.result()
+                    except RETRY_OTHER_TARGET as error:  # the router's statistics were a second old
                         known_first = (True,) if isinstance(error, PairMismatch) else known_first
-                        if refusal is silence or not isinstance(error, PairMismatch):
+                        if refusal is no_answer or not isinstance(error, PairMismatch):
                             refusal = error
             raise refusal
         finally:
-            for question in asked:
-                question.cancel()
-            await asyncio.gather(*asked, return_exceptions=True)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
 
-    async def _ask(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
-        asked = method.remote(*args)
+    async def _call(self, kind: type[Reply], method: Any, *args: Any) -> Reply:
+        response = method.remote(*args)
         try:
-            return read_answer(await asked, kind)
-        except asyncio.CancelledError:  # nobody waits for it any more
-            asked.cancel()
+            return parse_reply(await response, kind)
+        except asyncio.CancelledError:
+            response.cancel()
             raise
-        except RayTaskError:  # a bug, there
+        except RayTaskError:  # a bug in the replica
             raise
-        except (RayError, RayServeException) as error:  # one died while it was asked, or there is none
+        except (RayError, RayServeException) as error:  # the replica died meanwhile, or there is none
             name = type(error).__name__
             raise TargetUnavailable(f"No target answers the locator ({name}); try again.") from error

@@ -27,26 +27,26 @@ from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub, add_DiscoveryS
 from specwhisper_client import resolving
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_deploy.draft_locator import (
-    ANSWER_S,
+    ANSWER_TIMEOUT_S,
     FRESH_S,
-    PLACE,
+    METHOD,
     SERVICE_NAME,
-    USED_S,
-    Directory,
+    STALE_S,
     DraftLocatorService,
-    DraftPlace,
-    asking,
-    by_room,
+    DraftServerCache,
+    FreeSlots,
+    ask_draft_servers,
+    shuffle_by_room,
 )
 from tests.rpc.client_scripts import SERVICE
 from tests.rpc.services import eventually
 from tests.rpc.test_draft_servers import Draft
 
-PATIENCE_S = 60.0  # far more than anything here takes
+LONG_S = 60.0  # far more than anything here takes
 
 
 class Replica:
-    """Stands for what Serve has of one replica's answer."""
+    """The result of a call to one replica."""
 
     def __init__(self, answer: Callable[[], Awaitable[Any]]) -> None:
         self._answer = answer
@@ -56,14 +56,14 @@ class Replica:
 
 
 class Handle:
-    """Stands for Serve's handle to a deployment of draft servers."""
+    """Serve's handle to a deployment of draft servers."""
 
     def __init__(self, *answers: Callable[[], Awaitable[Any]]) -> None:
         self.answers = list(answers)
         self.num_asked = 0
 
     def broadcast(self, method: str) -> Handle:
-        assert method == PLACE
+        assert method == METHOD
         self.num_asked += 1
         return self
 
@@ -73,52 +73,52 @@ class Handle:
         return [Replica(answer) for answer in self.answers]
 
 
-def says(address: str, num_free: int = 1) -> Callable[[], Awaitable[DraftPlace]]:
-    async def answer() -> DraftPlace:
-        return DraftPlace(address, num_free)
+def says(address: str, num_free: int = 1) -> Callable[[], Awaitable[FreeSlots]]:
+    async def answer() -> FreeSlots:
+        return FreeSlots(address, num_free)
 
     return answer
 
 
-async def dies() -> DraftPlace:
+async def dies() -> FreeSlots:
     raise ActorDiedError
 
 
-async def hangs() -> DraftPlace:
+async def hangs() -> FreeSlots:
     await asyncio.Event().wait()
     raise AssertionError
 
 
 def test_a_client_waits_longer_than_the_locator():
-    assert resolving.LOCATOR_DEADLINE_S > ANSWER_S
+    assert resolving.LOCATOR_DEADLINE_S > ANSWER_TIMEOUT_S
 
 
 @given(st.lists(st.integers(-1, 20)), st.randoms(use_true_random=False))
 def test_full_draft_servers_are_last_and_none_is_lost(rooms, rng):
-    places = [DraftPlace(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
-    ordered = by_room(places, rng.random)
-    assert sorted(ordered, key=places.index) == places
-    are_full = [place.num_free <= 0 for place in ordered]
+    servers = [FreeSlots(f"a:{number}", room) for number, room in enumerate(rooms, 1)]
+    ordered = shuffle_by_room(servers, rng.random)
+    assert sorted(ordered, key=servers.index) == servers
+    are_full = [server.num_free <= 0 for server in ordered]
     assert are_full == sorted(are_full)
 
 
 def test_many_clients_at_once_are_spread_by_room():
     uniform = Random(0).random
-    places = [DraftPlace("a:1", 12), DraftPlace("b:1", 4), DraftPlace("c:1", 0)]
-    first = Counter(by_room(places, uniform)[0].address for _ in range(4_000))
+    servers = [FreeSlots("a:1", 12), FreeSlots("b:1", 4), FreeSlots("c:1", 0)]
+    first = Counter(shuffle_by_room(servers, uniform)[0].address for _ in range(4_000))
     assert first["c:1"] == 0
     assert first["a:1"] == pytest.approx(3_000, rel=0.05)
 
 
-async def test_who_has_died_or_hangs_is_left_out():
-    ask = asking(Handle(says("a:1"), hangs, dies, says("b:1")), within_s=0.05)
-    assert [place.address for place in await ask()] == ["a:1", "b:1"]
+async def test_a_draft_server_that_has_died_or_hangs_is_left_out():
+    ask = ask_draft_servers(Handle(says("a:1"), hangs, dies, says("b:1")), timeout_s=0.05)
+    assert [server.address for server in await ask()] == ["a:1", "b:1"]
 
 
 @pytest.mark.parametrize("answers", [(), (dies,), (hangs, dies)])
-async def test_where_none_answers_the_error_says_so(answers):
+async def test_the_error_where_none_answers(answers):
     with pytest.raises(TargetUnavailable, match=r"No draft server has answered the locator within 0.05 s"):
-        await asking(Handle(*answers), within_s=0.05)()
+        await ask_draft_servers(Handle(*answers), timeout_s=0.05)()
 
 
 class Clock:
@@ -128,49 +128,49 @@ class Clock:
         return self.now_s
 
 
-async def test_one_question_serves_all_clients_of_a_second():
+async def test_draft_servers_are_asked_at_most_once_a_second():
     handle, clock = Handle(says("a:1")), Clock()
-    directory = Directory(asking(handle), clock=clock)
-    await asyncio.gather(*(directory.places() for _ in range(20)))
+    cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
+    await asyncio.gather(*(cache.servers() for _ in range(20)))
     clock.now_s += FRESH_S / 2
-    await directory.places()
+    await cache.servers()
     assert handle.num_asked == 1
 
 
-async def test_clients_do_not_wait_for_one_that_hangs_once_the_others_are_known():
+async def test_clients_do_not_wait_for_a_slow_draft_server_while_answers_are_cached():
     handle, clock = Handle(says("a:1")), Clock()
-    directory = Directory(asking(handle, PATIENCE_S), clock=clock)
-    await directory.places()
+    cache = DraftServerCache(ask_draft_servers(handle, LONG_S), clock=clock)
+    await cache.servers()
     gate = asyncio.Event()
 
-    async def is_slow() -> DraftPlace:
+    async def is_slow() -> FreeSlots:
         await gate.wait()
-        return DraftPlace("b:1", 1)
+        return FreeSlots("b:1", 1)
 
     handle.answers.append(is_slow)
     clock.now_s += FRESH_S
-    assert [place.address for place in await directory.places()] == ["a:1"]
+    assert [server.address for server in await cache.servers()] == ["a:1"]
     await eventually(lambda: handle.num_asked == 2)
     gate.set()
-    await directory._asking
-    assert [place.address for place in await directory.places()] == ["a:1", "b:1"]
+    await cache._update
+    assert [server.address for server in await cache.servers()] == ["a:1", "b:1"]
 
 
-async def test_answers_that_are_very_old_are_not_used():
+async def test_stale_answers_are_not_used():
     handle, clock = Handle(says("a:1")), Clock()
-    directory = Directory(asking(handle), clock=clock)
-    await directory.places()
+    cache = DraftServerCache(ask_draft_servers(handle), clock=clock)
+    await cache.servers()
     handle.answers.clear()
     clock.now_s += FRESH_S
-    assert await directory.places()
-    clock.now_s += USED_S
+    assert await cache.servers()
+    clock.now_s += STALE_S
     with pytest.raises(TargetUnavailable):
-        await directory.places()
+        await cache.servers()
 
 
 @asynccontextmanager
-async def locator(handle: Handle, within_s: float = PATIENCE_S) -> AsyncIterator[RunningServer]:
-    service = DraftLocatorService(Directory(asking(handle, within_s)))
+async def locator(handle: Handle, within_s: float = LONG_S) -> AsyncIterator[RunningServer]:
+    service = DraftLocatorService(DraftServerCache(ask_draft_servers(handle, within_s)))
     add = partial(add_DiscoveryServicer_to_server, service)
     server = await start_server({SERVICE_NAME: add}, ServingOptions())
     try:
@@ -179,7 +179,7 @@ async def locator(handle: Handle, within_s: float = PATIENCE_S) -> AsyncIterator
         await server.stop(drain_timeout_s=0)
 
 
-async def test_it_lists_draft_servers_and_says_where_there_is_none():
+async def test_it_lists_draft_servers_or_returns_the_error():
     handle = Handle(says("a:1"), says("b:1", 0))
     async with locator(handle, 0.05) as server, grpc.aio.insecure_channel(server.address) as channel:
         stub = DiscoveryStub(channel)
@@ -233,7 +233,7 @@ async def test_a_clients_sessions_are_spread_over_the_draft_servers_of_a_locator
         await asyncio.gather(*calls)
 
 
-async def test_clients_begin_where_the_locator_knows_room():
+async def test_clients_begin_at_a_draft_server_with_room():
     async with Fleet(2) as fleet:
         full, free = fleet.drafts
         addresses = [(await answer()).address for answer in fleet.handle.answers]
@@ -255,10 +255,10 @@ async def test_a_full_draft_server_is_left_for_another():
         assert (full.num_calls, free.num_calls) == (1, 2)
 
 
-async def test_draft_servers_that_come_are_found_and_those_that_go_are_left(monkeypatch):
+async def test_clients_follow_changes_of_the_list(monkeypatch):
     monkeypatch.setattr(resolving, "REFRESH_S", 0.0)
     monkeypatch.setattr("specwhisper_deploy.draft_locator.FRESH_S", 0.0)
-    monkeypatch.setattr("specwhisper_deploy.draft_locator.USED_S", 0.0)
+    monkeypatch.setattr("specwhisper_deploy.draft_locator.STALE_S", 0.0)
     async with Fleet(2) as fleet, TranscriptionClient(fleet.name) as client:
         first, second = fleet.drafts
         answers = fleet.handle.answers

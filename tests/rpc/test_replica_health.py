@@ -1,4 +1,4 @@
-"""What Ray is told of a replica's health: as its server itself answers, in time, whoever else may not ask."""
+"""Health checks of a replica's server: over a connection, within a time limit, for all kinds of TLS."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import exported
 
 TOKENS = Tokens({"0123456789abcdef": "anna"})
-NOBODY = "127.0.0.1:1"
+NO_SERVER = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory) -> Path:
-    """A certificate that names another host than any that is asked here."""
+    """A certificate for a host name that no check uses."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "roots.pem")
@@ -59,7 +59,7 @@ async def test_a_server_is_healthy_until_it_stops(certificates, tmp_path, protec
         await check_grpc(address, path)
 
 
-async def test_a_server_that_drains_is_not(tmp_path):
+async def test_a_draining_server_is_unhealthy(tmp_path):
     path = tmp_path / "socket"
     async with server_with(path) as server:
         await server._health.enter_graceful_shutdown()
@@ -67,7 +67,7 @@ async def test_a_server_that_drains_is_not(tmp_path):
             await check_grpc(server.address, path)
 
 
-async def test_a_server_that_says_nothing_is_not(tmp_path):
+async def test_a_server_that_does_not_answer_is_unhealthy(tmp_path):
     path = tmp_path / "mute"
     async with server_with(tmp_path / "socket") as server:
         with socket.socket(socket.AF_UNIX) as mute:
@@ -78,10 +78,10 @@ async def test_a_server_that_says_nothing_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("protection", ["open", "encrypted", "mutual"])
-async def test_a_gateway_is_healthy_whoever_is_away_behind_it(certificates, protection, caplog):
+async def test_a_gateway_is_healthy_without_its_draft_servers(certificates, protection, caplog):
     caplog.set_level(logging.INFO)
     tls = protections(certificates)[protection]
-    async with running_gateway(NOBODY, tls=tls, tokens=TOKENS) as gateway:
+    async with running_gateway(NO_SERVER, tls=tls, tokens=TOKENS) as gateway:
         await check_http(gateway.server.address, tls)
         address = gateway.server.address
         counted = exported(gateway.server._metrics.collected)
@@ -93,7 +93,7 @@ async def test_a_gateway_is_healthy_whoever_is_away_behind_it(certificates, prot
 
 
 @pytest.mark.parametrize("protection", ["open", "encrypted", "mutual"])
-async def test_a_gateway_that_says_nothing_is_not(certificates, protection):
+async def test_a_gateway_that_does_not_answer_is_unhealthy(certificates, protection):
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = join_address(*mute.getsockname())
         with pytest.raises(NotServing, match=r"within 0\.05 s"):

@@ -1,4 +1,4 @@
-"""What runs in Ray, without it: a replica is as healthy as the server in it, and a target as its engine."""
+"""Replicas without Ray: a replica is as healthy as its server, and a target as its engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specwhisper_deploy.grpc_replica import GrpcReplica
 from specwhisper_deploy.health import NotServing
 from specwhisper_deploy.replicas import DraftReplica, GatewayReplica, TargetReplica
 
-NOBODY = "127.0.0.1:1"
+NO_SERVER = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ async def replica(kind: type, **flags: Any) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize("kind", [TargetReplica, DraftReplica])
-async def test_it_is_healthy_while_its_server_says_so(kind, model):
-    flags = {"model": model} if kind is TargetReplica else {"target": NOBODY, "draft-model": model}
+async def test_a_replica_is_healthy_while_its_server_is(kind, model):
+    flags = {"model": model} if kind is TargetReplica else {"target": NO_SERVER, "draft-model": model}
     async with replica(kind, **flags, threads=1) as made:
         await made.check_health()
         await made._server._health.enter_graceful_shutdown()
@@ -45,14 +45,14 @@ async def test_it_is_healthy_while_its_server_says_so(kind, model):
             await made.check_health()
 
 
-async def test_a_target_is_not_while_its_engine_hangs(model):
+async def test_a_target_is_unhealthy_while_its_engine_hangs(model):
     gate = threading.Event()
     async with replica(TargetReplica, model=model, threads=1) as made:
         hanging = asyncio.create_task(made._service._thread.call(gate.wait))
         checking = asyncio.create_task(made.check_health())
         try:
             for _ in range(3):
-                await GrpcReplica.check_health(made)  # which answers all the while
+                await GrpcReplica.check_health(made)  # the gRPC server answers meanwhile
             assert not checking.done()
         finally:
             gate.set()
@@ -60,14 +60,14 @@ async def test_a_target_is_not_while_its_engine_hangs(model):
 
 
 async def test_a_gateway_is_healthy_while_it_answers():
-    async with replica(GatewayReplica, server=NOBODY) as made:
+    async with replica(GatewayReplica, server=NO_SERVER) as made:
         await made.check_health()
         made._server.stop()
         ended = made._serving
         await ended
         with pytest.raises(NotServing, match="has ended"):
             await made.check_health()
-        made._serving = asyncio.get_running_loop().create_future()  # as if it ran, and said nothing
+        made._serving = asyncio.get_running_loop().create_future()  # as if it ran without answering
         try:
             with pytest.raises(NotServing, match=f"{made._server.address} does not answer"):
                 await made.check_health()

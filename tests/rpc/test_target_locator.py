@@ -1,4 +1,4 @@
-"""The locator on a real socket, with real targets; only Ray's handle to them is another one."""
+"""The locator of targets on a real socket, with real targets; only Ray's handle is a fake."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ from specwhisper.types import Limits
 from specwhisper.wire.status import ERROR_KEY, INTERNAL_ERROR, PUSHBACK_KEY, PUSHBACK_MS, error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_deploy.discovery import finder
-from specwhisper_deploy.handle_answers import TargetAnswers
-from specwhisper_deploy.routing import UNANSWERED_S
-from specwhisper_deploy.target_locator import ANSWER_S, SERVICE_NAME, TRIES, TargetLocatorService
+from specwhisper_deploy import routing
+from specwhisper_deploy.handle_replies import TargetHandler
+from specwhisper_deploy.metrics_addresses import metrics_addresses
+from specwhisper_deploy.target_locator import (
+    ANSWER_TIMEOUT_S,
+    MAX_ATTEMPTS,
+    SERVICE_NAME,
+    TargetLocatorService,
+)
 from specwhisper_draft_server.config import DraftConfig
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import collected, value
@@ -39,11 +44,11 @@ from tests.rpc.services import Target, eventually, target_server
 
 TOKEN = "0123456789abcdef-Right"
 TOKENS = Tokens({TOKEN: "anna"})
-PATIENCE_S = 60.0  # far more than anything here takes: a call that nobody bounds would take it
+LONG_S = 60.0  # far more than anything here takes, so that a call without a timeout fails its test
 
 
 class Response:
-    """What Serve's handle gives for a question: to be awaited, or to be cancelled."""
+    """The response of a call over a handle of Serve: it can be awaited or cancelled."""
 
     def __init__(self, answer: Awaitable[Any], args: Sequence[Any]) -> None:
         self._answer = answer
@@ -58,7 +63,7 @@ class Response:
 
 
 class Method:
-    """One method of the replicas; the next of them answers, and the last one for ever."""
+    """One method of a deployment; each call goes to the next replica, further calls to the last one."""
 
     def __init__(self, *replicas: Callable[..., Awaitable[Any]]) -> None:
         self._replicas = list(replicas)
@@ -71,7 +76,7 @@ class Method:
 
 
 class Handle:
-    """Stands for Serve's handle to a deployment of targets."""
+    """Serve's handle to a deployment of targets."""
 
     def __init__(self, *targets: Any) -> None:
         self.locate = Method(*(target.locate for target in targets))
@@ -79,7 +84,7 @@ class Handle:
 
 
 class Broadcast:
-    """What Serve's handle gives for a question to all replicas."""
+    """The response of a call to all replicas."""
 
     def __init__(self, answers: list[Awaitable[Any]]) -> None:
         self._answers = answers
@@ -90,25 +95,25 @@ class Broadcast:
 
 
 class Exporters:
-    """Stands for a handle to replicas that tell where their metrics are."""
+    """Serve's handle to replicas that return the address of their metrics; `None` hangs."""
 
-    def __init__(self, *told: Any) -> None:
-        self._told = told
+    def __init__(self, *results: Any) -> None:
+        self._results = results
 
     def broadcast(self, method: str) -> Broadcast:
         assert method == "metrics_address"
-        return Broadcast([self._tell(each) for each in self._told])
+        return Broadcast([self._return(each) for each in self._results])
 
-    async def _tell(self, told: Any) -> Any:
-        if told is None:
+    async def _return(self, result: Any) -> Any:
+        if result is None:
             await asyncio.Event().wait()
-        if isinstance(told, Exception):
-            raise told
-        return told
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 class Broken:
-    """Stands for a replica that raises."""
+    """A replica that raises."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -120,7 +125,7 @@ class Broken:
 
 
 class Hanging:
-    """Stands for a replica that never answers."""
+    """A replica that never answers."""
 
     async def locate(self, *_: Any) -> None:
         await asyncio.Event().wait()
@@ -128,14 +133,14 @@ class Hanging:
     describe = locate
 
 
-def answers_of(target: Target) -> TargetAnswers:
-    return TargetAnswers(target.service, target.address)
+def handler_of(target: Target) -> TargetHandler:
+    return TargetHandler(target.service, target.address)
 
 
 @asynccontextmanager
 async def locator(
     *targets: Any,
-    answer_s: float = PATIENCE_S,
+    answer_s: float = LONG_S,
     credentials: Credentials = OPEN,
     metrics: ServerMetrics | None = None,
     **options: Any,
@@ -166,8 +171,8 @@ async def refusal(call: Awaitable[Any]) -> grpc.aio.AioRpcError:
     return refused.value
 
 
-async def test_it_names_a_target_with_the_right_to_open_a_session_there():
-    async with target_server(leases=Leases()) as target, locator(answers_of(target)) as (stub, _):
+async def test_it_returns_a_target_with_a_lease_for_a_session_there():
+    async with target_server(leases=Leases()) as target, locator(handler_of(target)) as (stub, _):
         place = await stub.Locate(pb.LocateRequest())
         assert (place.address, place.free_slots) == (target.address, target.num_free_slots)
         call = target.stub.Verify(iter([hello(lease=place.lease)]))
@@ -175,15 +180,15 @@ async def test_it_names_a_target_with_the_right_to_open_a_session_there():
         call.cancel()
 
 
-async def test_it_tells_what_the_targets_are():
-    async with target_server() as target, locator(answers_of(target)) as (stub, _):
+async def test_it_describes_the_targets():
+    async with target_server() as target, locator(handler_of(target)) as (stub, _):
         assert await stub.Describe(pb.DescribeRequest()) == await target.stub.Describe(pb.DescribeRequest())
 
 
-async def test_full_targets_refuse_with_the_time_to_wait():
+async def test_full_targets_refuse_with_a_retry_time():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
-        locator(answers_of(target)) as (stub, handle),
+        locator(handler_of(target)) as (stub, handle),
     ):
         session = await opened(target)
         error = await refusal(stub.Locate(pb.LocateRequest()))
@@ -192,14 +197,14 @@ async def test_full_targets_refuse_with_the_time_to_wait():
     trailing = dict(error.trailing_metadata())
     assert trailing[ERROR_KEY] == ServerFull.__name__
     assert trailing[PUSHBACK_KEY] == str(PUSHBACK_MS)
-    assert len(handle.locate.asked) == TRIES
+    assert len(handle.locate.asked) == MAX_ATTEMPTS
 
 
-async def test_another_one_is_asked_where_one_is_full(caplog):
+async def test_another_target_is_asked_where_one_is_full(caplog):
     async with (
         target_server(limits=Limits(max_sessions=1)) as full,
         target_server() as empty,
-        locator(answers_of(full), answers_of(empty)) as (stub, handle),
+        locator(handler_of(full), handler_of(empty)) as (stub, handle),
     ):
         session = await opened(full)
         assert (await stub.Locate(pb.LocateRequest())).address == empty.address
@@ -211,11 +216,11 @@ async def test_another_one_is_asked_where_one_is_full(caplog):
 OTHER = replace(scripted_checkpoint(), weights_digest="digest of another one")
 
 
-async def test_another_one_is_asked_where_one_does_not_match():
+async def test_another_target_is_asked_where_one_does_not_match():
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server() as target,
-        locator(answers_of(other), answers_of(target)) as (stub, handle),
+        locator(handler_of(other), handler_of(target)) as (stub, handle),
     ):
         weights = (await target.stub.Describe(pb.DescribeRequest())).weights_digest
         assert (await stub.Locate(pb.LocateRequest(weights_digest=weights))).address == target.address
@@ -223,11 +228,11 @@ async def test_another_one_is_asked_where_one_does_not_match():
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-async def test_that_those_that_match_are_full_is_said_before_that_others_do_not_match(order):
+async def test_a_full_match_is_reported_rather_than_a_mismatch(order):
     async with (
         target_server(ScriptedModel(8), OTHER) as other,
         target_server(limits=Limits(max_sessions=1)) as full,
-        locator(*(answers_of((other, full)[each]) for each in order)) as (stub, _),
+        locator(*(handler_of((other, full)[each]) for each in order)) as (stub, _),
     ):
         session = await opened(full)
         weights = (await full.stub.Describe(pb.DescribeRequest())).weights_digest
@@ -236,37 +241,39 @@ async def test_that_those_that_match_are_full_is_said_before_that_others_do_not_
     assert dict(error.trailing_metadata())[ERROR_KEY] == ServerFull.__name__
 
 
-async def test_what_a_target_refuses_is_told_as_it_was_said():
-    async with target_server() as target, locator(answers_of(target)) as (stub, _):
+async def test_a_targets_refusal_reaches_the_caller():
+    async with target_server() as target, locator(handler_of(target)) as (stub, _):
         error = error_from_rpc(await refusal(stub.Locate(pb.LocateRequest(model="another"))), "locator:1")
         assert type(error) is InvalidRequest
         assert "not 'another'" in str(error)
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_who_hangs_is_not_awaited_for_long(method):
+async def test_a_hanging_target_is_given_up_in_time(method):
     async with locator(Hanging(), answer_s=0.05) as (stub, handle):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
-        error = await refusal(getattr(stub, method)(request, timeout=PATIENCE_S))
+        error = await refusal(getattr(stub, method)(request, timeout=LONG_S))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert type(error_from_rpc(error, "locator:1")) is TargetUnavailable
         assert "within 0.05 s" in error.details()
-        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True] * TRIES
+        assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [
+            True
+        ] * MAX_ATTEMPTS
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_another_one_is_asked_where_one_hangs(method):
+async def test_another_target_is_asked_where_one_hangs(method):
     async with (
         target_server() as target,
-        locator(Hanging(), answers_of(target), answer_s=3.0) as (stub, handle),
+        locator(Hanging(), handler_of(target), answer_s=3.0) as (stub, handle),
     ):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
-        reply = await getattr(stub, method)(request, timeout=PATIENCE_S)
+        reply = await getattr(stub, method)(request, timeout=LONG_S)
         assert reply.free_slots if method == "Locate" else reply.model
         assert [asked.is_cancelled for asked in getattr(handle, method.lower()).asked] == [True, False]
 
 
-async def test_who_is_slow_may_still_answer_while_another_one_is_asked():
+async def test_a_slow_target_may_still_answer_while_another_one_is_asked():
     class Slow:
         async def locate(self, *_: Any) -> bytes:
             await eventually(lambda: len(handle.locate.asked) == 2)
@@ -275,31 +282,31 @@ async def test_who_is_slow_may_still_answer_while_another_one_is_asked():
         describe = locate
 
     async with locator(Slow(), Hanging(), answer_s=3.0) as (stub, handle):
-        assert (await stub.Locate(pb.LocateRequest(), timeout=PATIENCE_S)).free_slots == 3
+        assert (await stub.Locate(pb.LocateRequest(), timeout=LONG_S)).free_slots == 3
         assert [asked.is_cancelled for asked in handle.locate.asked] == [False, True]
 
 
-def test_who_is_asked_next_is_not_who_hangs():
-    assert ANSWER_S / TRIES > UNANSWERED_S
+def test_a_hanging_target_is_known_before_the_next_attempt():
+    assert ANSWER_TIMEOUT_S / MAX_ATTEMPTS > routing.ANSWER_TIMEOUT_S
 
 
 def test_a_draft_server_waits_longer_than_the_locator():
-    assert DraftConfig().connect_timeout_s > ANSWER_S
+    assert DraftConfig().connect_timeout_s > ANSWER_TIMEOUT_S
 
 
-async def test_a_replica_that_dies_while_it_is_asked_is_no_bug_of_the_locator():
+async def test_a_replica_that_dies_during_a_call_is_unavailable():
     async with locator(Broken(ActorDiedError())) as (stub, handle):
         error = await refusal(stub.Locate(pb.LocateRequest()))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         assert "ActorDiedError" in error.details()
-        assert len(handle.locate.asked) == TRIES
+        assert len(handle.locate.asked) == MAX_ATTEMPTS
 
 
 @pytest.mark.parametrize("method", ["Locate", "Describe"])
-async def test_another_one_is_asked_where_one_has_died(method):
+async def test_another_target_is_asked_where_one_has_died(method):
     async with (
         target_server() as target,
-        locator(Broken(ActorDiedError()), answers_of(target)) as (stub, handle),
+        locator(Broken(ActorDiedError()), handler_of(target)) as (stub, handle),
     ):
         request = pb.LocateRequest() if method == "Locate" else pb.DescribeRequest()
         reply = await getattr(stub, method)(request)
@@ -316,15 +323,15 @@ async def test_a_bug_in_a_replica_stays_in_the_log(caplog):
         assert "a secret" in caplog.text
 
 
-async def test_no_session_passes_through():
+async def test_the_locator_refuses_sessions():
     async with locator(Hanging()) as (stub, _):
         call = stub.Verify(iter([hello()]))
         error = error_from_rpc(await refusal(call.read()), "locator:1")
         assert type(error) is InvalidRequest
-        assert "ask Locate" in str(error)
+        assert "call Locate" in str(error)
 
 
-async def test_the_lease_is_for_who_is_known_by_the_token_and_nobody_else_is_answered(tmp_path):
+async def test_the_lease_is_for_the_caller_of_the_token_and_strangers_are_refused(tmp_path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "roots.pem")
     issued = authority.issue_cert("127.0.0.1")
@@ -335,22 +342,22 @@ async def test_the_lease_is_for_who_is_known_by_the_token_and_nobody_else_is_ans
     leases = Leases()
     async with target_server(leases=leases) as target:
         anna = Credentials(trusting, TOKEN)
-        async with locator(answers_of(target), credentials=anna, **protection) as (stub, _):
+        async with locator(handler_of(target), credentials=anna, **protection) as (stub, _):
             leases.check((await stub.Locate(pb.LocateRequest())).lease, "anna")
             assert (await stub.Describe(pb.DescribeRequest())).model
         for stranger in (Credentials(trusting), Credentials(trusting, "0123456789abcdef-Wrong")):
-            async with locator(answers_of(target), credentials=stranger, **protection) as (stub, handle):
+            async with locator(handler_of(target), credentials=stranger, **protection) as (stub, handle):
                 for call in (stub.Locate(pb.LocateRequest()), stub.Describe(pb.DescribeRequest())):
                     error = await refusal(call)
                     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
                     assert type(error_from_rpc(error, "locator:1")) is Unauthenticated
                 assert not handle.locate.asked + handle.describe.asked
-        async with locator(answers_of(target), **protection) as (stub, handle):  # speaks in the clear
+        async with locator(handler_of(target), **protection) as (stub, handle):  # the channel has no TLS
             assert (await refusal(stub.Locate(pb.LocateRequest()))).code() is grpc.StatusCode.UNAVAILABLE
             assert not handle.locate.asked
 
 
-async def test_what_it_refuses_is_counted():
+async def test_refusals_are_counted():
     metrics = ServerMetrics("specwhisper_locator", model="", dtype="", device="")
     options: dict[str, Any] = {"metrics": metrics, "tokens": TOKENS}
     for token, target in ((TOKEN, Broken(ActorDiedError())), ("0123456789abcdef-Wrong", Hanging())):
@@ -361,11 +368,11 @@ async def test_what_it_refuses_is_counted():
         assert value(samples, "specwhisper_locator_errors_total", kind=kind.__name__) == 1
 
 
-async def test_targets_tell_where_their_metrics_are_and_one_that_has_died_is_left_out():
+async def test_metrics_addresses_leave_out_a_target_that_has_died():
     replicas = Exporters("b:2", "", ActorDiedError(), "a:1")
-    assert await asyncio.to_thread(finder(replicas, PATIENCE_S)) == ["a:1", "b:2"]
+    assert await asyncio.to_thread(metrics_addresses(replicas, LONG_S)) == ["a:1", "b:2"]
 
 
-async def test_a_target_that_hangs_is_not_forgotten():
+async def test_metrics_addresses_fail_where_a_target_hangs():
     with pytest.raises(TargetUnavailable, match="where their metrics are"):
-        await asyncio.to_thread(finder(Exporters("a:1", None), 0.1))
+        await asyncio.to_thread(metrics_addresses(Exporters("a:1", None), 0.1))

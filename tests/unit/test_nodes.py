@@ -1,4 +1,4 @@
-"""On several machines, replicas listen where the others reach them, or say what they lack."""
+"""In a cluster, replicas listen where other nodes reach them, or refuse with the reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper_deploy import nodes
-from specwhisper_deploy.nodes import configs_on_this_node, reachable_flags
+from specwhisper_deploy.nodes import configs_on_this_node, with_node_host
 from specwhisper_draft_server.command import read_config as read_draft
 from specwhisper_gateway.command import read_config as read_gateway
 from specwhisper_target_server.command import read_config as read_target
@@ -17,43 +17,43 @@ ALL = (read_target, read_draft, read_gateway)
 
 @pytest.fixture
 def machines(monkeypatch):
-    """Have a cluster of two machines."""
+    """A cluster of two nodes."""
     monkeypatch.setattr(nodes, "node_ips", lambda: {OWN, OTHER})
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: OWN)
 
 
 @pytest.mark.parametrize("ips", [[], [OWN]])
 @pytest.mark.parametrize("flags", [{}, {"host": "127.0.0.1"}, {"host": "0.0.0.0"}])
-def test_on_one_machine_nothing_changes(ips, flags):
-    assert reachable_flags(read_target, flags, OWN, ips) == flags
+def test_on_one_node_flags_stay_as_they_are(ips, flags):
+    assert with_node_host(read_target, flags, OWN, ips) == flags
 
 
 @pytest.mark.parametrize("read", ALL)
-def test_a_host_that_is_not_given_is_the_nodes_own(machines, read):
+def test_the_default_host_is_the_nodes_own(machines, read):
     (config,) = configs_on_this_node(read, {"insecure": True, "port": 0})
     serving = getattr(config, "serving", config)
     assert (serving.host, serving.metrics_host) == (OWN, OWN)
 
 
 @pytest.mark.parametrize("read", ALL)
-def test_a_server_that_is_not_fit_for_a_network_says_what_it_lacks(machines, read):
+def test_a_server_without_encryption_and_tokens_is_refused_with_what_it_needs(machines, read):
     with pytest.raises(UnsafeBind, match=f"2 machines, .* at {OWN} needs encryption and tokens"):
         configs_on_this_node(read, {"port": "8000-8003"})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-def test_a_host_of_this_machine_alone_is_refused_where_others_would_be_sent_there(machines, host):
+def test_a_loopback_host_is_refused(machines, host):
     with pytest.raises(InvalidRequest, match=f"host is {host}, and the cluster has 2 machines"):
         configs_on_this_node(read_target, {"host": host, "insecure": True})
 
 
-def test_a_gateway_may_be_for_its_own_machine(machines):
+def test_a_gateway_may_listen_on_loopback_only(machines):
     flags = {"host": "127.0.0.1", "metrics-host": "127.0.0.1"}
     (config,) = configs_on_this_node(read_gateway, flags, may_be_local=True)
     assert (config.host, config.metrics_host) == ("127.0.0.1", "127.0.0.1")
 
 
-def test_a_host_that_is_given_stays(machines):
+def test_an_explicit_host_stays(machines):
     (config,) = configs_on_this_node(read_draft, {"host": "0.0.0.0", "insecure": True})
     assert config.serving.host == "0.0.0.0"
 
@@ -63,5 +63,5 @@ def test_a_range_gives_a_configuration_for_each_port(machines):
     assert [config.serving.port for config in configs] == [50051, 50052, 50053]
 
 
-def test_without_ray_there_are_no_other_machines():
+def test_without_ray_there_are_no_other_nodes():
     assert nodes.node_ips() == set()

@@ -1,4 +1,4 @@
-"""Ranges of ports: each replica takes one of its own."""
+"""Ranges of ports: each replica on a node takes one port of the range."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_a_range_has_a_choice_for_each_of_its_ports(first, more):
     assert choices == [{"port": port, "metrics-port": 0} for port in range(first, first + more + 1)]
 
 
-def test_two_ranges_are_taken_together():
+def test_two_ranges_are_paired():
     choices = port_choices({"port": "50051-50052", "metrics-port": "9465-9466"})
     assert choices == [{"port": 50051, "metrics-port": 9465}, {"port": 50052, "metrics-port": 9466}]
 
 
 @pytest.mark.parametrize("port", ["50052-50051", "0-3", "65535-65536", "50051-", "many", "-1", "1-2-3"])
-def test_what_is_no_range_is_refused(port):
+def test_a_malformed_range_is_refused(port):
     with pytest.raises(InvalidRequest, match=f"port is '{port}': write a port"):
         port_choices({"port": port})
 

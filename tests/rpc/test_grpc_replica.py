@@ -1,4 +1,4 @@
-"""A server of a replica starts beside one that still drains, and says at once what no waiting mends."""
+"""A replica waits for ports on which another one still drains; other errors are raised at once."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import trustme
 from specwhisper.errors import InvalidRequest, PortTaken
 from specwhisper.rpc.serving import ServingOptions, start_server
 from specwhisper.rpc.tls import ServerTls
-from specwhisper_deploy.grpc_replica import once_ports_are_free
+from specwhisper_deploy.grpc_replica import retry_while_ports_are_taken
 from tests.rpc.services import eventually
 
 WAITS = "waits for its port"
-LONG_S = 600.0  # what a predecessor may drain for: nothing here takes as long
+LONG_S = 600.0  # a drain timeout; nothing here takes as long
 
 
-async def test_it_starts_once_its_predecessor_has_left_the_port(caplog):
+async def test_it_starts_once_the_port_is_free(caplog):
     caplog.set_level(logging.INFO)
     with socket.create_server(("127.0.0.1", 0)) as predecessor:
         port = predecessor.getsockname()[1]
         start = partial(start_server, {}, ServingOptions(port=port))
-        starting = asyncio.create_task(once_ports_are_free(start, LONG_S))
+        starting = asyncio.create_task(retry_while_ports_are_taken(start, LONG_S))
         await eventually(lambda: WAITS in caplog.messages)
         assert not starting.done()
     server = await starting
@@ -33,30 +33,30 @@ async def test_it_starts_once_its_predecessor_has_left_the_port(caplog):
     await server.stop(drain_timeout_s=0)
 
 
-async def test_it_waits_for_no_longer_than_the_drain(monkeypatch):
-    monkeypatch.setattr("specwhisper_deploy.grpc_replica.PORT_WAIT_S", 0.0)
+async def test_it_waits_no_longer_than_the_drain_timeout(monkeypatch):
+    monkeypatch.setattr("specwhisper_deploy.grpc_replica.PORT_MARGIN_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         start = partial(start_server, {}, ServingOptions(port=other.getsockname()[1]))
         with pytest.raises(PortTaken, match="the port is taken"):
-            await once_ports_are_free(start, 0.0)
+            await retry_while_ports_are_taken(start, 0.0)
 
 
 @pytest.mark.parametrize("fault", ["no such address", "another key", "no certificate"])
-async def test_what_no_waiting_mends_is_told_at_once(tmp_path, fault, caplog):
+async def test_errors_that_waiting_cannot_solve_are_raised_at_once(tmp_path, fault, caplog):
     caplog.set_level(logging.INFO)
     authority = trustme.CA()
     certificate, other = (authority.issue_cert("127.0.0.1") for _ in range(2))
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
     tls = ServerTls(tmp_path / "cert.pem", tmp_path / "key.pem")
-    if fault == "another key":  # behind the look at the flags
+    if fault == "another key":  # after the flags were checked
         other.private_key_pem.write_to_path(tmp_path / "key.pem")
     elif fault == "no certificate":
         (tmp_path / "cert.pem").unlink()
     host = "192.0.2.1" if fault == "no such address" else "127.0.0.1"
     start = partial(start_server, {}, ServingOptions(host=host, tls=tls, insecure=True))
     with pytest.raises(InvalidRequest) as refused:
-        await once_ports_are_free(start, LONG_S)
+        await retry_while_ports_are_taken(start, LONG_S)
     assert type(refused.value) is InvalidRequest
     words = {"no such address": "Cannot listen on 192.0.2.1", "another key": "cannot be used together"}
     assert words.get(fault, "cannot be read") in str(refused.value)

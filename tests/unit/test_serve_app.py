@@ -1,0 +1,124 @@
+"""Arguments of the applications become servers' flags and options of Ray's deployments."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+from ray.serve.deployment import deployment_to_schema
+
+from specwhisper.cli.command_lines import config_from
+from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper_deploy import serve_app
+from specwhisper_target_server.command import read_config
+
+
+@pytest.mark.parametrize(
+    ("args", "kind", "words"),
+    [
+        ({"target": {"modle": "large-v3"}}, InvalidRequest, "No such option: --modle"),
+        ({"target": {"max-sessions": 0}}, InvalidRequest, "max-sessions"),
+        ({"target": {"max-sessions": "many"}}, InvalidRequest, "max-sessions"),
+        ({"targets": {}}, ValidationError, "targets"),
+        ({"locator": {"model": "large-v3"}}, InvalidRequest, "A locator has no flag model"),
+        ({"target": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),
+        ({"locator": {"host": "0.0.0.0"}}, UnsafeBind, "encryption"),
+        ({"target": {"grpc-use-ssl": True}}, InvalidRequest, "--grpc-server-cert"),
+    ],
+)
+def test_wrong_arguments_of_targets_are_refused(args, kind, words):
+    with pytest.raises(kind, match=words):
+        serve_app.targets(args)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"locator": {}}, "The locator of draft servers needs a port"),
+        (
+            {"locator": {"port": 50050, "draft-model": "tiny"}},
+            "A locator has no flag draft-model.* draft server",
+        ),
+        ({"draft": {"port": "50051-50050"}}, "write a port, 0 for a free one, or a range"),
+    ],
+)
+def test_wrong_arguments_of_draft_servers_are_refused(args, words):
+    with pytest.raises(InvalidRequest, match=words):
+        serve_app.drafts(args)
+
+
+def test_flags_in_a_file_mean_the_same_as_on_the_command_line():
+    flags = {"max-sessions": 3, "insecure": True, "host": "0.0.0.0", "cores": "0,1", "device-map": None}
+    config = config_from(read_config, flags)
+    assert config.limits.max_sessions == 3
+    assert (config.serving.host, config.serving.insecure, config.cores) == ("0.0.0.0", True, (0, 1))
+    assert not config_from(read_config, {"insecure": False}).serving.insecure
+
+
+def test_a_locator_shares_host_and_security_flags_with_its_replicas():
+    application = serve_app.drafts(
+        {"draft": {"insecure": True, "host": "0.0.0.0"}, "locator": {"port": 50050}}
+    )
+    flags, _ = application._bound_deployment.init_args
+    assert flags == {"insecure": True, "host": "0.0.0.0", "port": 50050}
+
+
+def deployments_of(application):
+    """Return the schema of each deployment, by name."""
+    deployment = application._bound_deployment
+    schemas = {deployment.name: deployment_to_schema(deployment)}
+    for argument in deployment.init_args:
+        if isinstance(argument, serve_app.Application):
+            schemas |= deployments_of(argument)
+    return schemas
+
+
+@pytest.mark.parametrize(
+    ("build", "args", "names"),
+    [
+        ("targets", {}, {"Locator"}),
+        ("targets", {"target": {"metrics-port": 0}, "locator": {"port": 0}}, set()),
+        ("targets", {"target": {"metrics-port": 9464}}, {"Locator", "Target"}),
+        ("targets", {"target": {"port": 50052}}, {"Locator", "Target"}),
+        ("drafts", {}, {"Draft"}),
+        ("drafts", {"draft": {"port": 0}}, set()),
+        ("drafts", {"draft": {"port": 0, "metrics-port": 9464}}, {"Draft"}),
+        ("drafts", {"draft": {"port": 0}, "locator": {"port": 50050}}, {"Locator"}),
+        ("drafts", {"draft": {"port": 0}, "locator": {"port": 0}}, set()),
+        ("gateway", {}, {"Gateway"}),
+        ("gateway", {"gateway": {"port": 0, "metrics-port": 0}}, set()),
+    ],
+)
+def test_a_node_has_one_replica_where_a_port_is_fixed(build, args, names):
+    schemas = deployments_of(getattr(serve_app, build)(args))
+    assert {name for name, schema in schemas.items() if schema.max_replicas_per_node == 1} == names
+
+
+@pytest.mark.parametrize(
+    ("build", "args", "name"),
+    [
+        ("targets", {"target": {"port": "50053-50055"}}, "Target"),
+        ("drafts", {"draft": {"port": "50051-50053", "metrics-port": 0}, "locator": {"port": 0}}, "Draft"),
+        ("gateway", {"gateway": {"port": "8000-8002", "metrics-port": "9000-9002"}}, "Gateway"),
+    ],
+)
+def test_a_node_has_as_many_replicas_as_a_range_has_ports(build, args, name):
+    assert deployments_of(getattr(serve_app, build)(args))[name].max_replicas_per_node == 3
+
+
+@pytest.mark.parametrize(
+    ("build", "args", "drains"),
+    [
+        ("targets", {"target": {"drain-timeout": 60}}, {"Target": 60.0, "Locator": 30.0}),
+        ("drafts", {"draft": {"drain-timeout": 60}}, {"Draft": 60.0}),
+        (
+            "drafts",
+            {"draft": {"drain-timeout": 60}, "locator": {"port": 50050}},
+            {"Draft": 60.0, "Locator": 30.0},
+        ),
+        ("gateway", {"gateway": {"drain-timeout": 60}}, {"Gateway": 60.0}),
+    ],
+)
+def test_serve_kills_a_replica_only_after_its_drain(build, args, drains):
+    schemas = deployments_of(getattr(serve_app, build)(args))
+    timeouts = {name: schema.graceful_shutdown_timeout_s for name, schema in schemas.items()}
+    assert timeouts == {name: drain_s + serve_app.STOP_MARGIN_S for name, drain_s in drains.items()}
