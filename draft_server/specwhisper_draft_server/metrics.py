@@ -66,7 +66,7 @@ class DraftMetrics(ServerMetrics):
         self.fallbacks = self.counter(
             "fallbacks", "Sessions whose draft failed; they continue in target-only."
         )
-        self.draft_only = self.counter("alone", "Times a session continued draft-only, without a target.")
+        self.draft_only = self.counter("draft_only", "Times a session continued draft-only.")
         self._resumes = self.counter(
             "session_resumes",
             "Sessions that resumed after the loss of a target, by the error of the loss.",
@@ -76,13 +76,15 @@ class DraftMetrics(ServerMetrics):
             "resume_seconds", "Time from the loss of a target to the resumption.", RESUME_SECONDS
         )
         self.parity_checks = self.counter(
-            "audited_sessions", "Recordings that the parity check has decoded again in target-only."
+            "parity_checks", "Recordings that the parity check has decoded again in target-only."
         )
         self.parity_differences = self.counter(
-            "audit_differences", "Parity checks that found a different text."
+            "parity_differences", "Parity checks that found a different text."
         )
         self.parity_skipped = self.counter(
-            "audits_skipped", "Parity checks that were skipped, by reason: full, size, failed.", "reason"
+            "parity_checks_skipped",
+            "Parity checks skipped, by reason: full, size, failed.",
+            "reason",
         )
         self.kept_audio: set[KeptAudio] = set()
         self.gauge("held_audio_bytes", "Audio that is kept until its text is final.", self._kept_bytes)

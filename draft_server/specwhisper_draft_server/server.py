@@ -111,11 +111,11 @@ def _transcriber(config: DraftConfig, target: Checkpoint | None, metrics: DraftM
     target.state.clear()  # the model has its own copy, in its device's layout
     model.warm_up(DEFAULT_MAX_WIDTH)
     registry = Registry("specwhisper_target", metrics.collected)
-    registry.tell_build(target.name, target.dtype, config.target_device)
+    registry.export_build(target.name, target.dtype, config.target_device)
     figures = EngineMetrics(registry)
     engine = TargetEngine(model, limits=limits, max_new_tokens=target.max_new_tokens, observe=figures.observe)
     figures.watch(engine.verifier)
-    return LocalTranscriber(target, engine, figures.hear)
+    return LocalTranscriber(target, engine, figures.on_message)
 
 
 def services_of(service: TranscriptionService, config: DraftConfig) -> Mapping[str, AddServicer]:

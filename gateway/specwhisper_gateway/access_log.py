@@ -1,4 +1,4 @@
-"""Middleware that counts every request, logs it and gives it a name."""
+"""Middleware that gives every request an id, counts it, logs it and traces it."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specwhisper.observe.request_id import KEY, request_id, told_request_id
-from specwhisper.observe.tracing import HttpAnswer
+from specwhisper.observe.request_id import KEY, received_request_id, request_id
+from specwhisper.observe.tracing import describe_request, server_span
 from specwhisper.rpc.access import ANYBODY
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.status import CLIENT_GONE, answer_to
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_ROUTE = "unknown"  # one label for all that does not exist: a caller cannot fill the registry
+UNKNOWN_ROUTE = "unknown"  # one label for all paths that do not exist: a caller cannot fill the registry
 LIVE_ROUTE = "/health/live"  # asked every few seconds, and no work: not even counted
-QUIET_ROUTES = ("/health", LIVE_ROUTE, "/metrics")  # as often: only for those who debug
+QUIET_ROUTES = ("/health", LIVE_ROUTE, "/metrics")  # asked as often: logged at level debug
 ERROR, CALLER = "error", "caller"
-NORMAL, GONE = 1000, 1006  # close codes: as it should be, and without a word
+NORMAL, GONE = 1000, 1006  # close codes: a regular end; a connection that was lost
 PRIVATE = 4000  # one label for all codes from 3000 on, which clients may choose freely
 
 
 def note_error(scope: Scope, error: BaseException) -> None:
-    """Remember what ended a request, for its line in the log and for the metrics."""
+    """Keep the error that ended a request, for its log line and the metrics."""
     scope["state"][ERROR] = error
 
 
 def note_caller(scope: Scope, name: str) -> None:
-    """Remember who asks, for the request's line in the log and for what one caller may have."""
+    """Keep the caller's name, for the request's log line and the caller's session limit."""
     scope["state"][CALLER] = name
 
 
 def caller_of(connection: HTTPConnection) -> str:
-    """Tell by which name who asks is known; none where no keys are asked for."""
+    """Return the name of the caller's key; one name for all callers where no keys are needed."""
     return str(connection.scope["state"].get(CALLER, ANYBODY))
 
 
 def has_key(connection: HTTPConnection) -> bool:
-    """Return whether a caller has shown a key that the gateway knows."""
+    """Return whether the caller sent a key that the gateway knows."""
     return CALLER in connection.scope["state"]
 
 
-class Observing:
+class AccessLog:
     """Wraps the application."""
 
     def __init__(self, app: ASGIApp, metrics: GatewayMetrics) -> None:
@@ -55,15 +55,18 @@ class Observing:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request."""
+        """Handle a request, a WebSocket or a lifespan event."""
         scope.setdefault("state", {})
         if scope["type"] == "websocket":
-            await self._observe_session(scope, receive, send)
-            return
-        if scope["type"] != "http":
+            await self._follow_websocket(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._follow_request(scope, receive, send)
+        else:
             await self._app(scope, receive, send)
-            return
-        name, status, started_s = _request_id(scope), CLIENT_GONE, time.perf_counter()
+
+    async def _follow_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = HTTPConnection(scope).headers.items()
+        name, status, started_s = received_request_id(headers), CLIENT_GONE, time.perf_counter()
 
         async def send_named(message: Message) -> None:
             nonlocal status
@@ -72,22 +75,26 @@ class Observing:
                 MutableHeaders(scope=message)[KEY] = name
             await send(message)
 
-        request_id.set(name)  # which the draft server and its target are told, and log
-        span = HttpAnswer(scope["method"], scope["headers"])
-        self._metrics.begin()
-        try:
-            await self._app(scope, receive, send_named)
-        except Exception as error:
-            status = HTTPStatus.INTERNAL_SERVER_ERROR.value
-            note_error(scope, error)
-            raise
-        finally:
-            self._end(scope, name, status, time.perf_counter() - started_s)
-            span.end(_route_of(scope), {"http.response.status_code": status}, _failure_of(scope))
+        request_id.set(name)  # which the draft server and its target are sent, and log
+        method = scope["method"]
+        with server_span(method, headers, {"http.request.method": method}) as span:
+            self._metrics.begin()
+            try:
+                await self._app(scope, receive, send_named)
+            except Exception as error:
+                status = HTTPStatus.INTERNAL_SERVER_ERROR.value
+                note_error(scope, error)
+                raise
+            finally:
+                self._end_request(scope, name, status, time.perf_counter() - started_s)
+                route = _route_of(scope)
+                facts = {"http.route": route, "http.response.status_code": status}
+                describe_request(span, f"{method} {route}", facts, _failure_of(scope))
 
-    async def _observe_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Follow a WebSocket to its end; whoever says first how it ends is believed."""
-        name, code, started_s = _request_id(scope), 0, time.perf_counter()
+    async def _follow_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Follow a WebSocket to its end; the first close code counts, whichever side sends it."""
+        headers = HTTPConnection(scope).headers.items()
+        name, code, started_s = received_request_id(headers), 0, time.perf_counter()
 
         async def receive_watched() -> Message:
             nonlocal code
@@ -108,22 +115,22 @@ class Observing:
             await send(message)
 
         request_id.set(name)
-        span = HttpAnswer("GET", scope["headers"])  # as every WebSocket begins
-        self._metrics.begin_session()
-        try:
-            await self._app(scope, receive_watched, send_watched)
-        finally:
-            route = _route_of(scope)
-            self._metrics.end_session(route, code or GONE)
-            elapsed_s = time.perf_counter() - started_s
-            self._log(
-                "session ended", scope, {"request": name, "route": route, "code": code or GONE}, elapsed_s
-            )
-            is_refused = 0 < code < NORMAL  # by the status of a response, before it was a WebSocket
-            kind = "http.response.status_code" if is_refused else "specwhisper.close_code"
-            span.end(route, {kind: code or GONE}, _failure_of(scope))
+        with server_span("GET", headers, {"http.request.method": "GET"}) as span:
+            self._metrics.begin_session()
+            try:
+                await self._app(scope, receive_watched, send_watched)
+            finally:
+                route, elapsed_s = _route_of(scope), time.perf_counter() - started_s
+                self._metrics.end_session(route, code or GONE)
+                self._log(
+                    "session ended", scope, {"request": name, "route": route, "code": code or GONE}, elapsed_s
+                )
+                is_refused = 0 < code < NORMAL  # with the status of a response, before it was a WebSocket
+                kind = "http.response.status_code" if is_refused else "specwhisper.close_code"
+                facts = {"http.route": route, kind: code or GONE}
+                describe_request(span, f"GET {route}", facts, _failure_of(scope))
 
-    def _end(self, scope: Scope, name: str, status: int, elapsed_s: float) -> None:
+    def _end_request(self, scope: Scope, name: str, status: int, elapsed_s: float) -> None:
         route = _route_of(scope)
         self._metrics.end()
         if route != LIVE_ROUTE:
@@ -141,15 +148,10 @@ class Observing:
 
 
 def _failure_of(scope: Scope) -> BaseException | None:
-    """Give the error that a request ended with, if it is not its client's to mend."""
+    """Return the error that ended a request, unless the client has to mend it."""
     error: BaseException | None = scope["state"].get(ERROR)
     is_ours = error is not None and answer_to(error).status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return error if is_ours else None
-
-
-def _request_id(scope: Scope) -> str:
-    """Return the id that a client or a proxy sent, or a new one where it sent none that fits into a log."""
-    return told_request_id(HTTPConnection(scope).headers.items())
 
 
 def _route_of(scope: Scope) -> str:

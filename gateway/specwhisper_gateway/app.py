@@ -14,7 +14,7 @@ from specwhisper import __version__
 from specwhisper.observe import request_id
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper_client.api import TranscriptionClient
-from specwhisper_gateway.access_log import Observing
+from specwhisper_gateway.access_log import AccessLog
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.handlers import add_error_handlers
 from specwhisper_gateway.health import CachedAnswer
@@ -81,5 +81,5 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             allow_headers=("*",),  # OpenAI's client sends some of its own
             expose_headers=(request_id.KEY, "retry-after"),
         )
-    app.add_middleware(Observing, metrics=metrics)
+    app.add_middleware(AccessLog, metrics=metrics)
     return app

@@ -1,4 +1,4 @@
-"""What a gateway counts, for Prometheus."""
+"""Prometheus metrics of a gateway."""
 
 from __future__ import annotations
 
@@ -17,60 +17,62 @@ SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class GatewayMetrics(Registry):
-    """Counters of one gateway; all names begin with ``specwhisper_gateway_``."""
+    """Metrics of one gateway; all names begin with ``specwhisper_gateway_``."""
 
     def __init__(self) -> None:
         super().__init__("specwhisper_gateway")
         ProcessCollector(registry=self.collected)
-        self.tell_build(model="", dtype="", device="")  # its models run elsewhere
+        self.export_build(model="", dtype="", device="")  # its models run elsewhere
         self._requests = self.counter("requests", "Requests answered.", "route", "status")
         self._errors = self.counter("errors", "Requests that ended with an error.", "kind")
-        self._audio_s = self.counter("audio_seconds", "Audio of transcriptions that have ended.")
+        self._audio_s = self.counter("audio_seconds", "Audio of completed transcriptions.")
         self._drafted = self.counter("drafted_tokens", "Tokens sent to the target as candidates.")
-        self._verified = self.counter("verified_tokens", "Candidates that the target judged.")
-        self._accepted = self.counter("accepted_tokens", "Candidates that it kept.")
+        self._verified = self.counter("verified_tokens", "Candidates that the target verified.")
+        self._accepted = self.counter("accepted_tokens", "Candidates that the target accepted.")
         self._committed = self.counter(
-            "committed_tokens", "Tokens that were committed; of live audio, those of every step."
+            "committed_tokens", "Tokens committed, including those of every step of live audio."
         )
-        self._passes = self.counter("target_passes", "Forward passes of the target.")
-        self._active = self.gauge("active_requests", "Requests being answered, this one too.")
+        self._passes = self.counter("target_forward_passes", "Forward passes of the target.")
+        self._active = self.gauge("active_requests", "Open requests, this one included.")
         self._sessions = self.counter("sessions", "WebSocket sessions that have ended.", "route", "code")
-        self._active_sessions = self.gauge("active_sessions", "WebSocket sessions that are open.")
-        self._max_sessions = self.gauge("max_sessions", "Transcriptions that there may be at once.")
-        self._places_taken = self.gauge("places_taken", "Those that there are, from the upload on.")
-        self._draining = self.gauge("draining", "Whether the gateway takes no new requests, since it stops.")
+        self._active_sessions = self.gauge("active_sessions", "Open WebSocket sessions.")
+        self._max_sessions = self.gauge("max_sessions", "Limit of concurrent transcriptions.")
+        self._active_transcriptions = self.gauge(
+            "active_transcriptions", "Open transcriptions, counted from the start of the upload."
+        )
+        self._draining = self.gauge("draining", "1 while the gateway stops and refuses new requests, else 0.")
         self._latency_s = self.histogram(
-            "request_seconds", "From a request's headers to the end of its response.", SECONDS, "route"
+            "request_seconds", "Time from a request's headers to the end of its response.", SECONDS, "route"
         )
 
     def watch_sessions(self, limiter: SessionLimiter) -> None:
-        """Tell from now on how many places there are, and are taken."""
+        """Export the session limit and the open transcriptions."""
         self._max_sessions.set(limiter.max_sessions)
-        self._places_taken.set_function(lambda: limiter.num_sessions)
+        self._active_transcriptions.set_function(lambda: limiter.num_sessions)
 
     def watch_draining(self, read: Callable[[], bool]) -> None:
-        """Tell from now on whether the gateway is stopping."""
+        """Export whether the gateway is stopping."""
         self._draining.set_function(read)
 
     def begin(self) -> None:
-        """Count a request in."""
+        """Count a request that begins."""
         self._active.inc()
 
     def end(self) -> None:
-        """Count it out."""
+        """Count a request that ends."""
         self._active.dec()
 
     def count_request(self, route: str, status: int, elapsed_s: float) -> None:
-        """Count how a request was answered."""
+        """Count a request's status and time."""
         self._requests.labels(route, str(status)).inc()
         self._latency_s.labels(route).observe(elapsed_s)
 
     def begin_session(self) -> None:
-        """Count a WebSocket in."""
+        """Count a WebSocket that opens."""
         self._active_sessions.inc()
 
     def end_session(self, route: str, code: int) -> None:
-        """Count it out, by its close code, or by the HTTP status that it was refused with."""
+        """Count a WebSocket that ends, by close code, or by HTTP status if it was refused."""
         self._active_sessions.dec()
         self._sessions.labels(route, str(code)).inc()
 
@@ -79,11 +81,11 @@ class GatewayMetrics(Registry):
         self._errors.labels(type(error).__name__).inc()
 
     def count_transcript(self, transcript: Transcript) -> None:
-        """Count a finished transcription, and how its draft did."""
+        """Count a completed transcription and its statistics."""
         self.count(transcript.statistics, transcript.duration_s)
 
     def count(self, statistics: SpeculationStatistics, audio_s: float) -> None:
-        """Count so much audio, and how the draft did over it."""
+        """Count audio and the statistics of its transcription."""
         self._audio_s.inc(audio_s)
         self._drafted.inc(statistics.num_drafted)
         self._verified.inc(statistics.num_verified)
@@ -92,6 +94,6 @@ class GatewayMetrics(Registry):
         self._passes.inc(statistics.num_forwards)
 
     def write(self, accept: str) -> tuple[bytes, str]:
-        """Give all figures and their media type, in the format that a scraper accepts."""
+        """Return all metrics and their media type, in the format that the scraper accepts."""
         encode, media_type = choose_encoder(accept)
         return encode(self.collected), media_type

@@ -1,4 +1,4 @@
-"""Failpoints, at which a server fails in tests: their code is loaded only if a variable names some.
+"""Failpoints, at which a server fails in tests; loaded only if an environment variable names some.
 
 SPECWHISPER_FAILPOINTS=verify.before=kill@7,send.after=stop
 """

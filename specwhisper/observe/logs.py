@@ -1,4 +1,4 @@
-"""Structured logs with the standard library: an event's name as the message, its facts in ``extra``."""
+"""Structured logs with the standard library: the event is the message, its facts are in ``extra``."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-# Their accounts of what they do hold headers whole, and so the keys of callers.
+# Their debug lines hold whole headers, and so callers' keys.
 HTTP_LIBRARIES = ("uvicorn", "websockets", "httpcore", "httpcore2", "hpack")
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Give what the caller passed as ``extra``."""
+    """Return the fields that the caller passed as ``extra``."""
     fields = record.__dict__.items()
-    # Ray adds to every record what is for itself.
+    # Ray adds private fields to every record.
     return {name: value for name, value in fields if name not in STANDARD_FIELDS and not name.startswith("_")}
 
 
@@ -60,9 +60,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: time, level, logger, event, and its facts as ``name=value``.
+    """A line for people: time, level, logger, event, facts as ``name=value``; then a traceback, if any.
 
-    Below it may stand a traceback. Peers choose their own names: none of them forges a line or colours it.
+    Text from peers is escaped: it cannot forge a line or colour it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -76,8 +76,8 @@ class TextFormatter(logging.Formatter):
         return "\n".join(lines)
 
 
-def _name_request(record: logging.LogRecord) -> bool:
-    """Add the name of what a line is about, where it is known."""
+def _add_request_id(record: logging.LogRecord) -> bool:
+    """Add the id of the current request."""
     if (name := request_id.get()) and not hasattr(record, "request"):
         record.request = name
     return True
@@ -86,11 +86,11 @@ def _name_request(record: logging.LogRecord) -> bool:
 def configure_logging(
     log_format: LogFormat = LogFormat.AUTO, level: LogLevel = LogLevel.INFO, stream: TextIO | None = None
 ) -> None:
-    """Send this process's logs to ``stream`` (standard error), replacing what was configured before."""
+    """Send this process's logs to ``stream`` (standard error), replacing earlier handlers."""
     stream = sys.stderr if stream is None else stream
     as_json = log_format is LogFormat.JSON or (log_format is LogFormat.AUTO and not stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.addFilter(_name_request)
+    handler.addFilter(_add_request_id)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in HTTP_LIBRARIES:

@@ -1,4 +1,4 @@
-"""One name for what a caller asks for, in the logs of every process that works on it."""
+"""The id of a request, which every process that works on it logs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 
 def current_request_id() -> str:
-    """Give the name of what is under way, or a new one."""
+    """Return the id of the current request, or a new one."""
     return request_id.get() or secrets.token_hex(8)
 
 
-def told_request_id(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Read the name that a caller tells; a new one where he tells none, or none that fits into a log."""
-    told = dict(metadata).get(KEY)
-    return told if isinstance(told, str) and VALID.fullmatch(told) else secrets.token_hex(8)
+def received_request_id(metadata: Iterable[tuple[str, str | bytes]]) -> str:
+    """Return the id that a caller sent; a new one if it sent none, or none that fits into a log."""
+    received = dict(metadata).get(KEY)
+    return received if isinstance(received, str) and VALID.fullmatch(received) else secrets.token_hex(8)

@@ -23,8 +23,8 @@ from google.protobuf.message import DecodeError
 
 from specwhisper.errors import InvalidRequest, ServerDraining
 from specwhisper.observe.metrics.server import ServerMetrics
-from specwhisper.observe.request_id import request_id, told_request_id
-from specwhisper.observe.tracing import answering
+from specwhisper.observe.request_id import received_request_id, request_id
+from specwhisper.observe.tracing import call_span
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.wire.status import errors_to_status, refusal
 
@@ -154,12 +154,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc
     async def _enter(self, context: Any, *, method: str) -> AsyncIterator[Evictor]:
         """Run a call of one of our services."""
         metadata = context.invocation_metadata() or ()
-        request_id.set(told_request_id(metadata))
+        request_id.set(received_request_id(metadata))
         with self._calls.counted():
             evictor = Evictor(context, self._max_call_s, self._max_write_s, self._count_error)
             async with errors_to_status(context, method, self._count_error):
                 self._calls.check_serving()
-                with answering(method, metadata), evictor.call_limit():
+                with call_span(method, metadata), evictor.call_limit():
                     yield evictor
 
 

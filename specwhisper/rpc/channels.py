@@ -159,7 +159,7 @@ class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hint
             told = [*self._credentials, *metadata]
             if not any(key == request_id.KEY for key, _ in told):
                 told.append((request_id.KEY, request_id.current_request_id()))
-            follow = tracing.begin_call(method, self._address, told)
+            follow = tracing.start_call_span(method, self._address, told)
             made = make(*args, metadata=tuple(told), **kwargs)
             if follow is not None:
                 follow(made)

@@ -1,6 +1,6 @@
 """TLS for HTTP servers: handshakes count as connections, have a deadline and use the newest certificate.
 
-asyncio and uvicorn tell a protocol of its connection only after the handshake, and read a certificate once.
+asyncio and uvicorn report a connection only after its handshake, and read a certificate once.
 """
 
 from __future__ import annotations

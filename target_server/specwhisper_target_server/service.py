@@ -15,7 +15,8 @@ from specwhisper import __version__
 from specwhisper.engine.local import TargetEngine
 from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, ServerFull, SessionExpired
 from specwhisper.model.checkpoint import Checkpoint
-from specwhisper.observe.tracing import WindowSpans, note_event
+from specwhisper.observe.tracing import note_event
+from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANYBODY, caller
 from specwhisper.rpc.eviction import Evictor
@@ -172,8 +173,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                 while not isinstance(answer := await events.get(), Finished):
                     if isinstance(answer, Failed):
                         raise answer.error
-                    if windows.are_wanted:
-                        windows.observe(event_of(answer))
+                    if windows.are_traced:
+                        windows.on_event(event_of(answer))
                     yield answer
                     events.task_done()
             finally:
@@ -246,7 +247,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     message = await asyncio.to_thread(self._message, request)  # decoding is computing
                 else:
                     message = self._message(request)
-                self.metrics.engine.hear(message)
+                self.metrics.engine.on_message(message)
                 has_all_audio |= isinstance(message, AudioChunk) and message.is_last
                 submit = partial(self._verifier.submit, session_id, message, perf_counter_ns())
                 num_posted += 1

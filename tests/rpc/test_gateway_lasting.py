@@ -82,7 +82,7 @@ async def test_an_answer_that_does_not_come(route, end_now):
         await server.left
         figures = await gateway.all_answered()
     assert figures['errors_total{kind="SessionExpired"}'] == 1
-    assert figures["places_taken"] == 0
+    assert figures["active_transcriptions"] == 0
 
 
 async def test_a_stream_that_does_not_end(end_now):
@@ -97,7 +97,7 @@ async def test_a_stream_that_does_not_end(end_now):
         await server.left
         figures = await gateway.all_answered()
     assert figures['errors_total{kind="SessionExpired"}'] == 1
-    assert figures["places_taken"] == 0
+    assert figures["active_transcriptions"] == 0
 
 
 async def test_a_realtime_session(end_now):
@@ -117,7 +117,7 @@ async def test_a_realtime_session(end_now):
         assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "session_expired")
         await server.left
         figures = await gateway.all_answered()
-    assert figures["places_taken"] == 0
+    assert figures["active_transcriptions"] == 0
 
 
 async def test_a_session_of_the_page(end_now):
@@ -138,7 +138,7 @@ async def test_a_session_of_the_page(end_now):
             assert socket.close_code == 1013  # for which the page goes on by itself
         await server.left
         figures = await gateway.all_answered()
-    assert figures["places_taken"] == 0
+    assert figures["active_transcriptions"] == 0
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])

@@ -69,8 +69,8 @@ async def test_a_session_is_counted_on_both_servers():
         assert value(samples, f"{prefix}_verified_tokens_total") == told.num_verified
         assert value(samples, f"{prefix}_accepted_tokens_total") == told.num_accepted
         assert value(samples, f"{prefix}_self_decoded_tokens_total") == told.num_self_decoded
-        assert value(samples, f"{prefix}_session_passes_total") == told.num_passes
-        assert value(samples, f"{prefix}_pass_accepted_tokens_sum") == told.num_accepted
+        assert value(samples, f"{prefix}_session_forward_passes_total") == told.num_passes
+        assert value(samples, f"{prefix}_forward_pass_accepted_tokens_sum") == told.num_accepted
         assert value(samples, f"{prefix}_draining") == 0
     assert value(at_draft, f"{DRAFT}_drafted_tokens_total") == told.num_drafted
     assert value(at_draft, f"{DRAFT}_first_text_seconds_count", kind="recording") == 1
@@ -93,10 +93,10 @@ async def test_passes_are_counted_once_and_their_sessions_one_by_one():
     async with target_server() as target, draft_server(target.address) as draft:
         await asyncio.gather(*(stream(draft, recording(LENGTH_S, seed)) for seed in range(4)))
         samples = collected(target.service.metrics.collected)
-    passes = value(samples, f"{TARGET}_pass_seconds_count")
-    assert passes == value(samples, f"{TARGET}_pass_sessions_count")
-    of_sessions = value(samples, f"{TARGET}_session_passes_total")
-    assert value(samples, f"{TARGET}_pass_sessions_sum") == of_sessions >= passes
+    passes = value(samples, f"{TARGET}_forward_pass_seconds_count")
+    assert passes == value(samples, f"{TARGET}_forward_pass_sessions_count")
+    of_sessions = value(samples, f"{TARGET}_session_forward_passes_total")
+    assert value(samples, f"{TARGET}_forward_pass_sessions_sum") == of_sessions >= passes
 
 
 def held_audio_bytes(target: Target) -> float:

@@ -30,7 +30,7 @@ from tests.rpc.services import (
 from tests.rpc.speaking import listen, speaking_draft, speaking_target
 
 LENGTH_S = 70.0
-NAMES = ("audited_sessions", "audit_differences")
+NAMES = ("parity_checks", "parity_differences")
 
 
 class Wavering(ScriptedModel):
@@ -58,7 +58,7 @@ def counted(draft: Draft) -> tuple[int, int]:
 
 
 def skipped(draft: Draft, reason: str) -> float:
-    name = "specwhisper_draft_audits_skipped_total"
+    name = "specwhisper_draft_parity_checks_skipped_total"
     return collected(draft.service.metrics.collected).get((name, (("reason", reason),)), 0)
 
 

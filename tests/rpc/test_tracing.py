@@ -89,7 +89,8 @@ async def test_client_draft_and_target_are_one_trace(exporter, wav):
             == transcript.statistics.num_committed
         )
         assert (
-            sum(span.attributes["specwhisper.passes"] for span in spans) == transcript.statistics.num_forwards
+            sum(span.attributes["specwhisper.forward_passes"] for span in spans)
+            == transcript.statistics.num_forwards
         )
     (opened,) = verified.events
     (opened_by_draft,) = answered.events

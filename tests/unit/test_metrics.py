@@ -39,9 +39,9 @@ def test_the_sessions_of_a_step_share_its_pass():
     metrics = EngineMetrics(registry)
     metrics.observe([("a", commit(3)), ("b", commit(3)), ("c", commit(3, tokens=()))])
     metrics.observe([("a", commit(1, 40))])
-    assert value(registry.collected, "test_pass_seconds_count") == 2
-    assert value(registry.collected, "test_pass_seconds_sum") == pytest.approx(0.06)
-    assert value(registry.collected, "test_pass_sessions_sum") == 4
+    assert value(registry.collected, "test_forward_pass_seconds_count") == 2
+    assert value(registry.collected, "test_forward_pass_seconds_sum") == pytest.approx(0.06)
+    assert value(registry.collected, "test_forward_pass_sessions_sum") == 4
     assert value(registry.collected, "test_queue_seconds_count") == 3
     assert value(registry.collected, "test_committed_tokens_total") == 9
 
@@ -49,7 +49,7 @@ def test_the_sessions_of_a_step_share_its_pass():
 def test_a_pass_that_was_repeated_one_by_one_is_as_many_passes():
     registry = Registry("test")
     EngineMetrics(registry).observe([("a", commit(1)), ("b", commit(1))])
-    assert value(registry.collected, "test_pass_seconds_count") == 2
+    assert value(registry.collected, "test_forward_pass_seconds_count") == 2
 
 
 def test_sessions_add_up():
@@ -66,9 +66,9 @@ def test_sessions_add_up():
     assert value(registry.collected, "test_drafted_tokens_total") == 12
     assert value(registry.collected, "test_accepted_tokens_total") == 12
     assert value(registry.collected, "test_draft_seconds_total") == pytest.approx(3.0)
-    assert value(registry.collected, "test_pass_accepted_tokens_count") == 6
-    assert value(registry.collected, "test_pass_accepted_tokens_bucket", le="1.0") == 0
-    assert value(registry.collected, "test_pass_accepted_tokens_bucket", le="2.0") == 6
+    assert value(registry.collected, "test_forward_pass_accepted_tokens_count") == 6
+    assert value(registry.collected, "test_forward_pass_accepted_tokens_bucket", le="1.0") == 0
+    assert value(registry.collected, "test_forward_pass_accepted_tokens_bucket", le="2.0") == 6
 
 
 @pytest.mark.parametrize(

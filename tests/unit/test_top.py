@@ -36,7 +36,7 @@ specwhisper_target_active_sessions {in_use}
 specwhisper_target_draining {draining}
 # TYPE specwhisper_target_committed_tokens_total counter
 specwhisper_target_committed_tokens_total {committed}
-specwhisper_target_session_passes_total {passes}
+specwhisper_target_session_forward_passes_total {passes}
 specwhisper_target_verified_tokens_total 200.0
 specwhisper_target_accepted_tokens_total 150.0
 specwhisper_target_sessions_total{mode="full",outcome="failed"} 1.0

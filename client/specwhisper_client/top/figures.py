@@ -189,7 +189,7 @@ def total_of(
 
 
 def _figures(address: str, counts: _Counts, kind: str) -> Figures:
-    gauges = (counts.gauge(name) for name in ("places_taken", "active_sessions", "slots_in_use"))
+    gauges = (counts.gauge(name) for name in ("active_transcriptions", "active_sessions", "slots_in_use"))
     sessions = next((value for value in gauges if value is not None), 0.0)
     capacity = counts.gauge("slots") or counts.gauge("max_sessions")
     live_s = counts.quantile("partial_latency_seconds", 0.95)
@@ -204,10 +204,11 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
         tokens_per_s=counts.rate("committed_tokens_total"),
         acceptance=counts.ratio("accepted_tokens_total", "verified_tokens_total"),
         tokens_per_forward=counts.ratio(
-            "committed_tokens_total", "target_passes_total" if kind == GATEWAY else "session_passes_total"
+            "committed_tokens_total",
+            "target_forward_passes_total" if kind == GATEWAY else "session_forward_passes_total",
         ),
-        sessions_per_forward=counts.mean("pass_sessions"),
-        forward_s=counts.mean("pass_seconds"),
+        sessions_per_forward=counts.mean("forward_pass_sessions"),
+        forward_s=counts.mean("forward_pass_seconds"),
         queue_s=counts.quantile("queue_seconds", 0.95),
         round_trip_s=counts.quantile("round_trip_seconds", 0.5),
         latency_s=counts.quantile("first_text_seconds", 0.95) if live_s is None else live_s,
@@ -216,7 +217,7 @@ def _figures(address: str, counts: _Counts, kind: str) -> Figures:
         failed=counts.number("sessions_total", outcome="failed"),
         resumed=counts.number("session_resumes_total"),
         fallbacks=counts.number("fallbacks_total"),
-        differences=counts.number("audit_differences_total"),
+        differences=counts.number("parity_differences_total"),
     )
 
 

@@ -13,7 +13,8 @@ from typing import Protocol, cast
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.errors import ServerDraining, TargetUnavailable
 from specwhisper.live import EndpointingOptions
-from specwhisper.observe.tracing import WindowSpans, note_event
+from specwhisper.observe.tracing import note_event
+from specwhisper.observe.window_spans import WindowSpans
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -282,7 +283,7 @@ class Session:
         with closing(WindowSpans()) as spans:
             async for event in stream.events():
                 await self._unpaused.wait()
-                spans.observe(event)
+                spans.on_event(event)
                 self._take_in(event)
                 if (commit := self._progress.replay(self.target.limits.max_ahead_tokens)) is not None:
                     self._take_in(commit)

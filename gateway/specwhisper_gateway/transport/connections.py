@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from specwhisper.observe.request_id import KEY, told_request_id
+from specwhisper.observe.request_id import KEY, received_request_id
 from specwhisper_gateway.errors import HeadTooLarge, MalformedRequest
 from specwhisper_gateway.status import BROKEN, answer_to, body_of, error_body
 from specwhisper_gateway.transport.heads import check_head
@@ -166,7 +166,7 @@ class HttpConnection(_Bounded, H11Protocol):
 
     def _refuse(self, status: HTTPStatus, body: dict[str, Any], *headers: str) -> None:
         """Answer what is no request that the application could answer, and end the connection."""
-        name = told_request_id(())
+        name = received_request_id(())
         logger.info("refused", extra={"request": name, "status": status.value})
         self.transport.write(_answer(status, body, f"{KEY}: {name}", *headers))
         self.transport.close()

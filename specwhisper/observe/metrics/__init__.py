@@ -1,1 +1,1 @@
-"""What servers count, for Prometheus; each has a registry of its own, so several fit into a process."""
+"""Prometheus metrics of the servers; each server has its own registry, so several fit into a process."""

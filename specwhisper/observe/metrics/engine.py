@@ -1,4 +1,4 @@
-"""What a target's engine does, read from the events that it gives its sessions."""
+"""Metrics of a target's engine, computed from the events that it sends to its sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specwhisper.observe.metrics.tokens import NS_PER_S, Tally, TokenCounters
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Commit, ToTarget, WindowOpened
 
-# From a small model's pass to one that hundreds of tokens share.
+# From a small model's forward pass to one of hundreds of tokens.
 PASS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2.5)
 QUEUE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 ENCODE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -23,15 +23,15 @@ class Slotted(Protocol):
 
     @property
     def num_slots(self) -> int:
-        """How many there are."""
+        """Slots in all."""
 
     @property
     def num_free_slots(self) -> int:
-        """How many are free."""
+        """Slots without a session."""
 
     @property
     def held_audio_bytes(self) -> int:
-        """Audio of all sessions that is in memory."""
+        """Audio of all sessions in memory."""
 
 
 class EngineMetrics:
@@ -42,33 +42,35 @@ class EngineMetrics:
         self._totals = SpeculationStatistics()  # of all sessions
         self._tally = Tally(TokenCounters(registry, drafts=False))
         self._audio_s = registry.counter(
-            "audio_seconds", "Audio that was received, also what was sent again."
+            "audio_seconds", "Audio received, including audio that was sent again."
         )
-        self._pass_s = registry.histogram("pass_seconds", "Time of a forward pass.", PASS_SECONDS)
-        self._pass_sessions = registry.histogram(
-            "pass_sessions", "Sessions that shared a forward pass.", PASS_SESSIONS
+        self._pass_s = registry.histogram("forward_pass_seconds", "Time of a forward pass.", PASS_SECONDS)
+        self._forward_pass_sessions = registry.histogram(
+            "forward_pass_sessions", "Sessions that shared a forward pass.", PASS_SESSIONS
         )
         self._queue_s = registry.histogram(
-            "queue_seconds", "From when a session had something to do to the pass that did it.", QUEUE_SECONDS
+            "queue_seconds",
+            "Time that a session's work waits for its forward pass.",
+            QUEUE_SECONDS,
         )
-        self._encode_s = registry.histogram("encode_seconds", "Time of encoding a window.", ENCODE_SECONDS)
+        self._encode_s = registry.histogram("encode_seconds", "Time to encode a window.", ENCODE_SECONDS)
 
     def watch(self, engine: Slotted) -> None:
-        """Tell an engine's slots from now on."""
+        """Export an engine's slots from now on."""
         gauge = self._registry.gauge
         gauge("slots", "Slots of the model; a session takes one.", lambda: engine.num_slots)
-        gauge("slots_in_use", "Those that are taken.", lambda: engine.num_slots - engine.num_free_slots)
-        gauge("held_audio_bytes", "Audio that windows still need.", lambda: engine.held_audio_bytes)
+        gauge("slots_in_use", "Slots that sessions take.", lambda: engine.num_slots - engine.num_free_slots)
+        gauge("held_audio_bytes", "Audio in memory that windows still need.", lambda: engine.held_audio_bytes)
 
-    def hear(self, message: ToTarget) -> None:
-        """Count what a session was sent."""
+    def on_message(self, message: ToTarget) -> None:
+        """Count a message that a session received."""
         if isinstance(message, AudioChunk):
             self._audio_s.inc(len(message.pcm) / (BYTES_PER_SAMPLE * SAMPLE_RATE))
         elif isinstance(message, Candidates):
             self._totals.observe(message)
 
     def observe(self, events: Sequence[tuple[str, object]]) -> None:
-        """Count the events of one step: one pass, or the parts that it was repeated in."""
+        """Count the events of one step: one forward pass, or the parts in which it was repeated."""
         passes: set[tuple[int, int]] = set()
         for _, event in events:
             if isinstance(event, WindowOpened):
@@ -83,5 +85,5 @@ class EngineMetrics:
                 if timing.batch_size == 1 or this_pass not in passes:
                     passes.add(this_pass)
                     self._pass_s.observe(timing.forward_ns / NS_PER_S)
-                    self._pass_sessions.observe(timing.batch_size)
+                    self._forward_pass_sessions.observe(timing.batch_size)
         self._tally.count(self._totals)

@@ -1,4 +1,4 @@
-"""Metrics whose names begin alike."""
+"""Metrics whose names share a prefix."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from specwhisper import __version__
 
 
 class Registry:
-    """Makes metrics, in a registry of its own or in one that others use too.
+    """Makes metrics, in its own registry or in a shared one.
 
     Parameters
     ----------
-    prefix : what every name begins with.
-    collected : by whom; by default by nobody else.
+    prefix : prefix of every name.
+    collected : the registry; by default a new one.
     """
 
     def __init__(self, prefix: str, collected: CollectorRegistry | None = None) -> None:
@@ -23,11 +23,11 @@ class Registry:
         self.collected = collected or CollectorRegistry()
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        """Make a counter; ``_total`` is put behind its name."""
+        """Make a counter; its name ends in ``_total``."""
         return Counter(f"{self._prefix}_{name}", meaning, labels, registry=self.collected)
 
     def gauge(self, name: str, meaning: str, read: Callable[[], float] | None = None) -> Gauge:
-        """Make a gauge, which is set, or read by whoever collects it, in any thread."""
+        """Make a gauge that is set, or that calls ``read`` at each scrape, in any thread."""
         gauge = Gauge(f"{self._prefix}_{name}", meaning, registry=self.collected)
         if read is not None:
             gauge.set_function(read)
@@ -37,7 +37,11 @@ class Registry:
         """Make a histogram."""
         return Histogram(f"{self._prefix}_{name}", meaning, labels, registry=self.collected, buckets=buckets)
 
-    def tell_build(self, model: str, dtype: str, device: str) -> None:
-        """Tell what runs here, by the labels of a metric."""
-        build = Info(f"{self._prefix}_build", "What runs here.", registry=self.collected)
+    def export_build(self, model: str, dtype: str, device: str) -> None:
+        """Export version, model, dtype and device as the labels of a metric."""
+        build = Info(
+            f"{self._prefix}_build",
+            "What this server runs.",
+            registry=self.collected,
+        )
         build.info({"version": __version__, "model": model, "dtype": dtype, "device": device})

@@ -1,4 +1,4 @@
-"""What every server counts: its sessions and how they end, errors, and that it stops."""
+"""Metrics of every server: sessions and how they end, errors, draining."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from specwhisper.types import Mode
 from specwhisper.wire.outcomes import COMPLETE, OUTCOMES, outcome_of
 
 MODES = [mode for mode in Mode if mode is not Mode.ONE_PROCESS]
-INTERNAL = "Internal"  # the class of errors that no caller is told of
+INTERNAL = "Internal"  # unexpected errors, which callers see without a reason
 
 
 class ServerMetrics(Registry):
-    """Counters of one server; sessions have no names in them.
+    """Metrics of one server; none has a label for a session or a caller.
 
     Parameters
     ----------
-    prefix : what every name begins with.
-    model, dtype, device : what the server runs.
+    prefix : prefix of every name.
+    model, dtype, device : of the model that the server runs.
     """
 
     def __init__(self, prefix: str, *, model: str, dtype: str, device: str) -> None:
         super().__init__(prefix)
         ProcessCollector(registry=self.collected)
-        self.tell_build(model, dtype, device)
-        self._active = self.gauge("active_sessions", "Sessions that are open.")
+        self.export_build(model, dtype, device)
+        self._active = self.gauge("active_sessions", "Open sessions.")
         self._sessions = self.counter(
             "sessions",
             "Sessions that have ended: complete, cancelled by the caller, refused or failed.",
             "mode",
             "outcome",
         )
-        for mode in MODES:  # what never happened is 0, not missing: rates see the first one
+        for mode in MODES:  # 0 rather than missing, so that rates see the first one
             for outcome in OUTCOMES:
                 self._sessions.labels(mode, outcome)
-        self._errors = self.counter("errors", "Calls that ended with an error, by its class.", "kind")
-        self._draining = self.gauge("draining", "Whether the server takes no new calls, since it stops.")
+        self._errors = self.counter("errors", "Calls that ended with an error, by class of error.", "kind")
+        self._draining = self.gauge("draining", "1 while the server stops and refuses new calls, else 0.")
 
     @contextmanager
     def session(self, mode: Mode) -> Iterator[None]:
-        """Count a session in and out."""
+        """Count a session while the body runs."""
         self._active.inc()
         ended_by = None
         try:
@@ -67,5 +67,5 @@ class ServerMetrics(Registry):
         self._errors.labels(type(error).__name__ if is_ours else INTERNAL).inc()
 
     def watch_draining(self, read: Callable[[], bool]) -> None:
-        """Tell from now on whether a server is stopping."""
+        """Export whether the server is stopping."""
         self._draining.set_function(read)

@@ -1,4 +1,4 @@
-"""A session's statistics as counters of all sessions."""
+"""Counters of all sessions, computed from each session's statistics."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ NS_PER_S = 1_000_000_000
 KEPT_CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 COUNTED = {
-    "windows": ("num_windows", "Windows that were opened; of live audio every step is one."),
+    "windows": ("num_windows", "Windows opened; every step of live audio is one."),
     "drafted_tokens": ("num_drafted", "Tokens sent to the target as candidates."),
-    "verified_tokens": ("num_verified", "Candidates of drafts that the target judged."),
-    "accepted_tokens": ("num_accepted", "Those of them that it kept."),
-    "recalled_tokens": ("num_reused", "Candidates that the target remembered by itself."),
-    "recalled_accepted_tokens": ("num_reused_accepted", "Those of them that it kept."),
+    "verified_tokens": ("num_verified", "Draft candidates that the target verified."),
+    "accepted_tokens": ("num_accepted", "Draft candidates that the target accepted."),
+    "reused_tokens": ("num_reused", "Reused candidates that the target verified."),
+    "reused_accepted_tokens": ("num_reused_accepted", "Reused candidates that the target accepted."),
     "self_decoded_tokens": ("num_self_decoded", "Tokens that the target decoded without a candidate."),
-    "committed_tokens": ("num_committed", "Tokens that were committed; of live audio those of every step."),
-    "session_passes": ("num_forwards", "Forward passes, counted for each session that took part."),
-    "align_passes": ("num_align_forwards", "Further passes that only look where words lie."),
-    "candidate_blocks": ("num_blocks", "Blocks of candidates that were sent."),
+    "committed_tokens": ("num_committed", "Tokens committed, including those of every step of live audio."),
+    "session_forward_passes": ("num_forwards", "Forward passes, counted once for each session in them."),
+    "align_forward_passes": ("num_align_forwards", "Further forward passes, which only find word times."),
+    "candidate_blocks": ("num_blocks", "Blocks of candidates sent."),
 }
 OF_DRAFTS_NS = {
-    "draft_seconds": ("draft_ns", "Time in the draft's forward passes."),
-    "network_seconds": ("network_ns", "Time on the way, from a block sent to its answer heard."),
+    "draft_seconds": ("draft_ns", "Time in the draft's steps."),
+    "network_seconds": ("network_ns", "Network time of blocks and their answers."),
 }
 
 
 class TokenCounters:
-    """Counts what sessions have written, and how much of it was proposed.
+    """Counters of tokens, candidates and forward passes.
 
     Parameters
     ----------
-    drafts : whether the drafts' own times are known.
+    drafts : whether the draft's times are known.
     """
 
     def __init__(self, registry: Registry, *, drafts: bool) -> None:
@@ -45,14 +45,14 @@ class TokenCounters:
             for name, (field, meaning) in fields.items()
         ]
         self.kept = registry.histogram(
-            "pass_accepted_tokens",
-            "Candidates of a draft that a pass kept, where it had any.",
+            "forward_pass_accepted_tokens",
+            "Draft candidates accepted per forward pass that verified some.",
             KEPT_CANDIDATES,
         )
 
 
 class Tally:
-    """Counts what one session's running totals have grown by."""
+    """Adds the growth of one session's totals to the counters."""
 
     def __init__(self, counters: TokenCounters) -> None:
         self._counters = counters
@@ -60,7 +60,7 @@ class Tally:
         self._kept: list[int] = []
 
     def count(self, statistics: SpeculationStatistics) -> None:
-        """Count up to these totals."""
+        """Count what the totals have grown by since the last call."""
         for index, (counter, field, unit) in enumerate(self._counters.counters):
             before, now = self._totals[index], getattr(statistics, field)
             if now > before:
