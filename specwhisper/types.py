@@ -172,6 +172,14 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
+class Believed:
+    """The tokens that the draft believes a window to have: those that are committed, then its own."""
+
+    window: Window
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Resume:
     """Continue an open window elsewhere: its parameters and what was committed in it so far.
 

@@ -131,7 +131,7 @@ class LivePair:
             raise drafted.error
         transcript = self.sessions[name].transcript
         if drafted.belief is not None:
-            transcript.believe(drafted.belief.window, drafted.belief.tokens)
+            transcript.update_belief(drafted.belief.window, drafted.belief.tokens)
         if drafted.candidates is not None:
             transcript.observe(drafted.candidates)
             for block in self._edit_block(drafted.candidates):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from specwhisper.audio.recording import Recording
-from specwhisper.engine.window_draft import Believed, WindowDraft
+from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.controller import Choice, Controller
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.windows import Windows
-from specwhisper.types import Candidates
+from specwhisper.types import Believed, Candidates
 
 NOTHING = DraftReport()
 

@@ -10,15 +10,7 @@ from math import exp
 
 from specwhisper.model.choosing import Scores
 from specwhisper.speculation.ledger import Belief
-from specwhisper.types import Candidates, Commit, Proposal, Window
-
-
-@dataclass(frozen=True, slots=True)
-class Believed:
-    """All tokens that a draft believes of a window, open or expected."""
-
-    window: Window
-    tokens: tuple[int, ...]
+from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
 
 
 @dataclass(slots=True, eq=False)

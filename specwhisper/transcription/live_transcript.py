@@ -1,4 +1,31 @@
-"""Build the transcript of live audio from messages: final text, and text that may still change."""
+"""Build the transcript of live audio from messages: final text, and text that may still change.
+
+A live client sees three kinds of text, one after the other:
+
+========  =====================================================  ======================================
+Kind      It is                                                  It changes
+========  =====================================================  ======================================
+final     returned by :meth:`LiveTranscript.observe`: the        never
+          segments that each complete step makes final
+verified  the open step's committed tokens, followed by the      with each commit
+          last step's as long as the commits agree with it
+draft     the draft's belief after the verified text, of the     with each block of the draft; it is
+          open step or of one that the target has yet to open    dropped once a commit contradicts it
+========  =====================================================  ======================================
+
+A step is decoded from the start of its window, so it writes final text again. :func:`continuation` finds
+where its text goes on after the final text. ``draft_only.py`` of the draft server adds a fourth kind for
+the time without a target: unverified text.
+
+=====================  ===============================================================================
+State of the step      The verified text is made of
+=====================  ===============================================================================
+none opened            nothing
+open                   the tokens that are committed, then the last step's
+to be decoded again    the failed try's tokens; then those are the last step's
+settled                its tokens, of which some are final by now; nothing if it was silence
+=====================  ===============================================================================
+"""
 
 from __future__ import annotations
 
@@ -13,6 +40,7 @@ from specwhisper.types import (
     FRAMES_PER_TIMESTAMP,
     HOP_SAMPLES,
     SAMPLE_RATE,
+    Believed,
     Candidates,
     Commit,
     DecodedStep,
@@ -27,17 +55,14 @@ FRAME_S = HOP_SAMPLES / SAMPLE_RATE
 
 
 class LiveTranscript:
-    """Keeps the text of the open utterance, and nothing of those before it.
-
-    The text of a step is read in this order: final text (never changes), verified text (the target's, by
-    this step or the last one), draft text (not verified).
+    """Keeps the text of the open utterance, and no text of those before it.
 
     Attributes
     ----------
     num_samples : audio so far, set by the caller.
     language, language_probs : of the open utterance, or the last one.
     statistics : how the draft has done so far.
-    steps : decodings that are complete; the caller clears the list once it has sent them.
+    steps : steps that are complete; the caller clears the list once it has sent them.
     """
 
     is_unverified = False
@@ -45,9 +70,9 @@ class LiveTranscript:
     def __init__(self, vocabulary: Vocabulary, position: LivePosition = LivePosition()) -> None:  # noqa: B008 (it is frozen)
         self._vocabulary = vocabulary
         self._window: Window | None = None  # the last one that was opened
-        self._commits: OpenWindow | None = None  # of that window; None once its step is decided
-        self._last_step: tuple[int, ...] = ()  # the last step's tokens, as long as no commit contradicts them
-        self._belief: tuple[Window, tuple[int, ...]] | None = None  # the draft's
+        self._step: OpenWindow | None = None  # the commits of that window; None once the step is settled
+        self._last_step: tuple[int, ...] = ()  # the last step's tokens, until a commit contradicts them
+        self._belief: Believed | None = None
         self._final = position.final_tokens  # text of the open window
         self._num_utterances = position.num_utterances
         self._start_sample = position.start_sample
@@ -57,7 +82,7 @@ class LiveTranscript:
         self.language_probs: Mapping[str, float] = {}
         self.statistics = SpeculationStatistics()
         self.steps: list[DecodedStep] = []
-        self._num_forwards = 0  # of all steps that are complete
+        self._num_forwards = 0  # of the target, for all steps that are complete
 
     @property
     def position(self) -> LivePosition:
@@ -86,38 +111,41 @@ class LiveTranscript:
 
     def text_after(self, known: Sequence[int], tokens: Sequence[int]) -> str:
         """Return the part of other tokens' text that continues a known text."""
-        text, known = self._text(tokens), self._text(known)
-        rest = text[continuation(known, text, self._may_begin) :]
-        return self._vocabulary.decode_unfinished(rest, after=known)
+        known = self._vocabulary.text_tokens(known)
+        return self._vocabulary.decode_unfinished(self._continuation(known, tokens), after=known)
 
     @property
     def _is_open(self) -> bool:
-        return self._commits is not None and not self._commits.is_complete
+        return self._step is not None and not self._step.is_complete
 
     @property
     def _verified(self) -> tuple[int, ...]:
-        committed = self._commits.tokens if self._commits else []
-        text = self._text([*committed, *self._last_step[len(committed) :]])
-        return text[continuation(self._final, text, self._may_begin) :]
+        committed = self._step.tokens if self._step else []
+        return self._continuation(self._final, [*committed, *self._last_step[len(committed) :]])
 
     @property
     def _drafted(self) -> tuple[int, ...]:
         if self._belief is None:
             return ()
         known = (*self._final, *self._verified)
-        believed = self._text(self._belief[1])
+        believed = self._vocabulary.text_tokens(self._belief.tokens)
         if believed[: len(known)] == known:  # verified text may break off within a word
             return believed[len(known) :]
-        return believed[continuation(known, believed, self._may_begin) :]
+        return self._continuation(known, believed)
 
-    def believe(self, window: Window, tokens: tuple[int, ...]) -> None:
-        """Take in the draft's belief of a window; one that is older than the last window is dropped."""
+    def _continuation(self, known: Sequence[int], tokens: Sequence[int]) -> tuple[int, ...]:
+        """Return the text tokens with which a text continues another one that is known."""
+        text = self._vocabulary.text_tokens(tokens)
+        return text[continuation(known, text, self._may_begin) :]
+
+    def update_belief(self, window: Window, tokens: tuple[int, ...]) -> None:
+        """Replace the draft's belief; one of a window before the last one is dropped."""
         if self._window is None or window.id > self._window.id or (self._is_open and window == self._window):
-            self._belief = (window, tokens)
-            self._drop_outdated_belief()
+            self._belief = Believed(window, tokens)
+            self._drop_belief_of_final_audio()
 
-    def pass_over(self, sample: int) -> None:
-        """Note that the audio before a sample is silence that no session will need again."""
+    def skip_silence(self, sample: int) -> None:
+        """Continue at a sample before which there is only silence."""
         if not self._is_open and not self._final:
             self._start_sample = max(self._start_sample, sample // HOP_SAMPLES * HOP_SAMPLES)
 
@@ -127,13 +155,13 @@ class LiveTranscript:
         match message:
             case WindowOpened():
                 self._open(message)
-            case Commit() if self._commits is not None and self._is_open:
-                if message.window_id == self._commits.window.id:
-                    return self._append(message, self._commits)
+            case Commit() if self._step is not None and self._is_open:
+                if message.window_id == self._step.window.id:
+                    return self._append(message, self._step)
         return []
 
     def _open(self, opened: WindowOpened) -> None:
-        self._window, self._commits = opened.window, OpenWindow(opened.window)
+        self._window, self._step = opened.window, OpenWindow(opened.window)
         if opened.expected or opened.window.start_sample != self._start_sample:
             self._last_step = opened.expected
         else:  # a target that reuses no candidates sends none; readers see the last step's text all the same
@@ -141,57 +169,58 @@ class LiveTranscript:
         self._start_sample = opened.window.start_sample
         self._final = self._final[len(self._final) - opened.num_final :] if opened.num_final else ()
         self.language = self._vocabulary.prompt_language(opened.window.prompt) or "en"
-        if self._belief is not None and self._belief[0].id < opened.window.id:
+        if self._belief is not None and self._belief.window.id < opened.window.id:
             self._belief = None
-        self._drop_outdated_belief()
+        self._drop_belief_of_final_audio()
 
-    def _drop_outdated_belief(self) -> None:
+    def _drop_belief_of_final_audio(self) -> None:
         """Drop a belief that begins before the open window: all text of that audio is final."""
-        if self._belief is not None and self._belief[0].start_sample < self._start_sample:
+        if self._belief is not None and self._belief.window.start_sample < self._start_sample:
             self._belief = None
 
-    def _append(self, commit: Commit, commits: OpenWindow) -> list[Segment]:
-        commits.append(commit)
+    def _append(self, commit: Commit, step: OpenWindow) -> list[Segment]:
+        step.append(commit)
         self.language_probs = commit.language_probs or self.language_probs
-        committed, window = tuple(commits.tokens), commits.window
+        committed, window = tuple(step.tokens), step.window
         if committed != self._last_step[: len(committed)]:
             self._last_step = ()
-        if self._belief is not None and self._belief[0].id == window.id:
-            if committed != self._belief[1][: len(committed)]:
+        if self._belief is not None and self._belief.window.id == window.id:
+            if committed != self._belief.tokens[: len(committed)]:
                 self._belief = None  # the draft will report what it believes now
         if not commit.is_final:
             return []
-        if self._belief is not None and self._belief[0].id <= window.id:
+        if self._belief is not None and self._belief.window.id <= window.id:
             self._belief = None  # all of its audio has been decoded
         num_forwards = self.statistics.num_forwards - self._num_forwards
         self._num_forwards = self.statistics.num_forwards
         self.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
         if commit.step is None:  # the window is decoded again: its text stays until then
             return []
-        return self._settle(commit, commit.step, commits)
+        return self._settle(commit, commit.step, step)
 
-    def _settle(self, commit: Commit, step: Step, commits: OpenWindow) -> list[Segment]:
+    def _settle(self, commit: Commit, settled: Step, step: OpenWindow) -> list[Segment]:
         """Move a step's final text from the verified text to the final text."""
-        segment = self._final_segment(commit, step, commits)
-        self._final = (*self._final, *self._text(segment.tokens))
-        self._last_step = tuple(commits.tokens) if commit.outcome is Outcome.KEPT else ()
-        self._commits = None
-        if step.is_last:
-            self._num_utterances = step.utterance
+        segment = self._final_segment(commit, settled, step)
+        self._final = (*self._final, *self._vocabulary.text_tokens(segment.tokens))
+        self._last_step = tuple(step.tokens) if commit.outcome is Outcome.KEPT else ()
+        self._step = None
+        if settled.is_last:
+            self._num_utterances = settled.utterance
             self._final, self._last_step = (), ()
-            self._start_sample = commits.window.end_sample
-            self._final_end_s = max(self._final_end_s, commits.window.end_sample / SAMPLE_RATE)
-            self._drop_outdated_belief()
-        return [segment] if segment.text or step.is_last else []
+            self._start_sample = step.window.end_sample
+            self._final_end_s = max(self._final_end_s, step.window.end_sample / SAMPLE_RATE)
+            self._drop_belief_of_final_audio()
+        return [segment] if segment.text or settled.is_last else []
 
-    def _final_segment(self, commit: Commit, step: Step, commits: OpenWindow) -> Segment:
-        tokens = tuple(commits.tokens[step.final_start : step.final_end])
+    def _final_segment(self, commit: Commit, settled: Step, step: OpenWindow) -> Segment:
+        start, end = settled.final_start, settled.final_end
+        tokens = tuple(step.tokens[start:end])
         start_s, end_s = self._final_end_s, self._final_end_s
         if commit.words:
             start_s = commit.words[0].start_sample / SAMPLE_RATE
             end_s = commit.words[-1].end_sample / SAMPLE_RATE
         elif tokens:
-            start_s, end_s = self._time_s(commits, step.final_start), self._time_s(commits, step.final_end)
+            start_s, end_s = self._time_s(step, start), self._time_s(step, end)
         start_s = max(start_s, self._final_end_s)
         self._final_end_s = end_s = max(end_s, start_s)
         segment = Segment(
@@ -199,31 +228,28 @@ class LiveTranscript:
             end_s=round(end_s, 2),
             tokens=tokens,
             text=self._vocabulary.decode(tokens),
-            seek=commits.window.start_frame,
-            utterance=step.utterance,
-            is_utterance_end=step.is_last,
+            seek=step.window.start_frame,
+            utterance=settled.utterance,
+            is_utterance_end=settled.is_last,
             language=self.language,
         )
-        return commits.with_scores(segment, step.final_start, step.final_end, commit.words, self._vocabulary)
+        return step.with_scores(segment, start, end, commit.words, self._vocabulary)
 
-    def _time_s(self, commits: OpenWindow, position: int) -> float:
+    def _time_s(self, step: OpenWindow, position: int) -> float:
         """Estimate when a token is spoken, in seconds: linearly between the timestamps around it."""
-        begin, window = self._vocabulary.timestamp_begin, commits.window
-        known = [(0, 0.0)]
-        for i, token in enumerate(commits.tokens):
+        begin, window = self._vocabulary.timestamp_begin, step.window
+        known = [(0, 0.0)]  # positions, and their times in the window
+        for i, token in enumerate(step.tokens):
             if token >= begin:
                 frames = min((token - begin) * FRAMES_PER_TIMESTAMP, window.num_frames)
                 at_s = max(known[-1][1], frames * FRAME_S)
                 known += [(i, at_s), (i + 1, at_s)]  # it takes no time itself
-        known.append((len(commits.tokens), max(known[-1][1], window.num_frames * FRAME_S)))
-        position = min(position, len(commits.tokens))
+        known.append((len(step.tokens), max(known[-1][1], window.num_frames * FRAME_S)))
+        position = min(position, len(step.tokens))
         before = max(entry for entry in known if entry[0] <= position)
         after = min(entry for entry in known if entry[0] >= position)
         share = (position - before[0]) / (after[0] - before[0]) if after[0] > before[0] else 0.0
         return window.start_frame * FRAME_S + before[1] + share * (after[1] - before[1])
-
-    def _text(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        return tuple(token for token in tokens if token < self._vocabulary.end_of_text)
 
     def _may_begin(self, token: int) -> bool:
         return self._vocabulary.may_begin_word(token, self.language)

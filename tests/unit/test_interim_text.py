@@ -53,7 +53,7 @@ def test_live_audio(num_verified, num_believed, is_merged):
     transcript.observe(OPENED)
     transcript.observe(commit(num_verified))
     if num_believed > num_verified:
-        transcript.believe(OPENED.window, TOKENS[:num_believed])
+        transcript.update_belief(OPENED.window, TOKENS[:num_believed])
     assert shown.verified_text == WHOLE[num_verified]
     assert shown.verified_text + shown.draft_text == WHOLE[max(num_verified, num_believed)]
 

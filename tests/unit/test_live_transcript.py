@@ -222,7 +222,7 @@ class TestWhatMayChange:
         transcript = followed.transcript
         followed.hear(0.5, mark(BEGIN, 0))
         window = followed.open()
-        transcript.believe(window, said(0.0, "ABCD"))
+        transcript.update_belief(window, said(0.0, "ABCD"))
         assert (transcript.verified_text, transcript.draft_text) == ("", spoken("ABCD"))
         transcript.observe(Commit(0, 0, said(0.0, "AB"), (0.0,) * 3))
         assert (transcript.verified_text, transcript.draft_text) == (spoken("AB"), spoken("CD"))
@@ -231,7 +231,7 @@ class TestWhatMayChange:
         followed = Followed()
         followed.hear(0.5, mark(BEGIN, 0))
         window = followed.open()
-        followed.transcript.believe(window, said(0.0, "ABCD"))
+        followed.transcript.update_belief(window, said(0.0, "ABCD"))
         followed.transcript.observe(Commit(0, 0, said(0.0, "X"), (0.0,) * 2))
         assert followed.transcript.draft_text == ""
 
@@ -241,10 +241,10 @@ class TestWhatMayChange:
         followed.hear(0.5, mark(BEGIN, 0))
         window = followed.open()
         newer = replace(window, id=1, num_frames=100)
-        transcript.believe(newer, said(0.0, "ABC"))
+        transcript.update_belief(newer, said(0.0, "ABC"))
         followed.write(said(0.0, "AB."))
         assert transcript.draft_text == spoken("C")
-        transcript.believe(window, said(0.0, "ABD"))
+        transcript.update_belief(window, said(0.0, "ABD"))
         assert transcript.draft_text == spoken("C")
 
     def test_draft_text_of_an_utterance_that_has_ended_is_gone(self):
@@ -252,10 +252,10 @@ class TestWhatMayChange:
         transcript = followed.transcript
         followed.hear(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
         window = followed.open()
-        transcript.believe(replace(window, id=1, num_frames=100), said(0.0, "ABC"))
+        transcript.update_belief(replace(window, id=1, num_frames=100), said(0.0, "ABC"))
         followed.write(said(0.0, "AB."))
         assert (transcript.verified_text, transcript.draft_text) == ("", "")
-        transcript.believe(replace(window, id=2, num_frames=150), said(0.0, "ABC"))
+        transcript.update_belief(replace(window, id=2, num_frames=150), said(0.0, "ABC"))
         assert transcript.draft_text == ""
 
     def test_draft_text_from_before_a_cut_is_gone(self):
@@ -267,15 +267,15 @@ class TestWhatMayChange:
         window = followed.open()
         followed.hear(2.5)
         foreseen = replace(window, id=window.id + 1, num_frames=250)
-        transcript.believe(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEF"))
+        transcript.update_belief(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEF"))
         followed.write(said(0.0, "AB", 1.0, 1.0, "CDE."))
         assert transcript.draft_text == spoken("F")
         window = followed.open()
         assert window.start_frame == 100
         assert transcript.draft_text == ""
-        transcript.believe(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEFG"))  # it had not heard yet
+        transcript.update_belief(foreseen, said(0.0, "AB", 1.0, 1.0, "CDEFG"))  # it had not heard yet
         assert transcript.draft_text == ""
-        transcript.believe(window, said(0.0, "CDEF"))
+        transcript.update_belief(window, said(0.0, "CDEF"))
         assert transcript.draft_text == spoken("F")
 
 
@@ -328,7 +328,7 @@ class TestMessages:
             elif kind == "candidates":
                 transcript.observe(Candidates(0, 0, 0, tuple(data.draw(tokens))))
             elif kind == "believe":
-                transcript.believe(data.draw(windows), tuple(data.draw(tokens)))
+                transcript.update_belief(data.draw(windows), tuple(data.draw(tokens)))
             else:
                 written = tuple(data.draw(tokens))
                 start, is_last = data.draw(places), data.draw(st.booleans())
@@ -407,7 +407,7 @@ def test_the_transcript_knows_what_the_windows_know(data, trim_ms, reuses_candid
         assert {number: text for number, text in told.items() if text} == {
             number: text for number, text in followed.told.items() if text
         }
-        transcript.believe(window, tuple(tokens))
+        transcript.update_belief(window, tuple(tokens))
         assert transcript.draft_text == "", "the window is closed"
 
 

@@ -88,7 +88,7 @@ class AudioFeed:
         """Move the position on in silence, and report it now and then: clients keep audio from there on."""
         if isinstance(self._builder, LiveTranscript):
             before = self._builder.position.start_sample
-            self._builder.pass_over(self._windows.needed_from)
+            self._builder.skip_silence(self._windows.needed_from)
             if self._builder.position.start_sample // POSITION_SAMPLES > before // POSITION_SAMPLES:
                 self._changes.notify()
 

@@ -265,7 +265,7 @@ class Session:
                 raise RuntimeError("A draft proposes nothing before the target has opened a window.")
             self._propose(self._stream, [drafted.candidates])
         if drafted.belief is not None and isinstance(self.builder, LiveTranscript):
-            self.builder.believe(drafted.belief.window, drafted.belief.tokens)
+            self.builder.update_belief(drafted.belief.window, drafted.belief.tokens)
         self.builder.statistics.observe(drafted.report)
         self._changes.notify()
 
