@@ -1,4 +1,4 @@
-"""What deploy/make-secrets makes."""
+"""Secrets made by deploy/make-secrets."""
 
 from __future__ import annotations
 

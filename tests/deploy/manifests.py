@@ -1,4 +1,4 @@
-"""What stands in deploy/: the servers that its files start, with which flags, files and ports."""
+"""Readers of deploy/: the servers that its files start, with their flags, files and ports."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Started:
 
     Attributes
     ----------
-    where : the file, and what in it.
-    role : target, draft or gateway; whose secrets it sees.
+    where : the file, and the part of it.
+    role : target, draft or gateway; it sees the secrets of that role.
     """
 
     where: str
@@ -53,7 +53,7 @@ class Started:
 
     @property
     def flags(self) -> dict[str, Any]:
-        """What the command line makes of the arguments; wrong ones are an error."""
+        """The values that the command line reads; wrong arguments are an error."""
         command = command_of(self.program)
         return dict(command.make_context(self.program, list(self.arguments)).params)
 
@@ -65,7 +65,7 @@ class Started:
 
 @cache
 def command_of(program: str) -> Any:
-    """Give a server's command line."""
+    """Return a server's command line."""
     module = import_module(MODULES[program])
     functions = [value for value in vars(module).values() if inspect.isfunction(value)]
     [function] = [f for f in functions if "drain_timeout" in inspect.signature(f).parameters]
@@ -82,7 +82,7 @@ def read_compose(name: str) -> dict[str, Any]:
 
 @cache
 def dockerfile() -> dict[str, dict[str, Any]]:
-    """Give the last instruction of each kind in each stage of the Dockerfile, JSON as what it means."""
+    """Return the last instruction of each kind in each stage of the Dockerfile, JSON parsed."""
     stages: dict[str, dict[str, Any]] = {}
     text = re.sub(r"\s*\\\n\s*", " ", (DEPLOY / "Dockerfile").read_text())
     for line in text.splitlines():
@@ -96,7 +96,7 @@ def dockerfile() -> dict[str, dict[str, Any]]:
     return stages
 
 
-def behind_init(command: list[str]) -> str:
+def after_init(command: list[str]) -> str:
     """Return the program that a container's init starts."""
     *init, program = command
     assert init == INIT
@@ -104,24 +104,24 @@ def behind_init(command: list[str]) -> str:
 
 
 def in_compose(*names: str) -> Iterator[Started]:
-    """Give what compose files start; entry points are those of the images."""
+    """Yield the servers that compose files start; entry points are those of the images."""
     for name in names:
         for role, service in read_compose(name)["services"].items():
             yield Started(f"{name}, {role}", role, PROGRAMS[role], tuple(service["command"]))
 
 
 def in_images() -> Iterator[Started]:
-    """Give what images start by themselves."""
+    """Yield the servers that images start by default."""
     for role in PROGRAMS:
         stage = dockerfile()[role]
-        yield Started(f"Dockerfile, {role}", role, behind_init(stage["ENTRYPOINT"]), tuple(stage["CMD"]))
+        yield Started(f"Dockerfile, {role}", role, after_init(stage["ENTRYPOINT"]), tuple(stage["CMD"]))
 
 
 @cache
 def rendered(overlay: str) -> list[dict[str, Any]]:
-    """Give the manifests of an overlay; kubectl puts them together."""
+    """Return the manifests of an overlay, rendered by kubectl."""
     if shutil.which("kubectl") is None:
-        pytest.skip("kubectl, which puts manifests together, is not installed")
+        pytest.skip("kubectl, which renders manifests, is not installed")
     folder = str(KUBERNETES / overlay)
     output = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60)
     assert output.returncode == 0, output.stderr
@@ -129,25 +129,33 @@ def rendered(overlay: str) -> list[dict[str, Any]]:
 
 
 def of_kind(overlay: str, *kinds: str) -> dict[str, dict[str, Any]]:
-    """Give the manifests of some kinds by name."""
+    """Return the manifests of some kinds, by name."""
     return {m["metadata"]["name"]: m for m in rendered(overlay) if m["kind"] in kinds}
 
 
 def workloads(overlay: str) -> dict[str, dict[str, Any]]:
-    """Give what runs pods of ours, by role."""
+    """Return the workloads, by role."""
     return of_kind(overlay, "Deployment", "StatefulSet")
 
 
 def pod_of(workload: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give a workload's pod and its only container."""
+    """Return a workload's pod and its only container."""
     pod = workload["spec"]["template"]["spec"]
     [container] = pod["containers"]
     return pod, container
 
 
 def in_kubernetes(overlay: str) -> Iterator[Started]:
-    """Give what an overlay starts without Ray."""
+    """Yield the servers that an overlay starts without Ray."""
     for role, workload in workloads(overlay).items():
         _, container = pod_of(workload)
-        program = behind_init(container["command"])
+        program = after_init(container["command"])
         yield Started(f"{overlay}, {role}", role, program, tuple(container["args"]))
+
+
+def ray_pods() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the Ray cluster of the overlay ``ray``, and the templates of its pods: head first."""
+    [service] = of_kind("ray", "RayService").values()
+    cluster = service["spec"]["rayClusterConfig"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    return cluster, [group["template"] for group in groups]

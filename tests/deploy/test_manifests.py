@@ -1,13 +1,11 @@
-"""What deploy/ starts exists and agrees: flags, ports, secrets, names, times."""
+"""Images, compose files and manifests agree with the servers and with each other."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import pytest
@@ -15,16 +13,11 @@ import typer
 import yaml
 
 import specwhisper_client.cli.main
-from scripts.rayservice import WRITTEN, changed
-from scripts.rayservice import manifest as written
 from specwhisper import __version__
-from specwhisper.cli.command_lines import config_from
-from specwhisper.errors import UnsafeBind
 from specwhisper.rpc.addresses import split_address
 from specwhisper_draft_server.config import DEFAULT_PORT as DRAFT_PORT
 from specwhisper_gateway.access_log import LIVE_ROUTE
 from specwhisper_gateway.config import DEFAULT_PORT as GATEWAY_PORT
-from specwhisper_target_server.command import read_config as read_target
 from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
 from tests.deploy.manifests import (
     COMPOSE,
@@ -41,6 +34,7 @@ from tests.deploy.manifests import (
     in_kubernetes,
     of_kind,
     pod_of,
+    ray_pods,
     read_compose,
     rendered,
     workloads,
@@ -50,7 +44,6 @@ OVERLAYS = ("cpu-demo", "gpu", "ray")
 PORTS = {"target": TARGET_PORT, "draft": DRAFT_PORT, "gateway": GATEWAY_PORT}
 MARGIN_S = 10
 USAGE_ERROR = typer.BadParameter.__mro__[1]  # click's, or of the copy of it that newer typers bring
-SERVE = DEPLOY / "specwhisper_deploy" / "serve.yaml"
 
 
 def servers():
@@ -66,7 +59,7 @@ def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
 
 
-def test_every_flag_exists_and_every_server_is_encrypted_and_asks_who_calls(secrets):
+def test_every_flag_exists_and_every_server_has_encryption_and_tokens(secrets):
     for server in servers():
         flags = server.flags
         assert flags["host"] == "0.0.0.0", server.where
@@ -83,7 +76,7 @@ def test_a_wrong_flag_would_be_found(arguments):
         _ = Started("here", "target", PROGRAMS["target"], arguments).flags
 
 
-def test_servers_are_pointed_to_the_ports_of_each_other():
+def test_servers_are_configured_with_each_others_ports():
     for server in servers():
         for role, flag in (("target", "target"), ("draft", "server")):
             for address in server.flags.get(flag, "").split(",") if flag in server.flags else ():
@@ -103,7 +96,7 @@ def health_commands():
                     yield role, container[probe]["exec"]["command"]
 
 
-def test_health_is_asked_with_flags_that_exist_and_at_the_right_port():
+def test_health_checks_use_existing_flags_and_the_right_port():
     group = typer.main.get_command(specwhisper_client.cli.main.app)
     known = {name for option in group.params for name in option.opts}
     commands = list(health_commands())
@@ -115,7 +108,7 @@ def test_health_is_asked_with_flags_that_exist_and_at_the_right_port():
         assert split_address(address.removeprefix("https://")) == ("127.0.0.1", PORTS[role])
 
 
-def test_a_gateway_is_not_restarted_for_who_is_away_behind_it():
+def test_a_gateways_probes_do_not_depend_on_its_draft_servers():
     for overlay in OVERLAYS:
         _, container = pod_of(workloads(overlay)["gateway"])
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -127,7 +120,7 @@ def seconds(text: str) -> int:
     return int(number) * {"s": 1, "m": 60}[unit]
 
 
-def test_nobody_is_killed_while_draining():
+def test_no_server_is_killed_while_it_drains():
     base = read_compose("compose.yaml")["services"]
     for server in in_compose(*COMPOSE):
         grace_s = seconds(base[server.role]["stop_grace_period"])
@@ -140,7 +133,7 @@ def test_nobody_is_killed_while_draining():
             assert grace_s >= pre_stop_s + server.flags["drain_timeout"] + MARGIN_S, server.where
 
 
-def test_pods_run_as_nobody_and_write_to_volumes_only():
+def test_pods_run_without_privileges_and_write_to_volumes_only():
     for overlay in OVERLAYS:
         for role, workload in workloads(overlay).items():
             pod, container = pod_of(workload)
@@ -157,7 +150,7 @@ def test_pods_run_as_nobody_and_write_to_volumes_only():
             assert "memory" in container["resources"]["limits"], role
 
 
-def test_services_lead_to_ports_that_are_open():
+def test_services_lead_to_open_ports():
     for overlay in OVERLAYS:
         for name, service in of_kind(overlay, "Service").items():
             workload = workloads(overlay)[name]
@@ -181,7 +174,7 @@ def test_draft_servers_know_every_target(overlay):
 @pytest.mark.parametrize(
     ("overlay", "folders"), [("cpu-demo", ["base"]), ("gpu", ["base"]), ("ray", ["base", "ray"])]
 )
-def test_network_policies_select_by_the_labels_that_are_written(overlay, folders):
+def test_network_policies_select_labels_that_pods_have(overlay, folders):
     texts = [(KUBERNETES / folder / "network-policies.yaml").read_text() for folder in folders]
     written = {m["metadata"]["name"]: m["spec"] for text in texts for m in yaml.safe_load_all(text)}
     if overlay == "ray":
@@ -194,44 +187,10 @@ def test_network_policies_select_by_the_labels_that_are_written(overlay, folders
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_manifests_are_of_kubernetes_schemas(overlay):
+def test_manifests_are_valid_for_kubernetes(overlay):
     for manifest in rendered(overlay):
         if manifest["kind"] != "RayService":
             kubernetes_validate.validate(manifest, "1.33", strict=True)
-
-
-def test_draft_servers_know_rays_locator_and_the_name_in_its_certificate(secrets):
-    [draft] = [server for server in in_kubernetes("ray") if server.role == "draft"]
-    [service] = of_kind("ray", "RayService")
-    cluster, _ = ray_pods()
-    [head] = cluster["headGroupSpec"]["template"]["spec"]["containers"]
-    ports = {port["name"]: port["containerPort"] for port in head["ports"]}
-    assert ports["serve"] == 8000  # KubeRay refuses a service whose head names ports, and not this one
-    assert draft.flags["target"] == f"{service}-head-svc:{ports['locator']}"
-    shown = subprocess.run(
-        ["openssl", "x509", "-in", secrets / "target" / "server.pem", "-noout", "-ext", "subjectAltName"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert f"DNS:{draft.flags['target_server_name']}," in shown.stdout
-
-
-def ray_pods():
-    [service] = of_kind("ray", "RayService").values()
-    cluster = service["spec"]["rayClusterConfig"]
-    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
-    return cluster, [group["template"] for group in groups]
-
-
-def test_rays_pods_are_of_kubernetes_schemas_and_its_version_is_the_locked_one():
-    cluster, pods = ray_pods()
-    for pod in pods:
-        kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, "1.33", strict=True)
-        # KubeRay starts a shell in place of the image's init: the pod's own one takes its work.
-        assert pod["spec"]["shareProcessNamespace"]
-    locked = (ROOT / "requirements" / "ray.txt").read_text()
-    assert f"\nray=={cluster['rayVersion']} " in locked
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
@@ -260,15 +219,15 @@ def test_prometheus_finds_the_metrics_of_every_pod_and_nothing_else(overlay):
     }
 
 
-def names_told(text: str) -> list[dict[str, set[str]]]:
-    """Give the names in every call of make-secrets that has some, by role."""
+def names_in_calls(text: str) -> list[dict[str, set[str]]]:
+    """Return the names in each call of make-secrets that has some, by role."""
     calls = re.findall(r"make-secrets deploy/secrets ((?:[\w.-]+=\S+\s+|\\\n[# ]*)+)", text)
-    told = []
+    found = []
     for call in calls:
-        told.append({})
+        found.append({})
         for role, name in re.findall(r"(\w+)=([\w.-]+)", call):
-            told[-1].setdefault(role, set()).add(name)
-    return told
+            found[-1].setdefault(role, set()).add(name)
+    return found
 
 
 def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
@@ -278,12 +237,12 @@ def test_certificates_in_kubernetes_have_the_names_of_targets_and_services():
         **{role: {f"{role}.specwhisper.svc"} for role in of_kind("cpu-demo", "Service") if role != "target"},
     }
     for file in ("docs/deployment.md", "deploy/kubernetes/base/kustomization.yaml"):
-        assert names in names_told((ROOT / file).read_text()), file
-    [renewed] = names_told((ROOT / "docs" / "runbook.md").read_text())
+        assert names in names_in_calls((ROOT / file).read_text()), file
+    [renewed] = names_in_calls((ROOT / "docs" / "runbook.md").read_text())
     assert renewed == {"target": names["target"]}
 
 
-def test_compose_is_called_with_its_file_and_where_torch_is():
+def test_every_compose_command_names_its_file_and_torch_cpu():
     files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *DEPLOY.glob("compose*.yaml")]
     found = set()
     for path in files:
@@ -295,7 +254,7 @@ def test_compose_is_called_with_its_file_and_where_torch_is():
     assert found == {"README.md", "deployment.md", "runbook.md", "compose.yaml", "compose.gpu.yaml"}
 
 
-def test_workflows_are_of_githubs_schema():
+def test_workflows_are_valid_for_github():
     workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
     checked = tool("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *workflows)
     assert checked.returncode == 0, checked.stdout
@@ -308,28 +267,15 @@ def test_a_wrong_manifest_would_be_found():
             kubernetes_validate.validate(service | {"spec": {"ports": [wrong]}}, "1.33", strict=True)
 
 
-def served() -> dict[str, Any]:
-    """Give Serve's configuration, as `kubectl apply --kustomize` deploys it."""
-    [service] = of_kind("ray", "RayService").values()
-    return yaml.safe_load(service["spec"]["serveConfigV2"])
-
-
-def test_what_is_applied_has_rays_applications():
-    assert WRITTEN.read_text() == written(), "run scripts/rayservice.py"
-    [application] = served()["applications"]
-    assert (application["name"], application["import_path"]) == (
-        "targets",
-        "specwhisper_deploy.serve_app:targets",
-    )
-
-
-def test_draft_servers_have_an_address_each_to_spread_sessions_over():
+def test_each_draft_server_has_an_address_of_its_own():
     for overlay in OVERLAYS:
         draft = of_kind(overlay, "Service")["draft"]["spec"]
         assert draft["clusterIP"] == "None"  # headless: the name has the pods' addresses
         [port] = draft["ports"]
         _, container = pod_of(workloads(overlay)["draft"])
-        assert port["port"] in {each["containerPort"] for each in container["ports"]}, "nothing translates it"
+        assert port["port"] in {each["containerPort"] for each in container["ports"]}, (
+            "a headless service translates no port"
+        )
 
 
 def test_every_image_is_built_by_ci():
@@ -341,62 +287,8 @@ def test_every_image_is_built_by_ci():
     assert "TORCH_CPU=https://download.pytorch.org/whl/cpu/torch/" in build
 
 
-@pytest.mark.skipif(not SERVE.exists(), reason="deploy/specwhisper_deploy/serve.yaml is not there")
-def test_targets_in_a_cluster_may_be_reached_as_they_are_told(secrets):
-    [application] = served()["applications"]
-    flags = application["args"]["target"] | {"device": "cpu", "dtype": "float32"}
-    here = {
-        k: v.replace(SECRETS, f"{secrets}/target/") if isinstance(v, str) else v for k, v in flags.items()
-    }
-    serving = config_from(read_target, here).serving
-    assert (serving.host, serving.metrics_host, serving.insecure) == ("0.0.0.0", "0.0.0.0", False)
-    with pytest.raises(UnsafeBind):
-        config_from(read_target, here | {"tokens-file": None})
-
-
-@pytest.mark.skipif(not SERVE.exists(), reason="deploy/specwhisper_deploy/serve.yaml is not there")
-def test_ray_gets_the_configuration_of_one_machine_with_a_clusters_changes():
-    schema = pytest.importorskip("ray.serve.schema")
-    config = served()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        schema.ServeDeploySchema.model_validate(config)
-    one_machine = {app["name"]: app for app in yaml.safe_load(SERVE.read_text())["applications"]}
-    cluster, _ = ray_pods()
-    assert config["applications"]
-    for application in config["applications"]:
-        original = one_machine[application["name"]]
-        assert application["import_path"] == original["import_path"]
-        assert {d["name"] for d in original["deployments"]} <= {d["name"] for d in application["deployments"]}
-        flags = application["args"]["target"]
-        words = [f"--{name}={value}" for name, value in flags.items() if not isinstance(value, bool)]
-        words += [f"--{name}" for name, value in flags.items() if value is True]
-        target = Started("serve", "target", PROGRAMS["target"], tuple(words))
-        assert target.flags["grpc_use_ssl"]
-        [workers] = cluster["workerGroupSpecs"]
-        [container] = workers["template"]["spec"]["containers"]
-        assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
-            "grpc": target.flags["port"],
-            "metrics": target.flags["metrics_port"],
-        }
-        draft_to_ray = of_kind("ray", "NetworkPolicy")["draft-to-ray"]["spec"]
-        [egress] = draft_to_ray["egress"]
-        assert egress["ports"] == [{"port": TARGET_PORT, "protocol": "TCP"}]
-        assert application["args"]["locator"]["port"] == target.flags["port"] == TARGET_PORT
-        wanted = {d["name"]: d for d in application["deployments"]}["Target"]["autoscaling_config"]
-        assert workers["minReplicas"] >= wanted["min_replicas"]
-        assert workers["maxReplicas"] >= 2 * wanted["max_replicas"]  # both versions during an update
-
-
-def test_changes_go_by_name_and_null_leaves_out():
-    old = {"a": 1, "b": None, "applications": [{"name": "x", "p": {"q": 1, "r": 2}}, {"name": "y"}]}
-    new = {"a": 2, "applications": [{"name": "x", "p": {"q": None, "s": [3]}, "d": [{"name": "z"}]}]}
-    merged = {"name": "x", "p": {"r": 2, "s": [3]}, "d": [{"name": "z"}]}
-    assert changed(old, new) == {"a": 2, "b": None, "applications": [merged]}
-
-
 @pytest.mark.parametrize("name", COMPOSE)
-def test_compose_files_are_of_its_schema(name):
+def test_compose_files_are_valid(name):
     checked = tool("check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / name)
     assert checked.returncode == 0, checked.stdout
 
@@ -417,7 +309,7 @@ def test_compose_mounts_each_roles_own_secrets_and_waits_for_health():
     assert not any(service.get("init") for service in services.values()), "the images have one"
 
 
-def test_compose_has_room_for_uploads_which_are_there_twice_for_a_moment():
+def test_compose_has_room_for_uploads_which_exist_twice_for_a_moment():
     [tmp] = read_compose("compose.yaml")["services"]["gateway"]["tmpfs"]
     size_gb = int(re.fullmatch(r"/tmp:size=(\d+)g", tmp)[1])
     [flags] = [server.flags for server in in_compose("compose.yaml") if server.role == "gateway"]

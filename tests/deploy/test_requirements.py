@@ -1,4 +1,4 @@
-"""What images install is what pyproject.toml asks for, to the last hash, and from nowhere in particular."""
+"""Lock files of images satisfy pyproject.toml, have hashes, and name no package index."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def locked(role: str) -> dict[str, str]:
     return dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text_of(role), re.MULTILINE))
 
 
-def missing(asked: list[str], found: dict[str, str]) -> list[str]:
-    """Name what is asked for and not among what was found, or of another version."""
+def missing(required: list[str], found: dict[str, str]) -> list[str]:
+    """Return the requirements that are absent from `found`, or there in another version."""
     wrong = []
-    for requirement in map(Requirement, asked):
+    for requirement in map(Requirement, required):
         version = found.get(canonicalize_name(requirement.name))
         applies = requirement.marker is None or requirement.marker.evaluate(LINUX)
         if applies and (version is None or version not in requirement.specifier):
@@ -46,14 +46,14 @@ def missing(asked: list[str], found: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("role", EXTRAS)
-def test_locks_are_of_this_pyproject(role):
+def test_lock_files_satisfy_pyproject(role):
     optional = PROJECT["project"]["optional-dependencies"]
-    asked = PROJECT["project"]["dependencies"] + [r for extra in EXTRAS[role] for r in optional[extra]]
-    assert missing(asked, locked(role)) == [], "run scripts/lock"
+    required = PROJECT["project"]["dependencies"] + [r for extra in EXTRAS[role] for r in optional[extra]]
+    assert missing(required, locked(role)) == [], "run scripts/lock"
     assert text_of(role).startswith(f"# Of specwhisper[{','.join(EXTRAS[role])}]")
 
 
-def test_what_builds_the_wheel_is_locked_too():
+def test_build_requirements_are_locked():
     assert missing(PROJECT["build-system"]["requires"], locked("build")) == []
 
 
@@ -63,14 +63,14 @@ def test_an_older_lock_would_be_found():
 
 
 @pytest.mark.parametrize("role", ["build", *EXTRAS])
-def test_every_line_has_a_version_and_a_hash_and_names_no_place(role):
+def test_every_line_has_a_version_and_hashes_and_no_index(role):
     lines = text_of(role).replace("\\\n", "").splitlines()
     for line in lines[1:]:
         assert re.fullmatch(r"[\w.-]+==\S+(\s+--hash=sha256:[0-9a-f]{64})+\s*", line), line
     assert f"requirements/{role}.txt" in (DEPLOY / "Dockerfile").read_text()
 
 
-def test_torch_is_the_one_that_tests_run_with():
+def test_images_have_the_torch_of_the_tests():
     constraint = re.search(r"^torch==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
     assert {locked("target")["torch"], locked("ray")["torch"]} == {constraint}
     assert locked("draft")["torch"] == f"{constraint}+cpu"

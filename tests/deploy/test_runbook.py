@@ -1,4 +1,4 @@
-"""The runbook knows every error and every line of the servers' logs, and names flags that exist."""
+"""The runbook explains every error and every log line of the servers, and its flags exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVELS = {"log", "info", "warning", "error", "exception", "critical"}
 
 
 def logged():
-    """Give the servers' log lines; sentences are warnings of the library to people, and tell themselves."""
+    """Yield the messages of the servers' log lines; whole sentences explain themselves."""
     for folder in SERVERS:
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -52,7 +52,7 @@ def test_every_error_is_explained_with_its_status():
 
 
 def flags_of(command):
-    """Give the flags of a command line and of its commands."""
+    """Yield the flags of a command line and of its commands."""
     yield from (flag for option in command.params for flag in option.opts)
     for inner in getattr(command, "commands", {}).values():
         yield from flags_of(inner)

@@ -1,4 +1,4 @@
-"""What deploy/make-secrets makes stays, can be changed while servers run, and is what Prometheus needs."""
+"""deploy/make-secrets keeps what exists, supports rotation, and serves Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.deploy.manifests import COMPOSE, DEPLOY, PROGRAMS, in_compose, read_c
 from tests.rpc.scrapes import scrape
 
 
-def test_secrets_stay_and_a_new_token_is_valid_beside_the_old_one(secrets, tmp_path):
+def test_secrets_stay_and_a_new_token_is_added_to_the_old_one(secrets, tmp_path):
     first = tmp_path / "secrets"
     first.mkdir(mode=0o755)
     run = [DEPLOY / "make-secrets", first, "target=more.example"]
@@ -51,10 +51,10 @@ def names_in(certificate: Path) -> set[str]:
     return {name.strip().partition(":")[2] for name in shown.splitlines()[1].split(",")}
 
 
-def test_a_certificate_is_good_for_its_own_role_only(tmp_path):
+def test_a_certificate_names_its_own_role_only(tmp_path):
     folder = tmp_path / "secrets"
-    given = ("target=target-0.target", "target=10.0.0.1", "gateway=asr.example", "gateway=2001:db8::1")
-    subprocess.run([DEPLOY / "make-secrets", folder, *given], check=True, capture_output=True, timeout=60)
+    names = ("target=target-0.target", "target=10.0.0.1", "gateway=asr.example", "gateway=2001:db8::1")
+    subprocess.run([DEPLOY / "make-secrets", folder, *names], check=True, capture_output=True, timeout=60)
     here = {"localhost", "127.0.0.1", "0:0:0:0:0:0:0:1"}
     assert {role: names_in(folder / role / "server.pem") - here for role in PROGRAMS} == {
         "target": {"target", "target-0.target", "10.0.0.1"},
@@ -67,9 +67,11 @@ def test_a_certificate_is_good_for_its_own_role_only(tmp_path):
 @pytest.mark.parametrize("name", ["asr.example", "client=asr.example", "target=", "target=a,DNS:draft"])
 def test_a_name_without_its_role_is_refused_before_anything_is_made(tmp_path, name):
     folder = tmp_path / "secrets"
-    told = subprocess.run([DEPLOY / "make-secrets", folder, name], capture_output=True, text=True, timeout=60)
-    assert told.returncode == 1
-    assert f"'{name}'" in told.stderr
+    result = subprocess.run(
+        [DEPLOY / "make-secrets", folder, name], capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 1
+    assert f"'{name}'" in result.stderr
     assert not folder.exists()
 
 
@@ -86,16 +88,16 @@ def test_a_name_that_a_certificate_lacks_is_refused_until_the_certificate_is_del
     assert make(*there).returncode == 0
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for name in ("target-1.target", "10.0.0.2", "2001:db8::2"):
-        told = make(*there, f"target={name}")
-        assert told.returncode == 1
-        assert f"not for '{name}': delete target/server.pem first" in told.stderr
+        result = make(*there, f"target={name}")
+        assert result.returncode == 1
+        assert f"does not name '{name}': delete target/server.pem first" in result.stderr
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     (folder / "target" / "server.pem").unlink()
     assert make(*there, "target=target-1.target").returncode == 0
     assert "target-1.target" in names_in(folder / "target" / "server.pem")
 
 
-def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
+def test_a_new_authority_replaces_the_old_one_without_downtime(tmp_path):
     folder = tmp_path / "secrets"
     roots, certificate = folder / "draft" / "roots.pem", folder / "target" / "server.pem"
 
@@ -113,7 +115,7 @@ def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
     old = make()
     authority = folder / "authority" / "roots.pem"
     authority.unlink()
-    assert make() == old  # nothing but a new authority, whom nobody trusts yet
+    assert make() == old  # only a new authority, which no server trusts yet
     assert roots.read_bytes() != authority.read_bytes()
     assert is_trusted(old)
     with roots.open("ab") as file:
@@ -129,17 +131,19 @@ def test_a_new_authority_comes_without_a_moment_of_mistrust(tmp_path):
 
 
 def jobs_of(name: str) -> list[dict[str, Any]]:
-    """Give what Prometheus scrapes by an example, with what stands in its remarks."""
+    """Return the jobs of an example for Prometheus, commented ones included."""
     text = (DEPLOY / "observability" / name).read_text()
     return yaml.safe_load(re.sub(r"^  # (?=- job_name|  )", "  ", text, flags=re.MULTILINE))["scrape_configs"]
 
 
 @pytest.mark.parametrize(
-    ("name", "fronts"), [("prometheus.yml", 1), ("prometheus.kubernetes.yml", 0)], ids=["hosts", "kubernetes"]
+    ("name", "locators"),
+    [("prometheus.yml", 1), ("prometheus.kubernetes.yml", 0)],
+    ids=["hosts", "kubernetes"],
 )
-def test_all_that_prometheus_may_ask_is_encrypted_and_shown_a_token_that_it_has(secrets, name, fronts):
+def test_prometheus_uses_encryption_and_a_token_that_it_has(secrets, name, locators):
     jobs = jobs_of(name)
-    assert sum("http_sd_configs" in job for job in jobs) == fronts
+    assert sum("http_sd_configs" in job for job in jobs) == locators
     found = [
         at | {"scheme": at["url"].partition(":")[0]} for job in jobs for at in job.get("http_sd_configs", ())
     ]
@@ -152,7 +156,7 @@ def test_all_that_prometheus_may_ask_is_encrypted_and_shown_a_token_that_it_has(
         assert role in names_in(secrets / role / "server.pem")
 
 
-async def test_prometheus_gets_the_metrics_of_compose_with_the_secrets_made_for_it(secrets):
+async def test_prometheus_scrapes_compose_with_the_secrets_made_for_it(secrets):
     example = yaml.safe_load((DEPLOY / "observability" / "prometheus.yml").read_text())
     jobs = {job["job_name"].removeprefix("specwhisper-"): job for job in example["scrape_configs"]}
     assert jobs.keys() == PROGRAMS.keys()

@@ -1,0 +1,140 @@
+"""The RayService: its Serve configuration follows serve.yaml, and its pods fit that configuration."""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+
+from specwhisper.cli.command_lines import config_from
+from specwhisper.errors import UnsafeBind
+from specwhisper_target_server.command import read_config as read_target
+from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
+from tests.deploy.manifests import DEPLOY, PROGRAMS, ROOT, SECRETS, Started, in_kubernetes, of_kind, ray_pods
+
+ONE_MACHINE = DEPLOY / "specwhisper_deploy" / "serve.yaml"
+# Where the RayService differs from serve.yaml; None is a key that it lacks.
+DIFFERENCES = {
+    "proxy_location": "EveryNode",
+    "targets.args.target.model": "large-v3",
+    "targets.args.target.device": "cuda",
+    "targets.args.target.dtype": "float16",
+    "targets.args.target.threads": None,
+    "targets.args.target.max-sessions": 32,
+    "targets.args.target.host": "0.0.0.0",
+    "targets.args.target.port": TARGET_PORT,
+    "targets.args.target.grpc-use-ssl": True,
+    "targets.args.target.grpc-server-cert": f"{SECRETS}server.pem",
+    "targets.args.target.grpc-server-key": f"{SECRETS}server.key",
+    "targets.args.target.tokens-file": f"{SECRETS}tokens",
+    "targets.args.target.metrics-host": "0.0.0.0",
+    "targets.args.target.metrics-port": 9464,
+    "targets.args.locator.metrics-port": None,
+    "targets.deployments.Target.ray_actor_options.num_cpus": 2,
+    "targets.deployments.Target.ray_actor_options.num_gpus": 1,
+    "targets.deployments.Target.autoscaling_config.min_replicas": 2,
+    "targets.deployments.Target.autoscaling_config.policy.policy_kwargs.sessions_per_replica": 24,
+    "targets.deployments.Locator.name": "Locator",
+    "targets.deployments.Locator.ray_actor_options.num_cpus": 0.1,
+    "targets.deployments.Locator.ray_actor_options.resources.locator": 1,
+}
+
+
+def serve_config() -> dict[str, Any]:
+    """Return the Serve configuration that `kubectl apply --kustomize` deploys."""
+    [service] = of_kind("ray", "RayService").values()
+    return yaml.safe_load(service["spec"]["serveConfigV2"])
+
+
+def application() -> dict[str, Any]:
+    """Return its only application."""
+    [application] = serve_config()["applications"]
+    return application
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of a configuration by path; named items of lists are found by their names."""
+    if isinstance(value, list):
+        value = {each["name"]: each for each in value}
+    if not isinstance(value, dict):
+        return {prefix: value}
+    dot = prefix and f"{prefix}."
+    leaves = (flat(each, prefix if key == "applications" else f"{dot}{key}") for key, each in value.items())
+    return {path: leaf for each in leaves for path, leaf in each.items()}
+
+
+def test_the_rayservice_differs_from_one_machine_only_as_listed():
+    here, there = flat(yaml.safe_load(ONE_MACHINE.read_text())), flat(serve_config())
+    here = {path: leaf for path, leaf in here.items() if path.split(".")[0] not in ("drafts", "gateway")}
+    assert {
+        path: there.get(path) for path in here | there if here.get(path) != there.get(path)
+    } == DIFFERENCES
+
+
+def test_ray_accepts_the_configuration():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ServeDeploySchema.model_validate(serve_config())
+
+
+def test_targets_listen_on_all_interfaces_with_encryption_and_tokens(secrets):
+    flags = application()["args"]["target"] | {"device": "cpu", "dtype": "float32"}
+    here = {
+        k: v.replace(SECRETS, f"{secrets}/target/") if isinstance(v, str) else v for k, v in flags.items()
+    }
+    serving = config_from(read_target, here).serving
+    assert (serving.host, serving.metrics_host, serving.insecure) == ("0.0.0.0", "0.0.0.0", False)
+    with pytest.raises(UnsafeBind):
+        config_from(read_target, here | {"tokens-file": None})
+
+
+def test_pods_have_the_ports_and_the_number_that_the_configuration_needs():
+    flags = application()["args"]["target"]
+    words = [f"--{name}={value}" for name, value in flags.items() if not isinstance(value, bool)]
+    words += [f"--{name}" for name, value in flags.items() if value is True]
+    target = Started("serve", "target", PROGRAMS["target"], tuple(words))
+    cluster, _ = ray_pods()
+    [workers] = cluster["workerGroupSpecs"]
+    [container] = workers["template"]["spec"]["containers"]
+    assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
+        "grpc": target.flags["port"],
+        "metrics": target.flags["metrics_port"],
+    }
+    [egress] = of_kind("ray", "NetworkPolicy")["draft-to-ray"]["spec"]["egress"]
+    assert egress["ports"] == [{"port": TARGET_PORT, "protocol": "TCP"}]
+    assert application()["args"]["locator"]["port"] == target.flags["port"] == TARGET_PORT
+    wanted = {d["name"]: d for d in application()["deployments"]}["Target"]["autoscaling_config"]
+    assert workers["minReplicas"] >= wanted["min_replicas"]
+    assert workers["maxReplicas"] >= 2 * wanted["max_replicas"]  # both versions during an update
+
+
+def test_pods_are_valid_for_kubernetes_and_run_the_locked_ray():
+    cluster, pods = ray_pods()
+    for pod in pods:
+        kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, "1.33", strict=True)
+        # KubeRay starts a shell instead of the image's init; the pod's own init takes over its work.
+        assert pod["spec"]["shareProcessNamespace"]
+    locked = (ROOT / "requirements" / "ray.txt").read_text()
+    assert f"\nray=={cluster['rayVersion']} " in locked
+
+
+def test_draft_servers_use_the_locator_and_a_name_in_its_certificate(secrets):
+    [draft] = [server for server in in_kubernetes("ray") if server.role == "draft"]
+    [service] = of_kind("ray", "RayService")
+    cluster, _ = ray_pods()
+    [head] = cluster["headGroupSpec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in head["ports"]}
+    assert ports["serve"] == 8000  # KubeRay refuses a service whose head names ports, but not this one
+    assert draft.flags["target"] == f"{service}-head-svc:{ports['locator']}"
+    shown = subprocess.run(
+        ["openssl", "x509", "-in", secrets / "target" / "server.pem", "-noout", "-ext", "subjectAltName"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert f"DNS:{draft.flags['target_server_name']}," in shown.stdout
