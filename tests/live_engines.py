@@ -116,7 +116,7 @@ class LivePair:
         has_worked = self.verifier.has_work
         for name, event in self.verifier.step():
             self._follow(name, event)
-        if not (has_drafted or has_worked) and (waits_s := self.verifier.holds_for_s):
+        if not (has_drafted or has_worked) and (waits_s := self.verifier.wake_after_s):
             self._now_ns += round(waits_s * 1e9) + 1
             return True
         return has_drafted or has_worked

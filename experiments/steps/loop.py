@@ -26,7 +26,7 @@ class Loop:
         self._forward_s = 0.0
         decoder: Any = self._model._decoder  # what is timed is inside
         self._append, decoder.append = decoder.append, self._timed
-        self._verifier = Verifier(self._model, executor=InlineExecutor(), is_patient=True)
+        self._verifier = Verifier(self._model, executor=InlineExecutor(), has_batching_delay=True)
         self._num_candidates = width - 1
         self._places: dict[str, tuple[int, int]] = {}  # window and committed tokens of each session
         random = np.random.default_rng(seed)

@@ -23,9 +23,9 @@ from specwhisper.model.model import Model
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import DecodingOptions
+from specwhisper.speculation.belief import Belief
 from specwhisper.speculation.controller import Controller
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.speculation.ledger import Belief
 from specwhisper.speculation.statistics import DraftReport
 from specwhisper.transcription.live_windows import follow_windows
 from specwhisper.types import UNKNOWN_AGE_NS, AudioChunk, Commit, Failed, Window, WindowOpened
@@ -42,7 +42,7 @@ class Drafter:
     runs_ahead : whether a window is drafted before the target opens it, in a second slot, while one is free.
     """
 
-    holds_for_s = 0.0  # nobody gains if it waits
+    wake_after_s = 0.0  # nobody gains if it waits
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class Engine(Protocol[Event_co]):
         """Whether a step would do anything now."""
 
     @property
-    def holds_for_s(self) -> float:
+    def wake_after_s(self) -> float:
         """For how long there may be nothing to do only because more is worth waiting for; 0 if not so."""
 
     def step(self) -> Sequence[tuple[str, Event_co]]:
@@ -175,7 +175,7 @@ class EngineThread(Generic[Event]):
 
         def rest_s() -> float | None:
             try:
-                return engine.holds_for_s or None
+                return engine.wake_after_s or None
             except Exception:  # the bug that has_work told of
                 return None
 

@@ -64,7 +64,7 @@ class TargetEngine:
             executor=self._encoder,
             aligner=self._aligner,
             wake=self.thread.wake,
-            is_patient=True,
+            has_batching_delay=True,
             limits=limits,
             max_width=max_width,
             max_num_batched_tokens=max_num_batched_tokens,

@@ -151,9 +151,9 @@ class PairEngine:
         )
 
     @property
-    def holds_for_s(self) -> float:
+    def wake_after_s(self) -> float:
         """How long :meth:`step` has nothing to do unless something arrives; 0 where only that helps."""
-        return self._verifier.holds_for_s
+        return self._verifier.wake_after_s
 
     def open(self, session_id: str, feed: Feed, length: DraftLength, options: DecodingOptions) -> None:
         """Open a session as soon as there are slots for it, in the order of the calls."""

@@ -26,7 +26,7 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.acceptance import accept
 from specwhisper.speculation.admission import ResponseTime
-from specwhisper.speculation.patience import Patience
+from specwhisper.speculation.batching_delay import BatchingDelay
 from specwhisper.speculation.scheduling import next_batch
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.transcription.prompting import PromptText
@@ -64,7 +64,7 @@ class Verifier:
     aligner : finds where words lie, beside the forward passes; by default ``executor`` does it too.
     clock : tells the time, in nanoseconds from any moment; a simulation has one of its own.
     wake : called, from any thread, when the executors are done and :meth:`step` has something to do.
-    is_patient : whether passes are put off for candidates on their way, by :attr:`holds_for_s`.
+    has_batching_delay : whether passes are put off for candidates on their way, by :attr:`wake_after_s`.
     max_width : most candidates one session may put into one pass.
     max_num_batched_tokens : most tokens in one forward pass (:func:`speculation.scheduling.next_batch`).
     latency_budget_ms : sessions are refused when answers would take longer than this on average.
@@ -79,7 +79,7 @@ class Verifier:
         aligner: Executor | None = None,
         clock: Callable[[], int] = perf_counter_ns,
         wake: Callable[[], None] = lambda: None,
-        is_patient: bool = False,
+        has_batching_delay: bool = False,
         limits: Limits | None = None,
         max_width: int = DEFAULT_MAX_WIDTH,
         max_num_batched_tokens: int = DEFAULT_MAX_NUM_BATCHED_TOKENS,
@@ -93,11 +93,11 @@ class Verifier:
         self._aligner = aligner or executor
         self._clock = clock
         self._wake = wake
-        self._is_patient = is_patient
+        self._has_batching_delay = has_batching_delay
         self._max_width = max_width
         self._max_num_batched_tokens = max_num_batched_tokens
         self._answer_time = ResponseTime(latency_budget_ms)
-        self._patience = Patience()
+        self._batching_delay = BatchingDelay()
         self._last_forward_ns = 0  # when it ended
         self._max_new_tokens = max_new_tokens
         self._plan = plan or self._windows
@@ -135,7 +135,7 @@ class Verifier:
         return any(self._is_overdue(session) for session in sessions)
 
     @property
-    def holds_for_s(self) -> float:
+    def wake_after_s(self) -> float:
         """For how long :meth:`step` has nothing to do, unless there is news; 0 where only news helps."""
         now_ns = self._clock()
         waits_ns: list[float] = [
@@ -151,11 +151,11 @@ class Verifier:
     def _puts_off_ns(self) -> float:
         """For how long the next pass is put off, since more candidates are on their way."""
         runnable = [session for session in self._sessions.values() if session.is_runnable]
-        if not self._is_patient or not runnable:
+        if not self._has_batching_delay or not runnable:
             return 0.0
         could_begin_ns = max(self._last_forward_ns, min(session.ready_ns for session in runnable))
         awaited = (a for session in self._sessions.values() if (a := session.next_candidates) is not None)
-        return max(0.0, self._patience.begin_ns(could_begin_ns, awaited) - self._clock())
+        return max(0.0, self._batching_delay.start_ns(could_begin_ns, awaited) - self._clock())
 
     def _is_overdue(self, session: VerifierState) -> bool:
         """Tell whether a session has waited for candidates for too long."""
@@ -305,7 +305,7 @@ class Verifier:
             return
         forward_ns = self._clock() - started_ns
         self._last_forward_ns = started_ns + forward_ns
-        self._patience.observe(forward_ns)
+        self._batching_delay.observe(forward_ns)
         for session, row, score in zip(batch, rows, scores, strict=True):
             timing = Timing(started_ns - session.ready_ns, forward_ns, session.encode_ns, len(batch))
             self._answer_time.observe(timing.queue_ns + forward_ns, len(self._sessions))
@@ -404,7 +404,7 @@ class Verifier:
         windows = session.windows
         previous = tuple(windows.previous) if session.options.condition_on_previous_text else ()
         self._reply(
-            session, WindowOpened(window, log_mel_max, session.ledger.expected, windows.num_final, previous)
+            session, WindowOpened(window, log_mel_max, session.ledger.reused, windows.num_final, previous)
         )
         for answer in session.take_early(self._clock()):
             self._reply(session, answer)

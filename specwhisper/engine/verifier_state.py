@@ -100,7 +100,7 @@ class VerifierState:
     @property
     def has_candidates(self) -> bool:
         """Whether a pass would verify something now."""
-        return self.window is not None and bool(self.ledger.pending)
+        return self.window is not None and self.ledger.num_pending > 0
 
     @property
     def next_candidates(self) -> Arrival | None:
@@ -246,7 +246,7 @@ class VerifierState:
         self.language_of = None
         self.ledger = Ledger(
             resumed.committed if resumed else (),
-            expected=self.closed.expected if self.closed and self.mode.drafts else (),
+            reused=self.closed.expected if self.closed and self.mode.drafts else (),
             ending=self.closed.ending if self.closed and self.mode.drafts else (),
             max_pending=self.limits.max_ahead_tokens,
         )
@@ -265,7 +265,7 @@ class VerifierState:
             return Request(1, 0, self.num_missed)
         window, ledger = self.window, self.ledger
         room = window.max_new_tokens - len(ledger.committed) - 1  # the target's own token needs a place
-        num_drafted = min(len(ledger.pending) - ledger.num_reused, max_width)
+        num_drafted = min(ledger.num_pending - ledger.num_reused, max_width)
         wanted = min(ledger.num_reused + num_drafted, max(max_width, MAX_RECALLED))
         return Request(
             num_needed=len(window.prompt) + len(ledger.committed) - num_held,
@@ -278,7 +278,7 @@ class VerifierState:
         if self.window is None:
             return Row(self.slot, [vocabulary.start_of_transcript], 0, (), timestamps=False, probe=0)
         window, ledger = self.window, self.ledger
-        candidates = ledger.pending[:num_candidates]
+        candidates = ledger.candidates(num_candidates)
         start = vocabulary.start_of_transcript
         begins = num_held == 0 and start in window.prompt
         return Row(

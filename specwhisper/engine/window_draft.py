@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import exp
 
 from specwhisper.model.choosing import Scores
-from specwhisper.speculation.ledger import Belief
+from specwhisper.speculation.belief import Belief
 from specwhisper.types import Believed, Candidates, Commit, Proposal, Window
 
 
@@ -73,7 +73,7 @@ class WindowDraft:
     ) -> None:
         """Believe of a window what the target expects; of blocks sent before, so many, none counts."""
         self.window, self.is_expected = window, is_expected
-        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, expected=expected)
+        self.belief = Belief(credit=self.initial_credit, num_blocks=num_blocks, reused=expected)
         self.proposals, self.distances, self.log_probs = {}, {}, {}
         self.gave_way = False
         self.sent_ns.clear()

@@ -1,4 +1,4 @@
-"""Whisper's decoder over preallocated slots: append tokens to any slots, roll any of them back.
+"""Whisper's decoder over preallocated slots: append tokens, roll back.
 
 A slot holds the keys and values of one session: self-attention for every token appended so far,
 cross-attention for the encoded window. Rollback moves a position back; the next append overwrites what lies
@@ -87,7 +87,7 @@ class CachedDecoder(nn.Module):
         self.unembed.weight = cast(nn.Embedding, self.embed_tokens).weight
 
     def pack(self, *, is_int8: bool, is_draft: bool = False) -> None:
-        """Pack the weights for the fastest multiplication on a CPU, after they are loaded.
+        """Pack the loaded weights for the fastest multiplication on a CPU.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class CachedDecoder(nn.Module):
             self._padding = Padding(min_width=4, max_width=32, multiple=16, undivided=192, full=full)
 
     def allocate(self, *, has_static_shapes: bool = False, cross_cache_dtype: str | None = None) -> None:
-        """Allocate each layer's cache on the layer's device; call it once, after the weights are placed.
+        """Allocate each layer's cache on the layer's device, once weights are placed.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class CachedDecoder(nn.Module):
             )
 
     def warm_up(self, width: int) -> None:
-        """Capture all shapes of up to ``width`` tokens for each slot, if shapes are static."""
+        """Capture all shapes of up to ``width`` tokens a slot, if shapes are static."""
         if isinstance(self._runner, PaddedRunner):
             self._runner.warm_up(self.num_slots, width)
 
@@ -177,7 +177,7 @@ class CachedDecoder(nn.Module):
         num_scored: Sequence[int],
         probes: Sequence[tuple[int, int]] = (),
     ) -> Tensor:
-        """Append rows of tokens and return the logits after the last ``num_scored`` tokens of each.
+        """Append rows of tokens; return logits after the last ``num_scored`` of each.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class CachedDecoder(nn.Module):
         *,
         num_layers: int | None = None,
     ) -> Tensor:
-        """Append tokens and return the hidden states of some of them; see :class:`BatchRunner`."""
+        """Append tokens; return the hidden states of some, as :class:`BatchRunner`."""
         rows = [BatchRow(slot, self.lengths[slot], row) for slot, row in zip(slots, tokens, strict=True)]
         hidden = self._runner.run(rows, wanted, num_layers=num_layers)
         for row in rows:
@@ -212,7 +212,7 @@ class CachedDecoder(nn.Module):
         return hidden
 
     def _run_layers(self, batch: ForwardBatch, num_layers: int | None = None) -> Tensor:
-        """Return the hidden states of a batch after all layers or the first ones: ... x d_model."""
+        """Return hidden states after all layers or the first ones: ... x d_model."""
         embedded = self.embed_tokens(batch.ids) * self.embed_scale
         hidden: Tensor = embedded + self.embed_positions(batch.positions)
         for layer, cache in list(zip(self.layers, self._caches, strict=True))[:num_layers]:
@@ -221,7 +221,7 @@ class CachedDecoder(nn.Module):
 
     @torch.inference_mode()
     def cross_attention(self, slot: int, tokens: Sequence[int], heads: Sequence[tuple[int, int]]) -> Tensor:
-        """Run tokens through an emptied slot and return the cross-attention weights of some heads.
+        """Run tokens through an emptied slot; return cross-attention weights of heads.
 
         Layers after the last of these heads do not run. The slot is empty afterwards.
 
@@ -258,7 +258,7 @@ class CachedDecoder(nn.Module):
 
 
 def _execution_device(layer: nn.Module) -> torch.device:
-    """Return the device on which accelerate runs a layer whose weights may be offloaded."""
+    """Return the device that runs a layer; accelerate may offload its weights."""
     for module in layer.modules():
         hook = getattr(module, "_hf_hook", None)
         if getattr(hook, "execution_device", None) is not None:
@@ -267,7 +267,10 @@ def _execution_device(layer: nn.Module) -> torch.device:
 
 
 def load_decoder_weights(decoder: CachedDecoder, state: dict[str, Tensor]) -> None:
-    """Load a transformers state dict (keys below ``model.decoder.``) and fuse its projections."""
+    """Load a transformers state dict and fuse its projections.
+
+    Its keys begin with ``model.decoder.``, except for ``proj_out.weight``.
+    """
 
     def fused(prefix: str, names: str) -> dict[str, Tensor]:
         weights = [state[f"{prefix}.{name}_proj.weight"] for name in names]

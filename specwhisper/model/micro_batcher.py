@@ -1,4 +1,4 @@
-"""Batch the calls of concurrent threads: a GPU encodes eight windows faster together."""
+"""Batch concurrent calls: a GPU encodes eight windows faster together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 class MicroBatcher(Generic[T]):
-    """Batches concurrent calls: the caller that holds the lock runs up to ``max_items`` waiting items.
+    """Batches concurrent calls.
+
+    The caller that holds the lock runs up to ``max_items`` waiting items.
 
     Parameters
     ----------

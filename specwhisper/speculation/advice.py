@@ -1,4 +1,4 @@
-"""What ``specwhisper tune`` advises: a mode by what was measured, and estimates of what was not."""
+"""Advice of ``specwhisper tune``: the best measured mode, estimates elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
 from specwhisper.speculation.theory import Costs, best_gamma, full_s, pipelined_s, sync_s
 from specwhisper.types import Mode
 
-ELSEWHERE_S = (0.001, 0.003, 0.01, 0.03, 0.1)  # round trips for which to estimate
+ELSEWHERE_S = (0.001, 0.003, 0.01, 0.03, 0.1)  # round trips to estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Expected:
 
     Attributes
     ----------
-    gamma : the fixed draft length that is best in ``sync``.
-    times_s : by mode, seconds of decoding per token; in ``sync`` with that gamma.
+    gamma : the best fixed gamma in ``sync``.
+    times_s : seconds of decoding per token, by mode; in ``sync`` with that gamma.
     """
 
     round_trip_s: float
@@ -33,16 +33,16 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to run over this link; its draft length is best chosen as it goes, which is what was measured.
+    """The mode to run over this link, with an adaptive draft length.
 
     Attributes
     ----------
     measured : every mode, the fastest first.
-    best, reason : what to run, and why.
+    best, reason : the mode to run, and why.
     costs : of link and models, medians over the sessions of ``sync``.
     here, elsewhere : estimates for the round trip of this link and for others.
-    one_process : both models on the target's machine, if a draft step takes there what it takes here: a gamma
-        and the time of ``sync`` without a round trip.
+    one_process : the same without a round trip, with both models on the target's machine, if a draft step
+        takes the same time there.
     """
 
     measured: tuple[Measured, ...]
@@ -55,24 +55,28 @@ class Advice:
 
 
 def advise(rounds: Sequence[Round]) -> Advice:
-    """Advise on a link and a pair.
+    """Advise on a link and a pair of models.
 
-    The parts' times are those of ``sync``: there a block is alone on its way, so that nothing else is in its
-    round trip, and passes hold from one token to many. How far a draft is right behind a commit is of
-    ``sync`` as well; how long its runs are, for ``pipelined`` and ``full``, is of ``pipelined``, which never
-    pauses and whose target does not get ahead of it.
+    The times of the parts are those of ``sync``: there a round trip contains a single block, and forward
+    passes have from one token to many. The acceptance in blocks is that of ``sync`` too. The acceptance in
+    runs, for ``pipelined`` and ``full``, is that of ``pipelined``, whose draft never pauses and whose target
+    never gets ahead of the draft.
 
     Raises
     ------
-    InvalidRequest : there are fewer than two rounds.
-    SpecWhisperError : too little was drafted to estimate anything.
+    InvalidRequest
+        for fewer than two rounds.
+    SpecWhisperError
+        if too little was drafted to estimate anything.
     """
     measured = compare(rounds)
     blocks, runs = (_estimates(rounds, mode) for mode in (Mode.SYNC, Mode.PIPELINED))
-    costs, portion = _costs(blocks), measured[Mode.PIPELINED].gamma or 1
+    costs, block_size = _costs(blocks), measured[Mode.PIPELINED].gamma or 1
 
     def at(round_trip_s: float) -> Expected:
-        return expect(replace(costs, round_trip_s=round_trip_s), _survival(blocks), _survival(runs), portion)
+        return expect(
+            replace(costs, round_trip_s=round_trip_s), _survival(blocks), _survival(runs), block_size
+        )
 
     best, reason = _decide(measured)
     return Advice(
@@ -86,26 +90,26 @@ def advise(rounds: Sequence[Round]) -> Advice:
     )
 
 
-def expect(costs: Costs, in_blocks: Sequence[float], in_runs: Sequence[float], portion: int) -> Expected:
-    """Estimate what a token takes.
+def expect(costs: Costs, in_blocks: Sequence[float], in_runs: Sequence[float], block_size: int) -> Expected:
+    """Estimate the time of a token in each mode.
 
     Parameters
     ----------
-    in_blocks, in_runs : survival behind a commit, and behind a correction.
-    portion : tokens of a block in ``pipelined``.
+    in_blocks, in_runs : survival after a commit, and after a correction.
+    block_size : tokens of a block in ``pipelined``.
     """
     gamma = best_gamma(costs, in_blocks, MAX_ADAPTIVE_GAMMA)
     times_s = {
         Mode.TARGET_ONLY: costs.verify_s(0),
         Mode.SYNC: sync_s(costs, in_blocks, gamma),
-        Mode.PIPELINED: pipelined_s(costs, in_runs, portion),
+        Mode.PIPELINED: pipelined_s(costs, in_runs, block_size),
         Mode.FULL: full_s(costs, in_runs),
     }
     return Expected(costs.round_trip_s, gamma, times_s)
 
 
 def _decide(measured: Mapping[Mode, Measured]) -> tuple[Measured, str]:
-    """Choose ``full`` unless another is faster by more than the spread; if it gains nothing, the fastest."""
+    """Choose ``full`` unless another mode is surely faster or it gains nothing."""
     full = measured[Mode.FULL]
     surely_faster = [one for one in measured.values() if one.over_full.high < 1]
     best, reason = full, "no other mode was faster by more than the spread"
@@ -116,9 +120,9 @@ def _decide(measured: Mapping[Mode, Measured]) -> tuple[Measured, str]:
     if best.mode is Mode.TARGET_ONLY:
         reason = "no mode with a draft was faster"
         if any(one.over_target_only.low < 1 for one in measured.values()):
-            reason += "; that none gains anything is not sure, so measure for longer"
+            reason += "; one of them may be, so measure for longer"
     elif best.over_target_only.high >= 1:
-        reason += "; that it gains anything is not sure, so measure for longer"
+        reason += "; the gain is not certain, so measure for longer"
     return best, reason
 
 
@@ -131,7 +135,7 @@ def _estimates(rounds: Sequence[Round], mode: Mode) -> list[Estimates]:
     estimates = [each for each in known if each is not None]
     if not estimates:
         raise SpecWhisperError(
-            "Too little was drafted to measure anything by: name recordings that hold more speech."
+            "Too little was drafted to estimate anything: name recordings with more speech."
         )
     return estimates
 
@@ -142,5 +146,5 @@ def _costs(estimates: Sequence[Estimates]) -> Costs:
 
 
 def _survival(estimates: Sequence[Estimates]) -> tuple[float, ...]:
-    """Give the mean; beyond what the shortest tells, nothing is assumed to be right."""
+    """Return the mean, as long as the shortest: tokens after that count as wrong."""
     return tuple(map(fmean, zip(*(each.survival for each in estimates), strict=False)))

@@ -1,35 +1,35 @@
-"""When candidates will be there that a draft has not sent yet.
+"""Estimate when a draft's next candidates arrive.
 
-A draft writes one token after the other until it hears that one of them was wrong; then it begins anew behind
-the correction. So its candidates come in chains: the first block a turnaround after the chain's beginning,
-which is a way to the draft and one back with the drafting between them, and then each a few draft steps after
-the last.
+A draft writes one token after another until a commit corrects it; then it starts again after the correction.
+So candidates arrive in chains. The first block of a chain arrives one turnaround after the correction: the
+way to the draft, its drafting, and the way back. Each later block arrives a few draft steps after the one
+before.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-SMOOTHING, SPREAD_SMOOTHING = 1 / 8, 1 / 4  # as TCP guesses its round trips (RFC 6298)
+SMOOTHING, SPREAD_SMOOTHING = 1 / 8, 1 / 4  # as in TCP's estimate of round trips (RFC 6298)
 NUM_SPREADS = 2
 
 
 class Arrival(NamedTuple):
-    """When candidates will be there: on average, and seldom later than."""
+    """When candidates arrive: the mean, and a time that is seldom exceeded."""
 
     mean_ns: float
     bound_ns: float
 
 
 class Smoothed:
-    """A mean of late, and how far single values lie from it."""
+    """A recent mean, and the mean distance of single values from it."""
 
     def __init__(self) -> None:
         self.mean: float | None = None
         self.spread = 0.0
 
     def observe(self, value: float) -> None:
-        """Note a value."""
+        """Add a value."""
         if self.mean is None:
             self.mean, self.spread = value, value / 2
             return
@@ -44,39 +44,39 @@ class Arrivals:
     def __init__(self) -> None:
         self.turnaround = Smoothed()
         self.step = Smoothed()  # between two candidates of a chain
-        self._block = 1  # candidates that came together last
-        self._end = 0  # position behind the last candidate that came, or behind the correction
-        self._since_ns: float | None = None  # when that was; None while nothing can be told
-        self._is_begun = False  # whether candidates of the chain have come
+        self._block = 1  # tokens of the newest block
+        self._end = 0  # position after the newest candidate, or after the correction
+        self._since_ns: float | None = None  # when that was; None if nothing is known in this window
+        self._has_begun = False  # whether candidates of the chain have arrived
 
     def open(self) -> None:
-        """Begin a window: when its first candidates come is not told by those of the last one."""
+        """Begin a window; earlier chains do not predict its first candidates."""
         self._end, self._since_ns = 0, None
 
     def restart(self, end: int, now_ns: float) -> None:
-        """Begin a chain behind ``end``: the draft is told now what makes it begin anew."""
+        """Begin a chain at position ``end``: the correction before it is sent now."""
         if self._since_ns is not None:
-            self._end, self._since_ns, self._is_begun = end, now_ns, False
+            self._end, self._since_ns, self._has_begun = end, now_ns, False
 
     def observe(self, end: int, num_tokens: int, now_ns: float) -> None:
-        """Note a block of the chain that reaches up to position ``end``."""
+        """Add a block of the chain whose last candidate is before position ``end``."""
         if end <= self._end:
             return
         if self._since_ns is not None:
-            if self._is_begun:
+            if self._has_begun:
                 self.step.observe((now_ns - self._since_ns) / (end - self._end))
             else:
                 self.turnaround.observe(now_ns - self._since_ns)
         self._block = num_tokens
-        self._end, self._since_ns, self._is_begun = end, now_ns, True
+        self._end, self._since_ns, self._has_begun = end, now_ns, True
 
     def arrival(self, position: int) -> Arrival | None:
-        """Tell when the candidate for a position will be there; ``None`` while nothing is known."""
+        """Estimate when the candidate for a position arrives; ``None`` if unknown."""
         if self._since_ns is None:
             return None
         num_blocks = max(1, -(-(position + 1 - self._end) // self._block))
         mean_ns, spread_ns = self._since_ns, 0.0
-        if not self._is_begun:
+        if not self._has_begun:
             if self.turnaround.mean is None:
                 return None
             mean_ns, spread_ns = mean_ns + self.turnaround.mean, self.turnaround.spread

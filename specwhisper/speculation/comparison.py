@@ -1,4 +1,4 @@
-"""Modes compared on the same recordings: ratios of time per token, round by round, and how sure they are."""
+"""Compare modes on the same recordings by ratios of time per token."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode
 
 COMPARED = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
-MIN_ROUNDS = 2  # without a second one nothing is known of the spread
+MIN_ROUNDS = 2  # with a single round the spread is unknown
 # Student's t for 95 %, rounded up, by degrees of freedom from 1 on; the last one also stands for more.
 STUDENT_T = (12.71, 4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27, 2.23)
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A recording transcribed in one mode.
+class TimedTranscription:
+    """The time and statistics of one recording, transcribed in one mode.
 
     Attributes
     ----------
-    elapsed_s : all that its client waited for: opening, audio and encoder included.
+    elapsed_s : the time its client waited, with opening, audio and encoder.
     """
 
     elapsed_s: float
@@ -31,11 +31,11 @@ class Session:
 
     @property
     def time_per_token_s(self) -> float:
-        """Seconds per committed token; of a recording without any, all of them."""
+        """Seconds per committed token; without a token, all seconds."""
         return self.elapsed_s / max(1, self.statistics.num_committed)
 
 
-Round = Mapping[Mode, Session]  # one recording in every mode, one right after the other
+Round = Mapping[Mode, TimedTranscription]  # one recording in every mode, one right after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Ratio:
 
     @classmethod
     def paired(cls, times: Sequence[float], references: Sequence[float]) -> Ratio:
-        """Give the geometric mean of the ratios; what slowed a whole round down slowed both times of it."""
+        """Return the geometric mean of the ratios, each of two times from the same round."""
         logs = [log(time / reference) for time, reference in zip(times, references, strict=True)]
         mean = fmean(logs)
         off = STUDENT_T[min(len(logs) - 1, len(STUDENT_T)) - 1] * stdev(logs) / sqrt(len(logs))
@@ -60,15 +60,15 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a mode took over all rounds.
+    """The measurements of a mode over all rounds.
 
     Attributes
     ----------
     time_per_token_s : seconds, geometric mean over the rounds.
     over_target_only, over_full : paired ratios of that time.
-    acceptance_rate : of all its verified candidates; 0 without any.
-    gamma, max_ahead : tokens of a block, and tokens ahead of the committed ones, at which its sessions ended:
-        medians; ``None`` without a draft.
+    acceptance_rate : of all verified candidates; 0 without any.
+    gamma, max_ahead : medians of the last choices: tokens of a block, and tokens after the committed end;
+        ``None`` without a draft.
     """
 
     mode: Mode
@@ -81,20 +81,27 @@ class Measured:
 
 
 def compare(rounds: Sequence[Round]) -> dict[Mode, Measured]:
-    """Compare the modes; ``InvalidRequest`` where there are too few rounds to know a spread."""
+    """Compare the modes.
+
+    Raises
+    ------
+    InvalidRequest
+        for fewer than :data:`MIN_ROUNDS` rounds.
+    """
     if len(rounds) < MIN_ROUNDS:
-        raise InvalidRequest(f"{len(rounds)} rounds cannot be compared: at least {MIN_ROUNDS} tell a spread.")
+        raise InvalidRequest(f"{len(rounds)} rounds have no spread: measure at least {MIN_ROUNDS} rounds.")
     times = {mode: [each[mode].time_per_token_s for each in rounds] for mode in COMPARED}
     compared = {}
     for mode in COMPARED:
-        told = [each[mode].statistics for each in rounds]
-        choices = [each.choice for each in told if each.choice is not None]
+        statistics = [each[mode].statistics for each in rounds]
+        choices = [each.choice for each in statistics if each.choice is not None]
         compared[mode] = Measured(
             mode=mode,
             time_per_token_s=exp(fmean(map(log, times[mode]))),
             over_target_only=Ratio.paired(times[mode], times[Mode.TARGET_ONLY]),
             over_full=Ratio.paired(times[mode], times[Mode.FULL]),
-            acceptance_rate=sum(s.num_accepted for s in told) / max(1, sum(s.num_verified for s in told)),
+            acceptance_rate=sum(s.num_accepted for s in statistics)
+            / max(1, sum(s.num_verified for s in statistics)),
             gamma=median_low(choice.gamma for choice in choices) if choices else None,
             max_ahead=median_low(choice.max_ahead for choice in choices) if choices else None,
         )

@@ -1,8 +1,29 @@
-"""How far a session's draft runs ahead, and in what portions: chosen from what was measured, and explained.
+"""Choose how far a draft runs ahead, from measured times and acceptance.
 
-Pure: it is told what happened and gives a choice. Nothing in it can run away: a block holds at most
-:data:`MAX_ADAPTIVE_GAMMA` tokens, a draft is ahead no further than an answer takes, and where drafting brings
-nothing it stops but for a probe now and then.
+Pure: observations go in, a choice comes out, and every choice names its reason. No choice runs away: a block
+has at most :data:`MAX_ADAPTIVE_GAMMA` tokens, a draft is ahead no further than an answer takes, and where
+drafting gains nothing it pauses, except for a probe now and then.
+
+A gamma, depth or min_confidence that is asked for is taken as it is. Otherwise these inputs decide:
+
+==========================  ==========================  =====================================================
+input                       measured by                 effect of a larger value
+==========================  ==========================  =====================================================
+time of a draft step        ``observe_step``            shorter blocks; fewer tokens ahead; pauses sooner
+time of a forward pass      ``observe_forward``         lock-step: longer blocks; others: more tokens ahead
+time of a token in it       ``observe_forward``         a draft stops sooner (``min_confidence``);
+                                                        lock-step: shorter blocks
+sessions in a forward pass  ``observe_forward``         longer blocks, so that their messages do not keep the
+                                                        target busy; lock-step: none
+round trip                  ``observe_answer``          lock-step: longer blocks; others: more tokens ahead;
+                                                        ``full`` pauses sooner
+jitter of the round trip    ``observe_answer``          more tokens ahead; lock-step: none
+acceptance by distance      ``observe_tokens``          lock-step: longer blocks; others: more tokens ahead,
+                                                        up to the last one that may be right; pauses later
+promised acceptance         ``observe_tokens``          lock-step: a draft whose probabilities hold gets twice
+                                                        the block and stops where it is no longer sure
+tokens committed            ``observe_tokens``          a paused draft probes after :data:`PROBE_TOKENS`
+==========================  ==========================  =====================================================
 """
 
 from __future__ import annotations
@@ -11,44 +32,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-import numpy as np
-
 from specwhisper.speculation.arrivals import Smoothed
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
 from specwhisper.speculation.forward_time import ForwardTime
+from specwhisper.speculation.survival import MEMORY, Survival
 from specwhisper.speculation.theory import Costs, best_gamma, full_s, sync_s, target_only_s
 from specwhisper.types import Mode
 
-MESSAGE_NS = 200_000  # what a block costs each server beside its tokens: coding, gRPC, a thread to wake
-MESSAGE_SHARE = 0.1  # of the draft's time that messages may take
-SHARED_MESSAGE_SHARE = 0.2  # of the target's, those of all its sessions
-MIN_SURVIVAL = 0.01  # of a token; behind that a chain is not followed
-MIN_CONFIDENCE = 1e-4  # below which no draft is followed
-FIRST_CONFIDENCE = 0.05  # below which a draft stops while nothing is measured
-MAX_CONFIDENCE = 0.9  # that is asked of any draft
-MIN_CALIBRATION = 0.9  # of a draft that is believed when it says how sure it is
-MIN_GAIN = 0.02  # of the target's time, below which a draft is not worth its own
-CHOOSE_EVERY = 8  # tokens that were judged
-PROBE_TOKENS = 128  # that are committed before a paused draft tries again
-MAX_DISTANCE = 64
-MEMORY = 0.995  # of an acceptance, with every later judgement
-PRIOR = 4.0  # judgements of the mean that each distance begins with
+# When a choice is made.
+CHOOSE_EVERY = 8  # judged tokens
+PROBE_TOKENS = 128  # committed tokens until a paused draft tries again
+# How short blocks are.
+MESSAGE_NS = 200_000  # of each server for a block, without its tokens: coding, gRPC, waking a thread
+MESSAGE_SHARE = 0.1  # of the draft's time, at most, for messages
+SHARED_MESSAGE_SHARE = 0.2  # of the target's time, at most, for the messages of all its sessions
+# How far ahead a draft runs, and whether it does at all.
+MIN_SURVIVAL = 0.01  # of the last token that is drafted
+MIN_GAIN = 0.02  # of the target's time, that a draft must save in `full`
+# Where a draft stops by its own confidence that all it drafted is right.
+FIRST_CONFIDENCE = 0.05  # before anything is measured
+MIN_CONFIDENCE, MAX_CONFIDENCE = 1e-4, 0.9
+MIN_CALIBRATION = 0.9  # right over promised tokens, of a draft whose confidence ends its blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What is known of a session.
+    """Measurements of a session.
 
     Attributes
     ----------
-    draft_ns : a step of the draft.
-    forward_ns, forward_token_ns : a pass of the target: its constant part, and each token of this session.
-    round_trip_ns, jitter_ns : from a block sent to its answer heard, without the time it lay at the target;
-        and how far single ones lie from that.
-    survival : how often the first i drafted tokens are all right, ``survival[0]`` is 1: behind the known end
-        where the draft waits for answers, else behind the last correction.
+    draft_ns : time of a draft step.
+    forward_ns, forward_token_ns : the target's forward pass: its constant part, and each token of the
+        session.
+    round_trip_ns, jitter_ns : from sending a block to receiving its answer, without its time at the target;
+        and the mean distance of single ones from that.
+    survival : how often the first i drafted tokens are all right, ``survival[0]`` is 1. Distances count from
+        the committed end in lock-step, else from the last correction.
     calibration : tokens that were right over those that the draft's probabilities promised.
-    num_sharing : sessions in a pass of the target, this one included.
+    num_sharing : sessions in a forward pass of the target, this one included.
     """
 
     draft_ns: float
@@ -62,21 +83,22 @@ class Estimates:
 
     @property
     def costs(self) -> Costs:
-        """The same as the closed forms take it."""
+        """The times as the closed forms take them, in seconds."""
         times = (self.draft_ns, self.forward_ns, self.forward_token_ns, self.round_trip_ns)
         return Costs(*(ns / 1e9 for ns in times))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a draft does.
+    """How far a draft runs ahead.
 
     Attributes
     ----------
     gamma : tokens of a block.
-    max_ahead : tokens beyond the committed end; 0 pauses the draft.
+    max_ahead : tokens after the committed end; 0 pauses the draft.
     reason : why, in a few words.
-    min_confidence : that all drafted tokens are right, below which the draft stops until it hears more.
+    min_confidence : the draft stops, until the next commit, where it is less sure that all it drafted is
+        right.
     """
 
     gamma: int
@@ -86,24 +108,24 @@ class Choice:
 
 
 def choose(length: DraftLength, estimates: Estimates | None) -> Choice:
-    """Choose for one session; without estimates, what it begins with."""
+    """Choose for one session; ``None`` for estimates chooses what it begins with."""
     choice = _choose_length(length, estimates)
     if length.min_confidence is not None:
         return replace(choice, min_confidence=length.min_confidence)
     if not length.is_adaptive:
         return choice
-    return replace(
-        choice, min_confidence=_worth_drafting(length, estimates) if estimates else FIRST_CONFIDENCE
-    )
+    return replace(choice, min_confidence=_min_confidence(length, estimates))
 
 
-def _worth_drafting(length: DraftLength, estimates: Estimates) -> float:
-    """Give the probability from which on one more candidate saves more than it costs.
+def _min_confidence(length: DraftLength, estimates: Estimates | None) -> float:
+    """Return the probability above which one more candidate is worth its cost.
 
-    Where blocks wait for each other, one that is right with all before it saves a token's time, and costs
-    a step of the draft and its place in the pass. Else it costs its place only, and one that is right but was
-    not drafted comes when the draft has heard that those before it were right: a round trip and a pass later.
+    In lock-step a candidate that is right, with all before it, saves the time of a token. It costs a draft
+    step and its place in the forward pass. Otherwise it costs its place only; a right candidate that was not
+    drafted follows a round trip and a forward pass later, when the draft knows that those before were right.
     """
+    if estimates is None:
+        return FIRST_CONFIDENCE
     costs = estimates.costs
     if length.mode.is_lock_step:
         token_s = sync_s(costs, estimates.survival, best_gamma(costs, estimates.survival, MAX_ADAPTIVE_GAMMA))
@@ -116,72 +138,49 @@ def _choose_length(length: DraftLength, estimates: Estimates | None) -> Choice:
     if estimates is None:
         return Choice(length.gamma, length.gamma * length.first_depth, "nothing is measured yet")
     if length.mode.is_lock_step:
-        if not length.is_adaptive:
-            return Choice(length.gamma, length.gamma, "as asked for")
-        gamma = best_gamma(estimates.costs, estimates.survival, MAX_ADAPTIVE_GAMMA)
-        if length.min_confidence is None and estimates.calibration >= MIN_CALIBRATION:
-            # The block ends where the draft is no longer sure.
-            gamma = min(2 * gamma + 1, MAX_ADAPTIVE_GAMMA)
-        return Choice(gamma, gamma, "shortest time per token for this round trip and acceptance")
+        return _choose_block(length, estimates)
     if length.mode is Mode.FULL and length.is_adaptive:
-        alone_s = target_only_s(estimates.costs)
-        if full_s(estimates.costs, estimates.survival) > (1 - MIN_GAIN) * alone_s:
+        with_draft_s = full_s(estimates.costs, estimates.survival)
+        if with_draft_s > (1 - MIN_GAIN) * target_only_s(estimates.costs):
             return Choice(length.gamma, 0, "paused: the target alone is as fast")
-    gamma = _portion(estimates) if length.is_adaptive else length.gamma
+    gamma = _shortest_block(estimates) if length.is_adaptive else length.gamma
     if length.depth is not None:
         return Choice(gamma, gamma * length.depth, "as deep as asked for")
     answer_ns = estimates.round_trip_ns + 2 * estimates.jitter_ns + 2 * estimates.forward_ns
-    awaited = ceil(answer_ns / max(1.0, estimates.draft_ns))  # drafted before an answer can come
-    likely = sum(chance >= MIN_SURVIVAL for chance in estimates.survival[1:])
-    if awaited <= likely:
-        return Choice(gamma, awaited + gamma, "as far as the draft gets before an answer")
-    return Choice(gamma, max(gamma, likely), "as far as tokens are likely to be right")
+    num_awaited = ceil(answer_ns / max(1.0, estimates.draft_ns))  # drafted before an answer can come
+    num_likely = sum(chance >= MIN_SURVIVAL for chance in estimates.survival[1:])
+    if num_awaited <= num_likely:
+        return Choice(gamma, num_awaited + gamma, "as far as the draft gets before an answer")
+    return Choice(gamma, max(gamma, num_likely), "as far as tokens are likely to be right")
 
 
-def _portion(estimates: Estimates) -> int:
-    """Give blocks as short as messages allow, here and where all sessions' come together.
+def _choose_block(length: DraftLength, estimates: Estimates) -> Choice:
+    """Choose in lock-step, where a draft is ahead by one block."""
+    if not length.is_adaptive:
+        return Choice(length.gamma, length.gamma, "as asked for")
+    gamma = best_gamma(estimates.costs, estimates.survival, MAX_ADAPTIVE_GAMMA)
+    if length.min_confidence is None and estimates.calibration >= MIN_CALIBRATION:
+        gamma = min(2 * gamma + 1, MAX_ADAPTIVE_GAMMA)  # the draft's confidence ends the block
+    return Choice(gamma, gamma, "shortest time per token for this round trip and acceptance")
 
-    A token that waits for others comes late, but a target that handles messages runs no passes.
+
+def _shortest_block(estimates: Estimates) -> int:
+    """Return the shortest block that leaves draft and target time for the models.
+
+    A token that waits for others of its block comes late, but a target that handles messages runs no forward
+    passes.
     """
     share = min(MESSAGE_SHARE, SHARED_MESSAGE_SHARE / max(1.0, estimates.num_sharing))
     gamma = ceil(MESSAGE_NS / (share * max(1.0, estimates.draft_ns)))
     return min(max(1, gamma), MAX_ADAPTIVE_GAMMA)
 
 
-class Survival:
-    """How often a draft is right, by how many tokens behind where it was known to be: ratios of sums."""
-
-    def __init__(self) -> None:
-        self._kept = np.zeros(MAX_DISTANCE)
-        self._judged = np.zeros(MAX_DISTANCE)
-
-    def observe(self, distances: Sequence[int], *, num_right: int) -> None:
-        """Note what became of tokens drafted at these distances: the first were right."""
-        self._kept *= MEMORY ** len(distances)
-        self._judged *= MEMORY ** len(distances)
-        for place, distance in enumerate(distances):
-            self._kept[min(distance, MAX_DISTANCE - 1)] += place < num_right
-            self._judged[min(distance, MAX_DISTANCE - 1)] += 1
-
-    @property
-    def is_known(self) -> bool:
-        """Whether anything was judged."""
-        return bool(self._judged.any())
-
-    @property
-    def chances(self) -> tuple[float, ...]:
-        """How often the first i are all right, from 1 on."""
-        mean = self._kept.sum() / self._judged.sum()
-        rates = (self._kept + PRIOR * mean) / (self._judged + PRIOR)
-        return (1.0, *np.cumprod(rates).tolist())
-
-
 class Controller:
-    """Gathers what a session tells, and chooses now and then.
+    """Collects a session's observations and updates its choice.
 
     Attributes
     ----------
-    choice, estimates : the last choice, and what it was made from; ``None`` while something is not known.
+    choice, estimates : the current choice and its basis; ``None`` while an estimate is missing.
     """
 
     def __init__(self, length: DraftLength) -> None:
@@ -190,30 +189,29 @@ class Controller:
         self._length = length
         self._draft = Smoothed()
         self._round_trip = Smoothed()
-        self._passes = ForwardTime()
+        self._forward = ForwardTime()
         self._sharing = Smoothed()
         self._survival = Survival()
         self._num_right = self._num_promised = 0.0
-        self._num_judged = 0  # since the last choice
-        self._num_committed = 0
+        self._num_judged = self._num_committed = 0  # since the last choice
 
     def observe_step(self, forward_ns: int) -> None:
-        """Note a step of the draft."""
+        """Add a draft step."""
         self._draft.observe(forward_ns)
 
     def observe_answer(self, round_trip_ns: int) -> None:
-        """Note an answer of the target's: how long block and answer were on their way."""
+        """Add an answer of the target: how long block and answer were on their way."""
         self._round_trip.observe(round_trip_ns)
 
     def observe_forward(self, num_tokens: int, forward_ns: int, num_sharing: int = 1) -> None:
-        """Note a pass over so many tokens of this session, and how many sessions shared it."""
-        self._passes.observe(num_tokens, forward_ns)
+        """Add a forward pass: this session's tokens in it, and its sessions."""
+        self._forward.observe(num_tokens, forward_ns)
         self._sharing.observe(num_sharing)
 
     def observe_tokens(
         self, distances: Sequence[int], probs: Sequence[float], *, num_right: int, num_committed: int
     ) -> None:
-        """Note what was committed, and choose anew where enough has happened.
+        """Add the effect of a commit; choose again if enough has happened.
 
         Parameters
         ----------
@@ -227,23 +225,23 @@ class Controller:
         self._num_committed += num_committed
         if not self.choice.max_ahead and self._num_committed >= PROBE_TOKENS:
             gamma, min_confidence = self._length.gamma, self._length.min_confidence or 0.0
-            self._take(Choice(gamma, gamma, "paused, but tries again", min_confidence))
+            self._set(Choice(gamma, gamma, "paused, but tries again", min_confidence))
         elif self._num_judged >= CHOOSE_EVERY:
-            self.estimates = self._estimates()
-            self._take(choose(self._length, self.estimates))
+            self.estimates = self._estimate()
+            self._set(choose(self._length, self.estimates))
 
-    def _take(self, choice: Choice) -> None:
+    def _set(self, choice: Choice) -> None:
         self.choice = choice
         self._num_judged = self._num_committed = 0
 
-    def _estimates(self) -> Estimates | None:
+    def _estimate(self) -> Estimates | None:
         draft_ns, round_trip_ns = self._draft.mean, self._round_trip.mean
         if draft_ns is None or round_trip_ns is None or not self._survival.is_known:
             return None
         return Estimates(
             draft_ns=draft_ns,
-            forward_ns=self._passes.constant_ns or self._passes.mean_ns,
-            forward_token_ns=self._passes.per_token_ns,
+            forward_ns=self._forward.constant_ns or self._forward.mean_ns,
+            forward_token_ns=self._forward.per_token_ns,
             round_trip_ns=round_trip_ns,
             jitter_ns=self._round_trip.spread,
             survival=self._survival.chances,

@@ -1,4 +1,4 @@
-"""How far a draft may run ahead of the target, as it is asked for."""
+"""How far a draft runs ahead of the target, as requested."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from numbers import Integral
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import DEFAULT_MAX_WIDTH, Mode
 
-FIRST_GAMMA = 5  # of a session that chooses for itself
+FIRST_GAMMA = 5  # of an adaptive session
 MAX_GAMMA = 64
-MAX_ADAPTIVE_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second pass
+MAX_ADAPTIVE_GAMMA = DEFAULT_MAX_WIDTH  # a longer block takes a second forward pass
 DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class DraftLength:
-    """Blocks of ``gamma`` tokens, at most ``depth`` blocks beyond the committed end.
+    """Blocks of ``gamma`` tokens, at most ``depth`` blocks after the committed end.
 
-    A mode that waits for answers has one block in flight whatever the depth.
+    In lock-step one block is in flight, whatever the depth.
 
     Attributes
     ----------
-    depth : ``None`` leaves it to :mod:`specwhisper.speculation.controller`.
-    is_adaptive : whether gamma is only what a session begins with, and the controller goes on from there.
-    min_confidence : the draft stops, until it hears more, where it believes less than this that all is right
-        that it has drafted behind the committed end; 0 never stops it, ``None`` leaves it to the controller
-        where the session is adaptive.
+    depth : ``None`` lets :mod:`specwhisper.speculation.controller` choose.
+    is_adaptive : whether the controller chooses gamma, which is only the first value then.
+    min_confidence : the draft stops, until the next commit, where it is less sure that all it drafted after
+        the committed end is right. 0 never stops it; ``None`` lets the controller of an adaptive session
+        choose.
+
+    Raises
+    ------
+    InvalidRequest
+        if a value is out of range.
     """
 
     mode: Mode
@@ -41,25 +46,27 @@ class DraftLength:
             if not isinstance(value, Integral) and (name, value) != ("depth", None):
                 raise InvalidRequest(f"{name} is {value!r}: it must be a whole number.")
         if not 0 <= (self.min_confidence or 0) < 1:
-            raise InvalidRequest(f"min_confidence is {self.min_confidence}: it is a probability below 1.")
+            raise InvalidRequest(
+                f"min_confidence is {self.min_confidence}: it must be a probability below 1."
+            )
         if not 1 <= self.gamma <= MAX_GAMMA:
-            raise InvalidRequest(f"gamma is {self.gamma}: a block holds between 1 and {MAX_GAMMA} tokens.")
+            raise InvalidRequest(f"gamma is {self.gamma}: it must be between 1 and {MAX_GAMMA} tokens.")
         if self.depth is not None and self.depth < 1:
-            raise InvalidRequest(f"depth is {self.depth}: at least one block must be in flight.")
+            raise InvalidRequest(f"depth is {self.depth}: it must be at least 1 block.")
 
     @classmethod
     def of(
         cls, mode: Mode, gamma: int | None, depth: int | None = None, min_confidence: float | None = None
     ) -> DraftLength:
-        """Give what is asked for; without a gamma the session chooses for itself."""
+        """Return the requested length; without a gamma it is adaptive."""
         return cls(mode, FIRST_GAMMA if gamma is None else gamma, depth, gamma is None, min_confidence)
 
     @property
     def longest(self) -> int:
-        """Most tokens a block may come to hold."""
+        """Most tokens of any block."""
         return max(self.gamma, MAX_ADAPTIVE_GAMMA) if self.is_adaptive else self.gamma
 
     @property
     def first_depth(self) -> int:
-        """Blocks in flight while nothing is measured."""
+        """Blocks in flight before anything is measured."""
         return 1 if self.mode.is_lock_step else self.depth or DEPTH

@@ -1,13 +1,13 @@
-"""What a pass costs whatever is in it, and what each token adds: a line through what passes took."""
+"""Split the time of a forward pass into a constant part and one for each token."""
 
 from __future__ import annotations
 
-FORWARD_DECAY = 1 - 1 / 256  # of a pass's weight with every later one
-MIN_VARIANCE = 1.0  # of the tokens of passes, below which no line is drawn through them
+FORWARD_DECAY = 1 - 1 / 256  # of a forward pass's weight with every later one
+MIN_VARIANCE = 1.0  # of the numbers of tokens; below it the slope is unknown
 
 
 class ForwardTime:
-    """What passes take by their tokens: the line of least squares, in which late ones count more."""
+    """Least squares over forward passes, time by tokens; recent ones count more."""
 
     def __init__(self) -> None:
         self._weight = 0.0
@@ -17,7 +17,7 @@ class ForwardTime:
         self._covariance = 0.0
 
     def observe(self, num_tokens: int, forward_ns: float) -> None:
-        """Note a pass."""
+        """Add a forward pass."""
         self._weight = FORWARD_DECAY * self._weight + 1
         gain = 1 / self._weight
         tokens_off, ns_off = num_tokens - self._mean_tokens, forward_ns - self._mean_ns
@@ -28,20 +28,20 @@ class ForwardTime:
 
     @property
     def mean_ns(self) -> float:
-        """What a pass takes; 0 before the first."""
+        """Mean time of a forward pass; 0 before the first."""
         return self._mean_ns
 
     @property
     def is_known(self) -> bool:
-        """Whether passes were of different lengths."""
+        """Whether the forward passes differed enough in their tokens."""
         return self._variance >= MIN_VARIANCE
 
     @property
     def per_token_ns(self) -> float:
-        """What one token more costs; 0 while that is not known."""
+        """Time that one more token takes; 0 if it is unknown."""
         return max(0.0, self._covariance / self._variance) if self.is_known else 0.0
 
     @property
     def constant_ns(self) -> float:
-        """What a pass costs whatever is in it; 0 while that is not known."""
+        """Time that a forward pass takes without tokens; 0 if it is unknown."""
         return max(0.0, self._mean_ns - self.per_token_ns * self._mean_tokens) if self.is_known else 0.0

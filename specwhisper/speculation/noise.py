@@ -1,8 +1,8 @@
-"""Where in a counter-based random sequence the noise of a token lies.
+"""Keys of counter-based random noise for sampling.
 
-Sampling draws ``argmax(logits / temperature + Gumbel noise)``. The noise of a token at a position is a pure
-function of the caller's seed, where the window starts, how often it was tried, the position and the token's
-id. So target and draft, and any way of splitting the work between them, draw with the same noise.
+Sampling chooses ``argmax(logits / temperature + Gumbel noise)``. The noise of a token is a pure function of
+seed, window start, attempt, position and token id. So target and draft use the same noise, however the work
+is split between them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def mix(value: int) -> int:
 
 
 class Stream(IntEnum):
-    """What noise is for; streams are independent of each other."""
+    """The use of noise; streams are independent of each other."""
 
-    CHOICE = 0  # the target's draw, and the draft's where it foresees that
-    DRAFT = 1  # the draft's own draw, where acceptance is classical
+    CHOICE = 0  # the target's choice, and the draft's prediction of it
+    DRAFT = 1  # the draft's own choice, if acceptance is classical
     ACCEPT = 2  # whether a candidate is kept
-    RESIDUAL = 3  # what is drawn in the place of one that is not
+    RESIDUAL = 3  # the choice in place of a rejected candidate
 
 
 def window_key(seed: int, start_sample: int, attempt: int, stream: Stream = Stream.CHOICE) -> int:
-    """Give the key of a window's noise; never made from a session's or a window's id."""
+    """Return the key of a window's noise; it depends on no session or window id."""
     key = 0
     for part in (seed, start_sample, attempt, stream):
         key = mix((key + part + 1) * GOLDEN & MASK)
@@ -39,10 +39,13 @@ def window_key(seed: int, start_sample: int, attempt: int, stream: Stream = Stre
 
 
 def uniform(key: int) -> float:
-    """Give a number above 0 and below 1."""
+    """Return a number between 0 and 1, both exclusive."""
     return ((mix((key + GOLDEN) & MASK) >> 11) + 0.5) * 2.0**-53
 
 
 def position_key(window: int, position: int) -> int:
-    """Give the key of the noise at one position; token ``i`` has number ``i + 1`` of its sequence."""
+    """Return the key of the noise at a position.
+
+    The noise of token ``i`` is number ``i + 1`` of the key's sequence.
+    """
     return mix((window + (position + 1) * GOLDEN) & MASK)

@@ -1,7 +1,7 @@
-"""Who takes part in the target's next pass, and how many of its candidates.
+"""Choose the sessions of the next forward pass, and how many candidates of each.
 
-A pass reads the model's weights once for everybody, so usually everybody takes part. Tokens are rationed, so
-that nobody's answer waits for a pass that is too long.
+A forward pass reads the model's weights once for all sessions, so usually all take part. The number of tokens
+is limited, so that no session waits for a forward pass that takes too long.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a session would feed.
+    """Tokens that a session wants to append.
 
     Attributes
     ----------
     num_needed : tokens that its slot lacks, at least one.
-    num_candidates : candidates that it would have verified behind them.
-    num_missed : passes that it had something for and took no part in, since the last that it took part in.
+    num_candidates : candidates to verify after them.
+    num_missed : forward passes since its last one in which it was runnable and took no part.
     """
 
     num_needed: int
@@ -28,17 +28,17 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A request (by its place among all) that takes part, and how many of its candidates do."""
+    """A request that takes part, by its index, and how many of its candidates do."""
 
     index: int
     num_candidates: int
 
 
 def next_batch(requests: Sequence[Request], max_tokens: int) -> list[Part]:
-    """Choose the next pass, in the order of the requests.
+    """Choose the sessions of the next forward pass, in the order of the requests.
 
-    Who has missed most comes first. Candidates are cut where the tokens are used up; what a slot lacks is
-    not, so a pass holds more than ``max_tokens`` only if its first request alone does.
+    Requests that missed most forward passes have priority. Candidates beyond ``max_tokens`` are left out, but
+    never the tokens that a slot lacks: more than ``max_tokens`` only fit if the first request needs them.
     """
     parts: list[Part] = []
     room = max_tokens

@@ -1,4 +1,4 @@
-"""How the draft did, counted from the messages of a session."""
+"""Statistics of a session, counted from its messages."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from itertools import zip_longest
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.types import Candidates, Commit, WindowOpened
 
-NOT_TOTALS = ("choice", "estimates")  # of late
+NOT_TOTALS = ("choice", "estimates")  # current values
 
 
 @dataclass(frozen=True, slots=True)
 class DraftReport:
-    """What a draft did since it reported last; reports of a session add up.
+    """A draft's work since its last report; reports of a session add up.
 
     Attributes
     ----------
-    forward_ns : time in its forward passes.
-    network_ns : time on the way of so many ``num_answers``: from a block sent to its answer heard, without
-        the time that it lay at the target. An answer to several blocks counts from the last of them.
-    choice, estimates : how far the draft runs ahead now, and what that was chosen from.
+    forward_ns : time of its steps.
+    network_ns, num_answers : time on the way of so many answers: from sending a block to receiving its
+        answer, without its time at the target. An answer to several blocks counts from the last of them.
+    choice, estimates : how far the draft runs ahead now, and the basis of that choice.
     """
 
     forward_ns: int = 0
@@ -46,19 +46,19 @@ class SpeculationStatistics:
     Attributes
     ----------
     num_drafted : tokens sent as candidates.
-    num_verified, num_accepted : candidates that went through a forward pass, and those that were kept; not
-        those behind a recalled one that was wrong, which tell nothing of the draft.
-    num_reused, num_reused_accepted, num_reused_forwards : the same for candidates that the target
-        remembered by itself, from an earlier decoding of the same audio, and the passes they took part in.
-    num_self_decoded : tokens the target decoded without a candidate.
-    num_committed : tokens appended, end-of-text included.
-    num_forwards, forward_ns : forward passes of the target for this session, those that detect the language
-        included, and their time.
-    num_align_forwards : further ones, that only look where words lie: for word times and for AlignAtt.
-    acceptance_histogram : entry n counts the passes with candidates that kept n of them.
-    num_blocks : candidate blocks sent. Where the draft waits for each answer, they are the round trips.
-    network_ns, num_answers : as :class:`DraftReport` has them.
-    choice, estimates : how far the draft runs ahead at the moment, and what that was chosen from.
+    num_verified, num_accepted : candidates that went through a forward pass, and those that were kept. Those
+        after a wrong reused candidate do not count: they say nothing about the draft.
+    num_reused, num_reused_accepted, num_reused_forwards : the same for candidates of the target's own earlier
+        decoding of the same audio, and the forward passes with such candidates.
+    num_self_decoded : tokens that the target decoded without a candidate.
+    num_committed : committed tokens, end-of-text included.
+    num_forwards, forward_ns : forward passes of the target for this session, with those that detect the
+        language, and their time.
+    num_align_forwards : further forward passes for word times or AlignAtt.
+    acceptance_histogram : entry n counts the forward passes with candidates that kept n of them.
+    num_blocks : candidate blocks sent; in lock-step these are the round trips.
+    network_ns, num_answers : as in :class:`DraftReport`.
+    choice, estimates : how far the draft runs ahead now, and the basis of that choice.
     """
 
     num_drafted: int = 0
@@ -87,7 +87,7 @@ class SpeculationStatistics:
 
     @property
     def num_wasted(self) -> int:
-        """Tokens that were drafted and not kept, whether they were verified or came too late."""
+        """Drafted tokens that were not kept, verified or not."""
         return self.num_drafted - self.num_accepted
 
     @property
@@ -101,7 +101,7 @@ class SpeculationStatistics:
         return self.num_committed / self.num_forwards if self.num_forwards else 0.0
 
     def observe(self, message: WindowOpened | Candidates | Commit | DraftReport) -> None:
-        """Count one message of the session, or what its draft reports."""
+        """Count a message of the session, or a report of its draft."""
         match message:
             case WindowOpened():
                 self.num_windows += 1
@@ -114,7 +114,7 @@ class SpeculationStatistics:
                 self._observe_draft(message)
 
     def add(self, other: SpeculationStatistics) -> None:
-        """Count what another session counted; of the shortest round trips, keep the shorter."""
+        """Add another session's totals, and keep the shorter of the shortest round trips."""
         trips_ns = [ns for ns in (self.min_round_trip_ns, other.min_round_trip_ns) if ns]
         pairs = zip_longest(self.acceptance_histogram, other.acceptance_histogram, fillvalue=0)
         self.acceptance_histogram = [ours + theirs for ours, theirs in pairs]
@@ -126,7 +126,7 @@ class SpeculationStatistics:
         self.min_round_trip_ns = min(trips_ns, default=0)
 
     def followed_by(self, later: SpeculationStatistics) -> SpeculationStatistics:
-        """Add a call that went on behind this one; what is of the moment is its own, as its mode may be."""
+        """Return the totals with a later call's; current values are the later ones."""
         total = SpeculationStatistics()
         total.add(self)
         total.add(later)
@@ -141,7 +141,7 @@ class SpeculationStatistics:
         self.choice, self.estimates = report.choice or self.choice, report.estimates or self.estimates
 
     def _observe_forward(self, commit: Commit) -> None:
-        self.num_forwards += 1 + bool(commit.language_probs)  # a pass of its own had detected the language
+        self.num_forwards += 1 + bool(commit.language_probs)  # a separate forward pass detected the language
         self.num_committed += len(commit.tokens)
         self.num_self_decoded += commit.num_self_decoded
         self.queue_ns += commit.timing.queue_ns

@@ -1,4 +1,4 @@
-"""Greedy acceptance appends what the target chooses, up to its first surprise."""
+"""Greedy acceptance appends the accepted prefix and the correction token."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ tokens = st.integers(0, END)
     blocks=st.lists(st.lists(tokens, max_size=5), max_size=40),
     budget=st.integers(1, 20),
 )
-def test_any_candidates_give_the_targets_text(text, blocks, budget):
-    """Here the target's choices do not depend on the prefix: it says ``text`` over and over."""
+def test_any_candidates_lead_to_the_targets_text(text, blocks, budget):
+    """Here the target's choices do not depend on the prefix: it repeats ``text``."""
     expected = [text[i % len(text)] for i in range(budget)]
     if END in expected:
         expected = expected[: expected.index(END) + 1]

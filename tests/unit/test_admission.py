@@ -1,4 +1,4 @@
-"""Sessions are admitted for as long as everybody's answers come in time."""
+"""Sessions are admitted while the response time is within the budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_without_a_budget_there_is_always_room():
     assert time.has_room(50)
 
 
-def test_one_more_session_takes_its_share():
+def test_one_more_session_makes_responses_slower():
     time = ResponseTime(budget_ms=100)
     assert time.expected_ms(8) == 0
     for _ in range(3):
@@ -35,7 +35,7 @@ def test_a_burst_does_not_pass_before_its_first_answers():
     assert [time.has_room(number) for number in (1, 2, 3, 63)] == [True, True, False, False]
 
 
-def test_the_mean_follows_the_latest_answers():
+def test_the_mean_follows_the_latest_responses():
     time = ResponseTime(budget_ms=100)
     time.observe(200_000_000, 2)
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""What is advised for a link and a pair: by what was measured, with estimates of what was not."""
+"""Advice for a link and a pair of models, from measurements and estimates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import stats
 
 from specwhisper.errors import InvalidRequest, SpecWhisperError
 from specwhisper.speculation.advice import ELSEWHERE_S, advise
-from specwhisper.speculation.comparison import COMPARED, Ratio, Session, compare
+from specwhisper.speculation.comparison import COMPARED, Ratio, TimedTranscription, compare
 from specwhisper.speculation.controller import Choice, Estimates
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA
 from specwhisper.speculation.statistics import SpeculationStatistics
@@ -33,11 +33,11 @@ KNOWN = dict.fromkeys(COMPARED[1:], estimates())
 
 
 def rounds(*times_ms, known=KNOWN, choices=()):
-    """Give rounds by the times per token of the four modes in each, with what their drafts knew and chose."""
+    """Return rounds from the times per token of the four modes in each."""
     choices = {mode: Choice(2, 15, "") for mode in COMPARED[1:]} | dict(choices)
     return [
         {
-            mode: Session(
+            mode: TimedTranscription(
                 0.1 * ms,
                 SpeculationStatistics(num_committed=100, choice=choices.get(mode), estimates=known.get(mode)),
             )
@@ -48,49 +48,47 @@ def rounds(*times_ms, known=KNOWN, choices=()):
 
 
 class TestDecision:
-    def test_a_full_that_was_slower_is_not_advised_whatever_the_closed_forms_promise(self):
+    def test_full_is_not_advised_if_it_was_slower(self):
         advice = advise(rounds((20, 30, 28, 22), (20, 31, 28, 22), (20, 30, 29, 22)))
         assert advice.here.times_s[FULL] < advice.here.times_s[TARGET_ONLY]
         assert advice.best.mode is TARGET_ONLY
         assert advice.reason == "no mode with a draft was faster"
 
-    def test_full_stays_where_another_is_faster_within_the_spread(self):
+    def test_full_is_advised_if_another_mode_is_faster_within_the_spread(self):
         advice = advise(rounds((20, 30, 9, 10), (20, 31, 11, 10), (20, 30, 9, 10)))
         assert advice.measured[0].mode is PIPELINED
         assert advice.best.mode is FULL
         assert advice.reason == "no other mode was faster by more than the spread"
 
     @pytest.mark.parametrize("mode", [SYNC, PIPELINED])
-    def test_another_is_advised_where_it_is_faster_by_more_than_the_spread(self, mode):
+    def test_another_mode_is_advised_if_it_is_surely_faster(self, mode):
         each = {TARGET_ONLY: 20, SYNC: 12, PIPELINED: 12, FULL: 10, mode: 9}
         advice = advise(rounds(*([each[one] * slow for one in COMPARED] for slow in (1, 1.3, 0.8))))
         assert advice.best.mode is mode
         assert advice.reason == "faster than full by more than the spread"
 
-    def test_where_full_gains_nothing_what_gains_is_advised(self):
+    def test_if_full_gains_nothing_the_fastest_mode_is_advised(self):
         advice = advise(rounds((20, 30, 16, 21), (20, 30, 23, 20), (20, 30, 18, 20)))
         assert advice.best.mode is PIPELINED
         assert advice.best.over_full.high > 1
         assert advice.reason.startswith("the fastest, where full gained nothing")
 
     @pytest.mark.parametrize(("last_ms", "is_sure"), [(15.5, True), (24, False)])
-    def test_a_gain_within_the_spread_is_called_so(self, last_ms, is_sure):
+    def test_a_gain_within_the_spread_is_reported(self, last_ms, is_sure):
         advice = advise(rounds((20, 30, 30, 15), (20, 30, 30, 16), (20, 30, 30, last_ms)))
         assert advice.best.mode is FULL
-        assert ("not sure" not in advice.reason) is is_sure
+        assert ("not certain" not in advice.reason) is is_sure
 
-    def test_a_loss_within_the_spread_is_called_so(self):
+    def test_a_loss_within_the_spread_is_reported(self):
         advice = advise(rounds((20, 30, 30, 15), (20, 30, 30, 28), (20, 30, 30, 26)))
         assert advice.best.mode is TARGET_ONLY
-        assert advice.reason.startswith(
-            "no mode with a draft was faster; that none gains anything is not sure"
-        )
+        assert advice.reason.startswith("no mode with a draft was faster; one of them may be")
 
     @given(
         st.lists(st.lists(st.floats(5, 50), min_size=4, max_size=4), min_size=2, max_size=6),
         st.lists(st.sampled_from((0.25, 0.5, 1, 2, 4)), min_size=6, max_size=6),  # exact, so that ties stay
     )
-    def test_what_slows_whole_rounds_down_changes_nothing(self, times_ms, slower):
+    def test_slow_rounds_change_nothing(self, times_ms, slower):
         as_is = advise(rounds(*times_ms))
         slowed = advise(
             rounds(*([ms * slow for ms in each] for each, slow in zip(times_ms, slower, strict=False)))
@@ -123,17 +121,17 @@ class TestComparison:
         assert (np.log(ratio.low), np.log(ratio.high)) == pytest.approx((low, high), abs=0.002)
 
     def test_choices_and_acceptance_are_of_all_sessions(self):
-        told = rounds((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1))
-        for each, gamma, counts in zip(told, (2, 9, 3), ((10, 9), (90, 1), (0, 0)), strict=True):
+        session = rounds((1, 1, 1, 1), (1, 1, 1, 1), (1, 1, 1, 1))
+        for each, gamma, counts in zip(session, (2, 9, 3), ((10, 9), (90, 1), (0, 0)), strict=True):
             each[SYNC].statistics.choice = Choice(gamma, gamma, "")
             each[SYNC].statistics.num_verified, each[SYNC].statistics.num_accepted = counts
-        compared = compare(told)
+        compared = compare(session)
         assert (compared[SYNC].gamma, compared[SYNC].acceptance_rate) == (3, 0.1)
         assert (compared[FULL].gamma, compared[FULL].max_ahead, compared[FULL].acceptance_rate) == (2, 15, 0)
         assert compared[TARGET_ONLY].gamma is None
 
     @pytest.mark.parametrize("num_rounds", [0, 1])
-    def test_one_round_tells_no_spread(self, num_rounds):
+    def test_one_round_has_no_spread(self, num_rounds):
         with pytest.raises(InvalidRequest, match="at least 2"):
             advise(rounds((20, 15, 15, 10))[:num_rounds])
 
@@ -142,8 +140,8 @@ class TestEstimates:
     @pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.85, 0.97])
     @pytest.mark.parametrize("round_trip_ms", [0.5, 20, 200])
     def test_the_fixed_gamma_is_the_best_of_all(self, acceptance, round_trip_ms):
-        told = estimates(acceptance, round_trip_ms)
-        expected = advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: told})).here
+        session = estimates(acceptance, round_trip_ms)
+        expected = advise(rounds(*[(20, 15, 15, 10)] * 2, known=KNOWN | {SYNC: session})).here
 
         def time_ms(gamma):
             tokens = sum(acceptance**i for i in range(gamma + 1))
@@ -160,10 +158,10 @@ class TestEstimates:
             PIPELINED: replace(noise, survival=estimates(0.9).survival),
             FULL: noise,
         }
-        told = rounds(*[(20, 15, 15, 10)] * 3, known=known)
-        told[1][SYNC].statistics.estimates = estimates(0.8, 7, 5, 30)
-        told[2][SYNC].statistics.estimates = estimates(0.8, 400, 0.1, 21)
-        advice = advise(told)
+        session = rounds(*[(20, 15, 15, 10)] * 3, known=known)
+        session[1][SYNC].statistics.estimates = estimates(0.8, 7, 5, 30)
+        session[2][SYNC].statistics.estimates = estimates(0.8, 400, 0.1, 21)
+        advice = advise(session)
         parts_ms = (advice.costs.draft_s * 1e3, advice.costs.forward_s * 1e3, advice.costs.round_trip_s * 1e3)
         assert parts_ms == pytest.approx((4, 21, 7))
         alone = advise(
@@ -173,7 +171,7 @@ class TestEstimates:
             assert advice.here.times_s[mode] == pytest.approx(alone.here.times_s[mode])
         assert advice.here.times_s[SYNC] > alone.here.times_s[SYNC]
 
-    def test_elsewhere_only_the_round_trip_is_another(self):
+    def test_elsewhere_only_the_round_trip_differs(self):
         advice = advise(rounds(*[(20, 15, 15, 10)] * 2))
         assert [each.round_trip_s for each in advice.elsewhere] == list(ELSEWHERE_S)
         for mode in (SYNC, PIPELINED, FULL):

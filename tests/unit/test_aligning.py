@@ -127,7 +127,7 @@ def test_others_go_on_while_words_are_found():
     assert ("other", Finished()) in events and tokens_of(events, "other") == text(PCMS[0])
     timed = [event for session, event in events if session == "timed"]
     assert isinstance(timed[0], WindowOpened) and not any(e.is_final for e in timed[1:])
-    assert len(held.waiting) == 1 and verifier.holds_for_s == 0
+    assert len(held.waiting) == 1 and verifier.wake_after_s == 0
     while held.waiting:
         held.run()
         timed += [event for _, event in drained(verifier)]

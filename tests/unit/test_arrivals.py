@@ -1,4 +1,4 @@
-"""When the next candidates of a draft come."""
+"""Estimates of when a draft's next candidates arrive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from specwhisper.speculation.arrivals import Arrival, Arrivals, Smoothed
 MS = 1_000_000
 
 
-def test_nothing_is_expected_of_a_draft_that_sent_nothing():
+def test_a_draft_that_sent_nothing_has_no_estimate():
     arrivals = Arrivals()
     assert arrivals.arrival(0) is None
     arrivals.restart(3, 5 * MS)
     assert arrivals.arrival(3) is None
 
 
-def test_a_chain_goes_on_step_by_step():
+def test_a_chain_continues_step_by_step():
     arrivals = Arrivals()
     for number in range(40):
         arrivals.observe(number + 1, 1, 10 * MS * number)
@@ -38,10 +38,11 @@ def test_a_chain_begins_a_turnaround_after_the_correction():
         arrivals._end = 1
     arrivals.restart(1, 0)
     assert arrivals.arrival(1).mean_ns == pytest.approx(30 * MS)
-    assert arrivals.arrival(4).mean_ns == pytest.approx((30 + 3 * 5) * MS)  # behind three that are not there
+    after_three = arrivals.arrival(4)  # that have not arrived
+    assert after_three.mean_ns == pytest.approx((30 + 3 * 5) * MS)
 
 
-def test_what_comes_in_blocks_is_expected_in_blocks():
+def test_candidates_in_blocks_arrive_in_blocks():
     arrivals = Arrivals()
     for number in range(20):
         arrivals.observe(4 * number + 4, 4, 20 * MS * number)
@@ -50,7 +51,7 @@ def test_what_comes_in_blocks_is_expected_in_blocks():
     assert arrivals.arrival(84).mean_ns == pytest.approx(420 * MS)
 
 
-def test_a_new_window_tells_nothing_before_its_first_block():
+def test_a_new_window_has_no_estimate_before_its_first_block():
     arrivals = Arrivals()
     for number in range(3):
         arrivals.observe(number + 1, 1, 10 * MS * number)
@@ -80,7 +81,7 @@ def test_unsteady_values_have_a_spread():
     ),
     st.integers(0, 300),
 )
-def test_whatever_a_draft_sends_an_arrival_is_a_time(events, position):
+def test_an_arrival_is_a_time_after_any_blocks(events, position):
     arrivals = Arrivals()
     for number, (kind, end, num_tokens) in enumerate(events):
         match kind:

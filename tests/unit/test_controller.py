@@ -1,4 +1,4 @@
-"""How far a draft runs ahead, as chosen from what was measured."""
+"""The controller chooses how far a draft runs ahead."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from hypothesis import strategies as st
 from specwhisper.speculation.controller import (
     CHOOSE_EVERY,
     FIRST_CONFIDENCE,
-    MAX_DISTANCE,
     PROBE_TOKENS,
     Choice,
     Controller,
     Estimates,
-    Survival,
     choose,
 )
 from specwhisper.speculation.draft_length import MAX_ADAPTIVE_GAMMA, DraftLength
+from specwhisper.speculation.survival import MAX_DISTANCE, Survival
 from specwhisper.speculation.theory import geometric, sync_s
 from specwhisper.types import Mode
 
 MS = 1_000_000
-RUNNING_AHEAD = [Mode.PIPELINED, Mode.FULL]
-WAITING = [Mode.SYNC, Mode.ONE_PROCESS]
+PIPELINING = [Mode.PIPELINED, Mode.FULL]
+LOCK_STEP = [Mode.SYNC, Mode.ONE_PROCESS]
 
 
-def estimates(acceptance: float = 0.8, *, draft=4 * MS, pass_=20 * MS, token=0, round_trip=10 * MS, jitter=0):
+def estimates(
+    acceptance: float = 0.8, *, draft=4 * MS, forward=20 * MS, token=0, round_trip=10 * MS, jitter=0
+):
     survival = tuple(geometric(acceptance, MAX_DISTANCE + 1))
-    return Estimates(draft, pass_, token, round_trip, jitter, survival)
+    return Estimates(draft, forward, token, round_trip, jitter, survival)
 
 
 def adaptive(mode: Mode) -> DraftLength:
@@ -42,14 +43,14 @@ any_estimates = st.builds(
     estimates,
     st.floats(0, 1),
     draft=st.floats(0, 1e10),
-    pass_=st.floats(0, 1e10),
+    forward=st.floats(0, 1e10),
     token=st.floats(0, 1e9),
     round_trip=st.floats(0, 1e11),
     jitter=st.floats(0, 1e11),
 )
 any_length = st.builds(
     DraftLength,
-    st.sampled_from([*RUNNING_AHEAD, *WAITING, Mode.TARGET_ONLY]),
+    st.sampled_from([*PIPELINING, *LOCK_STEP, Mode.TARGET_ONLY]),
     st.integers(1, 64),
     st.none() | st.integers(1, 8),
     st.booleans(),
@@ -67,26 +68,26 @@ def test_no_choice_runs_away(length, known):
 
 
 @given(any_estimates, st.integers(1, 64), st.integers(1, 8))
-def test_what_is_asked_for_is_done(known, gamma, depth):
-    for mode in RUNNING_AHEAD:
+def test_a_requested_length_is_taken(known, gamma, depth):
+    for mode in PIPELINING:
         choice = choose(DraftLength(mode, gamma, depth), known)
         assert (choice.gamma, choice.max_ahead) == (gamma, gamma * depth)
-    for mode in WAITING:
+    for mode in LOCK_STEP:
         assert choose(DraftLength(mode, gamma, depth), known).gamma == gamma
 
 
-@pytest.mark.parametrize("mode", WAITING)
+@pytest.mark.parametrize("mode", LOCK_STEP)
 @pytest.mark.parametrize("round_trip", [0, 10 * MS, 100 * MS])
 @pytest.mark.parametrize("acceptance", [0.3, 0.8, 0.95])
-def test_who_waits_takes_the_best_block_of_the_formula(mode, round_trip, acceptance):
+def test_lock_step_takes_the_best_block_of_the_closed_form(mode, round_trip, acceptance):
     known = estimates(acceptance, round_trip=round_trip)
     found = choose(DraftLength(mode, is_adaptive=True, min_confidence=0), known).gamma
     times = {g: sync_s(known.costs, known.survival, g) for g in range(1, MAX_ADAPTIVE_GAMMA + 1)}
     assert times[found] == min(times.values())
 
 
-@pytest.mark.parametrize("mode", WAITING)
-def test_a_draft_that_knows_how_sure_it_is_may_go_on(mode):
+@pytest.mark.parametrize("mode", LOCK_STEP)
+def test_a_calibrated_draft_gets_longer_blocks(mode):
     known = estimates(0.8, token=MS)
     fixed = choose(DraftLength(mode, is_adaptive=True, min_confidence=0), known)
     free = choose(adaptive(mode), known)
@@ -97,8 +98,8 @@ def test_a_draft_that_knows_how_sure_it_is_may_go_on(mode):
     assert far.min_confidence < free.min_confidence  # a token is worth more
 
 
-@pytest.mark.parametrize("mode", RUNNING_AHEAD)
-def test_a_draft_that_runs_ahead_asks_what_a_place_in_the_pass_costs(mode):
+@pytest.mark.parametrize("mode", PIPELINING)
+def test_min_confidence_rises_with_the_time_of_a_token(mode):
     cheap, dear = (
         choose(adaptive(mode), estimates(0.8, token=token)).min_confidence for token in (0, 2 * MS)
     )
@@ -113,7 +114,7 @@ def test_blocks_are_as_short_as_messages_allow():
 
 
 def test_blocks_grow_where_many_sessions_share_a_target():
-    """Together they must not keep it from its passes."""
+    """Their messages must not keep it from its forward passes."""
     gammas = [
         choose(adaptive(Mode.FULL), replace(estimates(draft=2 * MS), num_sharing=sharing)).gamma
         for sharing in (1, 2, 4, 8, 1000)
@@ -121,8 +122,8 @@ def test_blocks_grow_where_many_sessions_share_a_target():
     assert gammas == [1, 1, 2, 4, MAX_ADAPTIVE_GAMMA]
 
 
-@pytest.mark.parametrize("mode", RUNNING_AHEAD)
-def test_a_draft_is_ahead_by_what_an_answer_takes(mode):
+@pytest.mark.parametrize("mode", PIPELINING)
+def test_a_draft_is_ahead_by_the_time_of_an_answer(mode):
     ahead = [
         choose(adaptive(mode), estimates(0.99, round_trip=round_trip)).max_ahead
         for round_trip in (0, 20 * MS, 60 * MS)
@@ -131,19 +132,19 @@ def test_a_draft_is_ahead_by_what_an_answer_takes(mode):
     assert choose(adaptive(mode), estimates(0.99, jitter=20 * MS)).max_ahead == 23 + 1
 
 
-def test_nobody_follows_a_chain_that_is_surely_wrong():
+def test_a_chain_that_is_surely_wrong_is_not_drafted():
     assert choose(adaptive(Mode.PIPELINED), estimates(0.5, round_trip=1000 * MS)).max_ahead < 8
 
 
-def test_a_draft_that_brings_nothing_pauses():
+def test_a_draft_without_gain_pauses():
     slow = estimates(0.5, round_trip=1000 * MS)
     assert choose(adaptive(Mode.FULL), slow).max_ahead == 0
-    assert choose(DraftLength(Mode.FULL, 4), slow).max_ahead > 0  # this is asked for
-    assert choose(adaptive(Mode.PIPELINED), slow).max_ahead > 0  # where it must
+    assert choose(DraftLength(Mode.FULL, 4), slow).max_ahead > 0  # as requested
+    assert choose(adaptive(Mode.PIPELINED), slow).max_ahead > 0  # its target needs candidates
     assert choose(adaptive(Mode.FULL), replace(slow, round_trip_ns=MS)).max_ahead > 0
 
 
-def told(controller: Controller, *, num_right: int, blocks: int = 1, size: int = 8) -> None:
+def observe(controller: Controller, *, num_right: int, blocks: int = 1, size: int = 8) -> None:
     for _ in range(blocks):
         controller.observe_step(4 * MS)
         controller.observe_answer(100 * MS)
@@ -154,34 +155,34 @@ def told(controller: Controller, *, num_right: int, blocks: int = 1, size: int =
         )
 
 
-def test_a_session_begins_as_asked_and_learns():
+def test_a_session_begins_as_requested_and_adapts():
     controller = Controller(adaptive(Mode.SYNC))
     assert controller.choice == Choice(5, 5, "nothing is measured yet", FIRST_CONFIDENCE)
-    told(controller, num_right=8, blocks=40)
+    observe(controller, num_right=8, blocks=40)
     longest = controller.choice.gamma
-    told(controller, num_right=1, blocks=80)
+    observe(controller, num_right=1, blocks=80)
     assert controller.choice.gamma < longest
     assert controller.estimates is not None and controller.estimates.draft_ns == 4 * MS
 
 
-def test_a_paused_draft_tries_again_and_comes_back():
+def test_a_paused_draft_probes_and_resumes():
     controller = Controller(adaptive(Mode.FULL))
     while controller.choice.max_ahead:
-        told(controller, num_right=0)
+        observe(controller, num_right=0)
     for _ in range(PROBE_TOKENS):
         assert controller.choice.max_ahead == 0
         controller.observe_tokens([], [], num_right=0, num_committed=1)
     assert 0 < controller.choice.max_ahead == controller.choice.gamma
-    told(controller, num_right=0, blocks=CHOOSE_EVERY)
-    assert controller.choice.max_ahead == 0  # it was in vain
+    observe(controller, num_right=0, blocks=CHOOSE_EVERY)
+    assert controller.choice.max_ahead == 0  # no gain yet
     for _ in range(60):
         if not controller.choice.max_ahead:
             controller.observe_tokens([], [], num_right=0, num_committed=PROBE_TOKENS)
-        told(controller, num_right=40, size=40)
+        observe(controller, num_right=40, size=40)
     assert controller.choice.max_ahead > 8
 
 
-def test_survival_is_of_each_distance():
+def test_survival_depends_on_the_distance():
     survival = Survival()
     for _ in range(300):
         survival.observe([0, 1, 2], num_right=2)

@@ -1,4 +1,4 @@
-"""What may be asked for of a draft."""
+"""Requested draft lengths are checked."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from specwhisper.types import Mode
 
 @pytest.mark.parametrize("gamma", [0, -1, MAX_GAMMA + 1])
 def test_gamma_is_checked(gamma):
-    with pytest.raises(InvalidRequest, match=f"gamma is {gamma}: a block holds between 1 and {MAX_GAMMA}"):
+    with pytest.raises(InvalidRequest, match=f"gamma is {gamma}: it must be between 1 and {MAX_GAMMA}"):
         DraftLength(Mode.FULL, gamma=gamma)
 
 
 def test_depth_is_checked():
-    with pytest.raises(InvalidRequest, match="depth is 0: at least one block"):
+    with pytest.raises(InvalidRequest, match="depth is 0: it must be at least 1"):
         DraftLength(Mode.FULL, depth=0)
 
 
 @pytest.mark.parametrize("value", [2.5, "3"])
 @pytest.mark.parametrize("name", ["gamma", "depth"])
-def test_numbers_are_whole(name, value):
+def test_numbers_are_integers(name, value):
     with pytest.raises(InvalidRequest, match=f"{name} is {value!r}: it must be a whole number"):
         DraftLength(Mode.FULL, **{name: value})
 
@@ -39,7 +39,7 @@ def test_extremes_are_allowed():
     assert DraftLength(Mode.FULL, gamma=1, is_adaptive=True).longest == MAX_ADAPTIVE_GAMMA
 
 
-def test_who_waits_has_one_block_in_flight():
+def test_lock_step_has_one_block_in_flight():
     assert DraftLength(Mode.SYNC, depth=9).first_depth == 1
     assert DraftLength(Mode.FULL, depth=9).first_depth == 9
     assert DraftLength(Mode.FULL).first_depth > 1

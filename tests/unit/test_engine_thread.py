@@ -18,7 +18,7 @@ from specwhisper.types import Failed
 class Echo:
     """Gives back what was put in, one item per step."""
 
-    holds_for_s = 0.0
+    wake_after_s = 0.0
 
     def __init__(self) -> None:
         self.items: list[tuple[str, object]] = []
@@ -146,7 +146,7 @@ class Patient(Echo):
         return super().has_work and time.monotonic() >= self.begin_s
 
     @property
-    def holds_for_s(self) -> float:
+    def wake_after_s(self) -> float:
         return max(0.0, min(600.0, self.begin_s - time.monotonic())) if self.items else 0.0
 
     def step(self):
@@ -177,7 +177,7 @@ class Fleeting(Echo):
         return was_over
 
     @property
-    def holds_for_s(self) -> float:
+    def wake_after_s(self) -> float:
         return 1e-6 if self.items and not self.is_over else 0.0
 
     def step(self):

@@ -85,7 +85,7 @@ def test_an_engine_of_a_server_that_was_not_stopped_ends_too():
         "import asyncio\n"
         "from specwhisper.engine.engine_thread import EngineThread\n"
         "class Endless:\n"
-        "    has_work, holds_for_s = True, 0.0\n"
+        "    has_work, wake_after_s = True, 0.0\n"
         "    def step(self): return []\n"
         "async def serve(): EngineThread('server').start(Endless())\n"
         "asyncio.run(serve())"

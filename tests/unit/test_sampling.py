@@ -1,4 +1,4 @@
-"""Noise makes a sample: distributed as it should be, the same for whoever draws it."""
+"""Sampling by noise: the right distribution, and the same choice at draft and target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def assert_distributed(tokens: list[int], probs: torch.Tensor) -> None:
     assert chisquare(observed[is_possible], expected[is_possible]).pvalue > ALMOST_NEVER
 
 
-def test_noise_is_the_published_generators():
+def test_noise_equals_the_published_generator():
     """SplitMix64 of seed 1234567, as its authors' reference implementation prints it."""
     state, values = 1234567, []
     for _ in range(3):
@@ -85,7 +85,7 @@ def row(position: int, temperature: float = 1.0, candidates: list[int] | None = 
 
 
 @given(st.integers(0, 1000), st.integers(0, SIZE + 2), st.floats(0.05, 1.0), st.floats(0.2, 2.0))
-def test_restriction_is_that_of_transformers(seed: int, top_k: int, top_p: float, temperature: float):
+def test_top_k_and_top_p_equal_transformers(seed: int, top_k: int, top_p: float, temperature: float):
     made = logits(seed)
     sampling = Sampling(temperature, 0, 0, top_k=top_k, top_p=top_p)
     expected = (made / temperature)[None]
@@ -98,8 +98,8 @@ def test_restriction_is_that_of_transformers(seed: int, top_k: int, top_p: float
 
 @pytest.mark.parametrize("drafted", ["proposal", "point"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_the_classical_rule_writes_what_the_target_alone_would(drafted: str, seed: int):
-    """A draft draws from its own distribution; what is then written follows the target's."""
+def test_the_classical_rule_keeps_the_targets_distribution(drafted: str, seed: int):
+    """A draft draws from its own distribution; the text follows the target's."""
     target, draft = logits(seed), logits(seed + 100)
     sampling = Sampling(0.8, seed, 0)
     written, num_kept = [], 0
@@ -142,7 +142,7 @@ def test_equal_distributions_keep_every_candidate():
         assert keep_or_redraw(made, sampling, position, said.tokens[0], said.proposals[0]) == said.tokens[0]
 
 
-def test_a_threshold_keeps_what_is_likely_enough():
+def test_a_threshold_keeps_likely_candidates():
     made = torch.tensor([0.5, 0.3, 0.2]).log()
     kept = [
         choose([Row(0, [0, candidate], 1, [], False, acceptance_threshold=0.25)], made.repeat(2, 1))[0]

@@ -1,4 +1,4 @@
-"""Whoever has something to do takes part soon, and a pass stays as long as it may be."""
+"""Every runnable session takes part soon, and a forward pass keeps its limit."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def chosen(*requests: Request, max_tokens: int = 100) -> list[Part]:
     return next_batch(requests, max_tokens)
 
 
-def test_everybody_takes_part_where_there_is_room():
+def test_all_sessions_take_part_if_there_is_room():
     parts = chosen(Request(1, 5), Request(4, 0), Request(1, 16))
     assert parts == [Part(0, 5), Part(1, 0), Part(2, 16)]
 
 
-def test_candidates_are_cut_where_the_tokens_are_used_up():
+def test_candidates_beyond_the_limit_are_left_out():
     assert chosen(Request(1, 16), Request(1, 16), max_tokens=20) == [Part(0, 16), Part(1, 2)]
 
 
-def test_who_missed_a_pass_comes_first():
+def test_a_session_that_missed_a_forward_pass_has_priority():
     parts = chosen(Request(1, 16), Request(1, 16, num_missed=1), max_tokens=17)
     assert parts == [Part(1, 16)]
 
 
-def test_a_long_prompt_alone_may_be_too_long():
+def test_a_long_prompt_alone_may_exceed_the_limit():
     assert chosen(Request(228, 3), max_tokens=100) == [Part(0, 0)]
     assert chosen(Request(1, 3), Request(228, 3), max_tokens=100) == [Part(0, 3)]
 
 
 @given(requests, st.integers(1, 300))
-def test_a_pass_is_never_empty_nor_too_long(requests, max_tokens):
+def test_a_forward_pass_is_never_empty_or_too_long(requests, max_tokens):
     parts = next_batch(requests, max_tokens)
     assert parts
     assert [part.index for part in parts] == sorted({part.index for part in parts})
@@ -55,8 +55,8 @@ def test_a_pass_is_never_empty_nor_too_long(requests, max_tokens):
 
 
 @given(requests, st.integers(1, 300))
-def test_nobody_waits_for_ever(requests, max_tokens):
-    """Each pass that misses somebody serves somebody else who has missed no fewer."""
+def test_no_session_waits_forever(requests, max_tokens):
+    """A session misses a forward pass only for one that has missed at least as many."""
     waiting = [replace(request, num_missed=0) for request in requests]
     unserved, rounds = set(range(len(waiting))), 0
     while unserved:

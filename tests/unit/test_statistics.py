@@ -46,7 +46,7 @@ def test_ratios_are_of_sums():
     assert (statistics.queue_ns, statistics.forward_ns, statistics.encode_ns) == (4, 40, 400)
 
 
-def test_a_pass_that_detects_the_language_is_one():
+def test_a_forward_pass_that_detects_the_language_counts():
     detected = replace(
         commit(2), language_probs={"en": 0.9}, timing=Timing(queue_ns=1, forward_ns=10, detect_ns=7)
     )
@@ -54,7 +54,7 @@ def test_a_pass_that_detects_the_language_is_one():
     assert (statistics.num_forwards, statistics.forward_ns) == (3, 27)
 
 
-def test_an_answer_without_tokens_is_no_pass():
+def test_an_empty_commit_is_no_forward_pass():
     assert observed(commit(0)) == SpeculationStatistics()
 
 
@@ -77,10 +77,10 @@ def test_sessions_add_up():
     assert fresh == SpeculationStatistics()
 
 
-def test_a_pass_may_verify_what_was_recalled_and_what_was_drafted():
+def test_a_forward_pass_may_verify_reused_and_drafted_candidates():
     statistics = observed(
         replace(commit(6, verified=7, accepted=5), num_reused=4),
-        replace(commit(2, verified=5, accepted=1), num_reused=3),  # what was drafted behind was not judged
+        replace(commit(2, verified=5, accepted=1), num_reused=3),  # what was drafted after was not judged
         replace(commit(3, verified=2, accepted=2), num_reused=2),
     )
     assert (statistics.num_reused, statistics.num_reused_accepted, statistics.num_reused_forwards) == (

@@ -61,21 +61,21 @@ def test_a_pipeline_hides_the_round_trip_of_accepted_tokens():
 
 
 @given(rates, st.integers(1, 64))
-def test_a_block_yields_what_leviathan_found(acceptance, gamma):
+def test_tokens_of_a_block_equal_leviathans_formula(acceptance, gamma):
     expected = (1 - acceptance ** (gamma + 1)) / (1 - acceptance)
     assert tokens_per_block(geometric(acceptance), gamma) == pytest.approx(expected)
 
 
 @given(costs, rates)
-def test_decoding_by_itself_loses_to_the_target_alone_by_no_more_than_candidates_cost(costs, acceptance):
+def test_full_loses_to_target_only_by_at_most_the_time_of_candidates(costs, acceptance):
     survival = geometric(acceptance, 600)
     found, alone = full_s(costs, survival), target_only_s(costs)
     assert found <= alone * (1 + 1e-9) + 16 * costs.forward_token_s
     assert full_s(replace(costs, forward_token_s=0.0), survival) <= costs.forward_s * (1 + 1e-9)
 
 
-def test_decoding_by_itself_in_passes_that_follow_each_other():
-    """Behind a correction: alone, with four candidates that came meanwhile, with one to five more."""
+def test_full_in_consecutive_forward_passes():
+    """After a correction: alone, with the four candidates of that time, with one to five more."""
     runs_of_nine = [1.0] * 9
     assert full_s(TOY, runs_of_nine) == pytest.approx(3 * 0.020 / 9)
     assert full_s(at(0.040), runs_of_nine) == pytest.approx(5 * 0.020 / 9)  # alone thrice, three, the rest

@@ -17,7 +17,7 @@ import specwhisper
 from specwhisper.errors import UnsupportedOption
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.advice import Advice, advise
-from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Measured, Round, Session
+from specwhisper.speculation.comparison import COMPARED, MIN_ROUNDS, Measured, Round, TimedTranscription
 from specwhisper.types import Mode
 from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.cli.local_draft import Pair
@@ -80,7 +80,7 @@ async def _measure(
         for mode in (*COMPARED[first:], *COMPARED[:first]):
             with console.status(f"{mode}, {file.name}, {max(0.0, ends_s - time.monotonic()):.0f} s left"):
                 transcript = await client.transcribe_file(file, options, mode=mode)
-            sessions[mode] = Session(transcript.elapsed_s, transcript.statistics)
+            sessions[mode] = TimedTranscription(transcript.elapsed_s, transcript.statistics)
         rounds.append(sessions)
     return model, rounds
 

@@ -76,8 +76,8 @@ class Host(Generic[Event]):
         while True:
             while not self._actions and not engine.has_work:
                 self._woken = self._environment.event()
-                holds_for_s = engine.holds_for_s
-                rest = [self._environment.timeout(holds_for_s + 1e-9)] if holds_for_s else []
+                wake_after_s = engine.wake_after_s
+                rest = [self._environment.timeout(wake_after_s + 1e-9)] if wake_after_s else []
                 yield simpy.AnyOf(self._environment, [self._woken, *rest])
             while self._actions:
                 action, cost_s = self._actions.popleft()

@@ -1,1 +1,1 @@
-"""Forward passes of the decoder on CPUs and GPUs: layers, attention over slots, captured graphs."""
+"""The decoder's forward passes on CPUs and GPUs."""

@@ -1,4 +1,4 @@
-"""Capture a forward pass in a CUDA graph and replay it: one launch instead of hundreds."""
+"""Capture a forward pass in a CUDA graph: one launch instead of hundreds."""
 
 from __future__ import annotations
 

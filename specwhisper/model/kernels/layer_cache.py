@@ -1,4 +1,4 @@
-"""Keys and values of one decoder layer, and the batches of tokens that attend to them."""
+"""Keys and values of a decoder layer, and the batches that attend to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BatchRow(NamedTuple):
 
 
 class LayerCache:
-    """Keys and values of one layer: of the tokens in each slot, and of its encoded window.
+    """Keys and values of one layer: the tokens of each slot and its encoded window.
 
     Later tokens overwrite the positions after a slot's length.
 
@@ -76,7 +76,7 @@ class LayerCache:
 
 
 class ForwardBatch(Protocol):
-    """The tokens of one forward pass in some layout ``...``, and how they attend to a layer's cache."""
+    """The tokens of a forward pass, in a layout ``...``, and their attention."""
 
     @property
     def ids(self) -> Tensor:
@@ -87,7 +87,7 @@ class ForwardBatch(Protocol):
         """Position of each token in its slot: ``...``."""
 
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
-        """Write the tokens' keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
+        """Write keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
 
     def attend_cross(self, cache: LayerCache, query: Tensor) -> Tensor:
         """Attend to the windows in the slots: ... x d_model to the same."""

@@ -1,4 +1,4 @@
-"""Linear layers for few rows on a CPU: weights packed for oneDNN, in four, two or one byte.
+"""Linear layers for few rows on a CPU: weights packed for oneDNN, or of one byte.
 
 A decoder's forward pass mostly waits for its weights. PyTorch's plain kernels read them again and again for a
 handful of rows: five rows of whisper-small's projection cost 2.4 times as much as one. Packed once for
@@ -52,7 +52,7 @@ def _gains_by_packing(weight: Tensor) -> bool:
 
 
 def is_batch_invariant(module: nn.Module, *, leave: Collection[str] = ()) -> bool:
-    """Return whether the result of a row does not depend on the other rows, to the last bit.
+    """Return whether a row's result is the same, to the last bit, in any batch.
 
     That holds for :class:`PackedLinear` and :class:`Int8Linear`. PyTorch's own layers sum in another order
     for a few rows than for many.
@@ -130,7 +130,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8Embedding(nn.Module):
-    """An embedding with entries of one byte, a scale for each token, and float32 outputs."""
+    """An embedding of one byte, a scale for each token, and float32 outputs."""
 
     values: Tensor
     scale: Tensor
@@ -147,6 +147,6 @@ class Int8Embedding(nn.Module):
 
 
 def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Round each row to integers up to 127; return int8 values and the float32 scales."""
+    """Round each row to integers up to 127; return int8 values and float32 scales."""
     scale = rows.abs().amax(dim=-1, keepdim=True).clamp_(min=TINY).div_(LARGEST_INT8)
     return (rows / scale).round_().to(torch.int8), scale

@@ -1,4 +1,7 @@
-"""A batch padded to equal width, as a GPU runs it: nothing waits for the device, no shape depends on data."""
+"""A batch padded to equal width, as a GPU runs it.
+
+Nothing waits for the device, and no shape depends on data.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ class PaddedBatch:
 
     @property
     def unclamped_positions(self) -> Tensor:
-        """Position of each token in its slot, rows x width; padding may lie after the last."""
+        """Position of each token in its slot: rows x width, padding after the last."""
         return self.starts[:, None] + torch.arange(self.ids.shape[1], device=self.ids.device)
 
     @property
@@ -46,7 +49,7 @@ class PaddedBatch:
         return self.unclamped_positions.clamp(max=self.num_positions - 1)
 
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
-        """Write the tokens' keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
+        """Write keys and values, then attend: ... x (3 x d_model) to ... x d_model."""
         parts = cache.split_heads(qkv, 3)
         query, key_value = parts[:, :, 0], parts[:, :, 1:]
         if supports(cache.self_cache):
@@ -62,7 +65,7 @@ class PaddedBatch:
         return attend(heads, cache.cross_cache, self.slots, scales=cache.cross_scales)
 
     def write(self, key_value: Tensor, self_cache: Tensor) -> None:
-        """Write each row's keys and values into its slot, and those of padding into the last slot.
+        """Write keys and values into the rows' slots, and those of padding into the last.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
-"""Run batches padded to a few shapes, as a GPU does: each shape is captured once in a CUDA graph.
+"""Run batches padded to a few shapes, as a GPU does.
 
-A batch's inputs are copied into tensors with a fixed address (:class:`StaticInputs`), so that one captured
-graph serves any slots, starts and lengths. Padding changes nothing: its rows use a spare slot, and nothing is
-written after the last token of a row.
+Each shape is captured once in a CUDA graph. A batch's inputs are copied into tensors with a fixed address
+(:class:`StaticInputs`), so that one captured graph serves any slots, starts and lengths. Padding changes
+nothing: its rows use a spare slot, and nothing is written after the last token of a row.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ class Shape(NamedTuple):
 
 
 def shape_for(num_rows: int, width: int) -> Shape:
-    """Return the smallest bucket for a batch, or the batch's own shape if it fits none."""
+    """Return the smallest bucket for a batch, or its own shape if it fits none."""
     if num_rows > BATCHES[-1] or width > WIDTHS[-1]:
         return Shape(num_rows, width)
     return Shape(BATCHES[bisect_left(BATCHES, num_rows)], WIDTHS[bisect_left(WIDTHS, width)])
 
 
 def divide(widths: Sequence[int]) -> list[list[int]]:
-    """Divide rows into one batch or two: wide rows run apart where they would pad the others too much.
+    """Divide rows into one batch or two.
 
-    More rows than the largest bucket has are first divided by width into batches of its size.
+    Wide rows run apart where they would pad the others too much. More rows than the largest bucket has are
+    first divided by width into batches of its size.
 
     Returns
     -------
@@ -98,7 +99,9 @@ class StaticInputs:
         self.batch = PaddedBatch(ids.view(shape), slots, starts, lengths, num_positions)
 
     def fill(self, rows: Sequence[BatchRow], wanted: Sequence[tuple[int, int]], *, spare_slot: int) -> None:
-        """Copy a batch's inputs, in the order of the device's stream; rows of padding use ``spare_slot``.
+        """Copy a batch's inputs; rows of padding use ``spare_slot``.
+
+        Does not wait for the device.
 
         ``wanted`` are tokens as (row, index in the row).
         """
@@ -114,7 +117,7 @@ class StaticInputs:
 
 
 class PaddedRunner:
-    """Runs rows of any lengths through a decoder's layers, padded to a bucket; a :class:`BatchRunner`.
+    """Runs rows through a decoder, padded to a bucket; a :class:`BatchRunner`.
 
     Parameters
     ----------
@@ -178,7 +181,7 @@ class PaddedRunner:
                 self._bucket(Shape(rows, columns))
 
     def _bucket(self, shape: Shape) -> tuple[StaticInputs, Run]:
-        """Return a bucket's inputs and the function that runs them; capture it on first use."""
+        """Return a bucket's inputs and what runs them; capture it on first use."""
         if shape not in self._captured:
             inputs = self._inputs(shape)
             self._captured[shape] = inputs, self._capture(partial(self._layers, inputs.batch, None))

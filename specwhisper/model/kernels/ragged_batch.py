@@ -1,4 +1,4 @@
-"""A batch without padding, as a CPU runs it: rows of any length follow each other.
+"""A batch without padding, as a CPU runs it: its rows follow each other.
 
 The result of a token must not depend on the other tokens of its batch. PyTorch's attention on a CPU sums in
 another order for one or two queries (on AMD up to three), for those after the last full 32, for very many,
@@ -44,7 +44,7 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of equal length in adjacent slots, or a part of one row: one call of attention.
+    """Rows of equal length in adjacent slots, or a part of a row: one attention call.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class RaggedBatch:
     groups: Sequence[Group]
 
     def attend_self(self, cache: LayerCache, qkv: Tensor) -> Tensor:
-        """Write the tokens' keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""
+        """Write keys and values, then attend: tokens x (3 x d_model) to tokens x d_model."""
         parts = cache.split_heads(qkv, 3)
         key_value, offset = parts[:, 1:].permute(1, 2, 0, 3), 0
         for slot, start, tokens in self.rows:
@@ -117,9 +117,9 @@ def _attend(query: Tensor, key_value: Tensor, group: Group, *, is_causal: bool =
 
 
 def causal_mask(num_positions: int, padding: Padding, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return what a token at each position adds to each score: 0, or -inf for later positions.
+    """Return what each position adds to the scores: 0, or -inf for later positions.
 
-    Rows for padding follow those of the tokens.
+    Rows for padding follow those of the positions.
     """
     size = padding.positions(num_positions)
     shape = (size + padding.min_width, size)
@@ -127,7 +127,10 @@ def causal_mask(num_positions: int, padding: Padding, dtype: torch.dtype, device
 
 
 def group_rows(rows: Sequence[BatchRow], causal: Tensor, padding: Padding) -> list[Group]:
-    """Group rows, which are ordered by slot; ``causal`` is :func:`causal_mask` with the same padding."""
+    """Group rows, which are ordered by slot.
+
+    ``causal`` is :func:`causal_mask` with the same padding.
+    """
     groups: list[Group] = []
 
     def add(slot: int, starts: Sequence[int], width: int) -> None:

@@ -1,4 +1,4 @@
-"""Attention over slots on a CUDA GPU: keys and values are read in place, not copied.
+"""Attention over slots on a CUDA GPU: keys and values are read in place.
 
 A forward pass has few queries and many keys: one program for each row and head would leave most of the GPU
 idle. The positions are therefore split over programs, each of which attends to its split alone, and a second,
@@ -235,7 +235,7 @@ def _attend(
     BLOCK_QUERIES: tl.constexpr,
     BLOCK_POSITIONS: tl.constexpr,
 ) -> None:
-    """Attend to one split of the positions with one head, from a block of one row's queries."""
+    """Attend to one split of the positions: one head, one block of a row's queries."""
     split = tl.program_id(0)
     head = tl.program_id(1)
     num_blocks = tl.cdiv(width, BLOCK_QUERIES)

@@ -1,4 +1,4 @@
-"""What is told apart of the time of passes."""
+"""The time of forward passes is split into a constant part and one for each token."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def test_a_line_is_found(constant, per_token, sizes):
     assert found.constant_ns >= 0
 
 
-def test_without_a_pass_or_with_passes_of_one_size_nothing_counts_as_constant():
+def test_nothing_is_constant_before_sizes_differ():
     assert ForwardTime().constant_ns == 0
     assert not fitted(*[(5, 1e6)] * 10).is_known
     assert fitted(*[(5, 1e6)] * 10).constant_ns == fitted(*[(5, 1e6)] * 10).per_token_ns == 0
 
 
-def test_late_passes_count_more():
+def test_recent_forward_passes_count_more():
     fast, slow = ([(size % 50 + 1, each * (100 + size % 50)) for size in range(1000)] for each in (1e4, 5e4))
     assert fitted(*fast, *slow).constant_ns == pytest.approx(fitted(*slow).constant_ns, rel=0.05)
 
 
-def test_longer_passes_that_take_less_do_not_make_tokens_cost_less_than_nothing():
+def test_a_token_never_takes_negative_time():
     found = fitted((1, 10e6), (20, 5e6), (40, 1e6))
     assert found.per_token_ns == 0
     assert found.constant_ns == pytest.approx(16e6 / 3, rel=0.01)
