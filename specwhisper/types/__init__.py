@@ -1,0 +1,76 @@
+"""The values that draft and target exchange, free of protobuf, torch and sockets.
+
+Positions count the tokens generated in a window: position 0 is the first token after the prompt. Token ids
+are always the target's. Samples count the 16 kHz mono stream from its first sample. All durations are in
+the unit their name ends with.
+"""
+
+from specwhisper.types.audio import (
+    FRAMES_PER_TIMESTAMP,
+    HOP_SAMPLES,
+    SAMPLE_RATE,
+    WINDOW_FRAMES,
+    WINDOW_SAMPLES,
+    AudioChunk,
+    VoiceEvent,
+    VoiceMark,
+)
+from specwhisper.types.messages import (
+    NUM_PROPOSED,
+    UNKNOWN_AGE_NS,
+    Believed,
+    Candidates,
+    Commit,
+    DecodedStep,
+    Failed,
+    Finished,
+    FromTarget,
+    Outcome,
+    Proposal,
+    Resume,
+    Step,
+    Timing,
+    ToTarget,
+    Window,
+    WindowOpened,
+    WordAlignment,
+)
+from specwhisper.types.session import DEFAULT_MAX_WIDTH, Limits, Mode
+from specwhisper.types.transcript import Segment, Word
+from specwhisper.types.weights import CROSS_CACHES, DTYPES
+
+__all__ = [
+    "CROSS_CACHES",
+    "DEFAULT_MAX_WIDTH",
+    "DTYPES",
+    "FRAMES_PER_TIMESTAMP",
+    "HOP_SAMPLES",
+    "NUM_PROPOSED",
+    "SAMPLE_RATE",
+    "UNKNOWN_AGE_NS",
+    "WINDOW_FRAMES",
+    "WINDOW_SAMPLES",
+    "AudioChunk",
+    "Believed",
+    "Candidates",
+    "Commit",
+    "DecodedStep",
+    "Failed",
+    "Finished",
+    "FromTarget",
+    "Limits",
+    "Mode",
+    "Outcome",
+    "Proposal",
+    "Resume",
+    "Segment",
+    "Step",
+    "Timing",
+    "ToTarget",
+    "VoiceEvent",
+    "VoiceMark",
+    "Window",
+    "WindowOpened",
+    "Word",
+    "WordAlignment",
+]

@@ -1,0 +1,46 @@
+"""Audio on its way: its units, and chunks of canonical samples with the marks of speech."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SAMPLE_RATE = 16_000
+HOP_SAMPLES = 160  # one mel frame is 10 ms
+WINDOW_FRAMES = 3_000
+WINDOW_SAMPLES = WINDOW_FRAMES * HOP_SAMPLES  # 30 s
+FRAMES_PER_TIMESTAMP = 2  # one timestamp token is 20 ms
+
+
+class VoiceEvent(StrEnum):
+    """A change between speech and silence in live audio."""
+
+    BEGIN = "begin"  # speech begins at a sample, or continues after a pause
+    PAUSE = "pause"  # speech stops at a sample, for now
+    END = "end"  # the utterance has ended there
+
+
+@dataclass(frozen=True, slots=True)
+class VoiceMark:
+    """The sample of the stream at which speech begins, pauses or ends."""
+
+    event: VoiceEvent
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class AudioChunk:
+    """Canonical audio: s16le PCM, 16 kHz, mono, from a sample of the stream on.
+
+    A chunk may repeat samples that were sent before; it may not leave a gap.
+
+    Attributes
+    ----------
+    is_last : whether the stream ends with it.
+    marks : where speech begins, pauses and ends in live audio, in this chunk or earlier ones, in order.
+    """
+
+    start_sample: int
+    pcm: bytes
+    is_last: bool = False
+    marks: tuple[VoiceMark, ...] = ()

@@ -1,0 +1,255 @@
+"""Messages between draft and target: candidates to the target, windows and commits to the draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from specwhisper.types.audio import HOP_SAMPLES, AudioChunk
+
+NUM_PROPOSED = 16  # tokens a draft draws from, all of which it sends
+UNKNOWN_AGE_NS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One decoding of one stretch of audio.
+
+    Attributes
+    ----------
+    id : of this decoding; never used again for another.
+    num_frames : mel frames of the recording in it, the padding to 30 s of a short one included.
+    max_new_tokens : limit on the tokens after the prompt.
+    attempt : number of earlier decodings of the same audio, at lower temperatures.
+    """
+
+    id: int
+    start_frame: int
+    num_frames: int
+    prompt: tuple[int, ...]
+    max_new_tokens: int
+    temperature: float = 0.0
+    attempt: int = 0
+
+    @property
+    def start_sample(self) -> int:
+        """First sample of the window in the stream."""
+        return self.start_frame * HOP_SAMPLES
+
+    @property
+    def end_sample(self) -> int:
+        """One past the last sample of the window."""
+        return (self.start_frame + self.num_frames) * HOP_SAMPLES
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The draft's likeliest tokens, from which a candidate was drawn; ``probs`` sum to 1."""
+
+    tokens: tuple[int, ...]
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """A block of the draft: the tokens that it proposes from position ``base`` on.
+
+    An empty block means that the draft has no candidates; a target that waits for some then decodes one
+    token by itself.
+
+    Attributes
+    ----------
+    known_committed : number of committed tokens that the draft had applied when it drafted them.
+    number : counts the draft's blocks of a window, from 1.
+    proposals : one per token, where acceptance is classical.
+    start_frame : frame at which the draft expects a window to begin that the target had not opened yet.
+    """
+
+    window_id: int
+    base: int
+    known_committed: int
+    tokens: tuple[int, ...]
+    number: int = 0
+    proposals: tuple[Proposal, ...] = ()
+    start_frame: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """The tokens that the draft believes a window to have: those that are committed, then its own."""
+
+    window: Window
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Continue an open window on another target: its parameters and the tokens committed in it so far.
+
+    Attributes
+    ----------
+    log_probs : of ``committed``, natural: they decide about falling back.
+    previous : tokens of the windows before it, for later prompts.
+    """
+
+    window: Window
+    committed: tuple[int, ...]
+    log_mel_max: float | None = None
+    log_probs: tuple[float, ...] = ()
+    previous: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Durations of one forward pass, in nanoseconds.
+
+    Attributes
+    ----------
+    batch_size : sessions that shared it.
+    block_age_ns : time from the arrival of the newest block that the commit answers; a draft subtracts it to
+        find the network's share. :data:`UNKNOWN_AGE_NS` for a block that never arrived.
+    align_ns : of the extra forward passes after a complete window.
+    detect_ns : of the extra forward pass that detected the window's language.
+    """
+
+    queue_ns: int = 0
+    forward_ns: int = 0
+    encode_ns: int = 0
+    batch_size: int = 0
+    block_age_ns: int = 0
+    align_ns: int = 0
+    detect_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WordAlignment:
+    """A word, tokens ``base`` to ``base + num_tokens`` of a window, and its place in the stream."""
+
+    base: int
+    num_tokens: int
+    start_sample: int
+    end_sample: int
+
+
+class Outcome(StrEnum):
+    """The decision about a complete window."""
+
+    KEPT = "kept"
+    RETRIED = "retried"  # not good enough: its audio is decoded again at a higher temperature
+    SKIPPED = "skipped"  # it holds no speech
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOpened:
+    """The target has opened a window.
+
+    Attributes
+    ----------
+    expected : reused candidates, which it verifies before any of the draft's.
+    num_final : number of the newest final text tokens whose live audio lies in the window.
+    log_mel_max, previous : for :class:`Resume`.
+    """
+
+    window: Window
+    log_mel_max: float | None = None
+    expected: tuple[int, ...] = ()
+    num_final: int = 0
+    previous: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The text that a complete window of live audio makes final.
+
+    Attributes
+    ----------
+    utterance : number of its utterance, counted from 1.
+    final_start, final_end : the tokens between these positions have become final; later ones may change.
+    is_last : whether the utterance ends with them.
+    """
+
+    utterance: int
+    final_start: int
+    final_end: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Tokens the target has appended, from position ``base`` on; the answer to every candidate block.
+
+    Attributes
+    ----------
+    log_probs, margins : per token, natural log-probability after the decoding rules and its distance to the
+        second best; both of ``len(tokens)``.
+    num_verified : candidates that went through the forward pass, of which ``num_accepted`` were kept.
+    num_reused : number of reused candidates among them; they come first.
+    num_self_decoded : 1 when the forward pass had no candidates, else 0.
+    candidates_received : number of the newest candidate block of this window that this commit answers.
+    held : position up to which (exclusive) tokens are committed or candidates wait for their pass.
+    credit : position up to which (exclusive) candidates may be sent.
+    is_final : whether the window is complete.
+    outcome : the decision about a complete window.
+    words : of a complete window, where word times were asked for.
+    num_align_forwards : extra forward passes after a complete window, for word times and for AlignAtt.
+    step : the text that a complete window of live audio makes final; ``None`` for recordings.
+    no_speech_prob : probability that the window holds no speech; with the window's first tokens.
+    language_probs : probability by language code; with the first tokens after a detection.
+    """
+
+    window_id: int
+    base: int
+    tokens: tuple[int, ...]
+    log_probs: tuple[float, ...] = ()
+    margins: tuple[float, ...] = ()
+    num_verified: int = 0
+    num_accepted: int = 0
+    num_reused: int = 0
+    num_self_decoded: int = 0
+    candidates_received: int = 0
+    held: int = 0
+    credit: int = 0
+    is_final: bool = False
+    outcome: Outcome = Outcome.KEPT
+    words: tuple[WordAlignment, ...] = ()
+    num_align_forwards: int = 0
+    step: Step | None = None
+    no_speech_prob: float | None = None
+    language_probs: Mapping[str, float] = field(default_factory=dict)
+    timing: Timing = Timing()
+
+    @property
+    def num_drafted_verified(self) -> int:
+        """Verified candidates of the draft; there are none after a reused candidate that was rejected."""
+        return self.num_verified - self.num_reused if self.num_accepted >= self.num_reused else 0
+
+    @property
+    def num_drafted_accepted(self) -> int:
+        """Accepted candidates of the draft."""
+        return max(0, self.num_accepted - self.num_reused)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedStep:
+    """A decoding of live audio between two samples, and the number of the target's forward passes."""
+
+    start_sample: int
+    end_sample: int
+    num_forwards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The audio has ended and every window is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The session has ended with an error of its own."""
+
+    error: Exception
+
+
+ToTarget = AudioChunk | Candidates | Resume
+FromTarget = WindowOpened | Commit | Finished | Failed

@@ -1,0 +1,50 @@
+"""Segments and words of a transcript."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word with its spaces and punctuation; times in seconds of the stream.
+
+    ``confidence`` is the mean probability of its tokens, 0 where unknown.
+    """
+
+    start_s: float
+    end_s: float
+    text: str
+    confidence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the transcript with its tokens, timestamps included; times in seconds of the stream.
+
+    Attributes
+    ----------
+    confidence : mean probability of the tokens, 0 where unknown.
+    avg_logprob, compression_ratio, temperature, no_speech_prob : of the window it was decoded in, as
+        openai/whisper reports them; the ratio is over the text.
+    seek : first mel frame of that window.
+    words : where word times were asked for.
+    utterance : number of its utterance in live audio, counted from 1; 0 in recordings.
+    is_utterance_end : whether the utterance ends with it; its text may be empty then.
+    language : of live audio, where each utterance may have another; empty for the transcript's.
+    """
+
+    start_s: float
+    end_s: float
+    tokens: tuple[int, ...]
+    text: str = ""
+    confidence: float = 0.0
+    avg_logprob: float = 0.0
+    compression_ratio: float = 0.0
+    temperature: float = 0.0
+    no_speech_prob: float | None = None
+    seek: int = 0
+    words: tuple[Word, ...] = ()
+    utterance: int = 0
+    is_utterance_end: bool = False
+    language: str = ""
