@@ -45,18 +45,18 @@ def main() -> None:
 
 
 def last_words(logs: Path) -> str:
-    """Give the end of each log."""
+    """Return the end of each log."""
     return "\n".join(f"{log.name}: {log.read_text().strip()[-500:]}" for log in sorted(logs.glob("*.log")))
 
 
 def free_port() -> int:
-    """Give the gateway's usual port, or 0 for any where that one is taken."""
+    """Return the gateway's usual port, or 0 for any where that one is taken."""
     with socket.socket() as probe:
         return 0 if probe.connect_ex(("127.0.0.1", DEFAULT_PORT)) == 0 else DEFAULT_PORT
 
 
 def has_display() -> bool:
-    """Tell whether a browser would have somewhere to open."""
+    """Return whether a browser would have somewhere to open."""
     return sys.platform in ("darwin", "win32") or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )

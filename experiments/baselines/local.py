@@ -78,7 +78,7 @@ class Transformers:
         return Measurement(keep_text(ids, generation.eos_token_id, begin), wall_s, self._encoder_s)
 
     def _features(self, sample: Sample, timestamps: bool) -> list[torch.Tensor]:
-        """Give what ``generate`` is called with: all at once, or 30 s each."""
+        """Return what ``generate`` is called with: all at once, or 30 s each."""
         samples = np.frombuffer(sample.pcm, "<i2").astype(np.float32) / 32768
         padding = {} if sample.fits_one_window else {"truncation": False, "padding": "longest"}
         extracted = self._extract(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt", **padding)
@@ -129,11 +129,11 @@ class InOneProcess:
         return Measurement(keep_text(ids, *self._special), wall_s, statistics.encode_ns / 1e9, statistics)
 
     def special(self) -> tuple[int, int]:
-        """Give the target's ids that are neither text nor timestamps: first, one past the last."""
+        """Return the target's ids that are neither text nor timestamps: first, one past the last."""
         return self._special
 
     def describe(self) -> dict[str, Any]:
-        """Give name, digest and shape of every model that takes part."""
+        """Return name, digest and shape of every model that takes part."""
         return {role: _facts(getattr(self._models, role)) for role in ("target", "draft", "assistant")}
 
 

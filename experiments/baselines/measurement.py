@@ -57,7 +57,7 @@ class Taken:
 
 
 def all_arms(*, two_threads: bool) -> list[Arm]:
-    """Give every arm; transformers' assisted generation is wrong with timestamps and only runs without."""
+    """Return every arm; transformers' assisted generation is wrong with timestamps and only runs without."""
     plain = [TRANSFORMERS, *([TRANSFORMERS_2_THREADS] if two_threads else [])]
     timed = [Arm(system, True) for system in (*plain, *Mode)]
     return timed + [Arm(system, False) for system in (*plain, ASSISTED, *Mode)]
@@ -100,7 +100,7 @@ def keep_text(tokens: Iterable[int], end_of_text: int, timestamp_begin: int) -> 
 
 
 def facts(one: Taken) -> dict[str, Any]:
-    """Give a measurement as plain values."""
+    """Return a measurement as plain values."""
     statistics = one.measurement.statistics
     return {
         "round": one.round,

@@ -35,7 +35,7 @@ class Replay:
     trace: Path
 
     def arguments(self, shape: str) -> tuple[str, ...]:
-        """Give what both servers are started with."""
+        """Return what both servers are started with."""
         return ("--shape", shape, "--dtype", self.dtype, "--trace", str(self.trace), "--max-sessions", "1")
 
     def describe(self) -> dict[str, Any]:

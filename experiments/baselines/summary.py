@@ -81,7 +81,7 @@ def _summary(
 
 
 def _speculation(measurements: Sequence[Measurement]) -> tuple[float | None, float | None]:
-    """Give tokens per pass and acceptance over all sessions: ratios of sums."""
+    """Return tokens per pass and acceptance over all sessions: ratios of sums."""
     statistics = [m.statistics for m in measurements if m.statistics is not None]
     passes, verified = (
         sum(getattr(s, name) for s in statistics) for name in ("num_forwards", "num_verified")

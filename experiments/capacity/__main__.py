@@ -64,7 +64,7 @@ class Plan:
     max_lag_s: float
 
     def level(self, load: Load, arm: Arm, num_sessions: int, number: int = 0) -> Load:
-        """Give one level; every round has an order of its own, the same for all arms."""
+        """Return one level; every round has an order of its own, the same for all arms."""
         return replace(load, arm=arm, num_sessions=num_sessions, seed=self.seed + number)
 
 
@@ -253,7 +253,7 @@ def measure(arms: Arms, plan: Plan, console: Console) -> tuple[Rounds, list[Ladd
 def compare(
     arms: Arms, rounds: Rounds, batch: int, seed: int
 ) -> tuple[list[Gain], dict[tuple[int, int], float], float | None]:
-    """Give the gains of the split at ``batch`` sessions or, if that was not tried, the nearest number."""
+    """Return the gains of the split at ``batch`` sessions or, if that was not tried, the nearest number."""
     numbers = [number for arm, number in rounds if arm is Arm.TARGET_ONLY]
     if not numbers:
         return [], {}, None

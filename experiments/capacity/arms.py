@@ -59,7 +59,7 @@ class Arms:
         self._stack.close()
 
     def room(self) -> tuple[int, str]:
-        """Give how many processes with both models there can be, and what the limit is."""
+        """Return how many processes with both models there can be, and what the limit is."""
         one = self._process(0)
         own_mb = one.call("resident_mb")
         room_mb = MEMORY_SHARE * available_mb() + len(self._processes) * own_mb

@@ -83,7 +83,7 @@ class ClientProcess:
         self._runner.run(self._open(way, measured))
 
     def resident_mb(self) -> float:
-        """Tell how much memory the target's process holds."""
+        """Return how much memory the target's process holds."""
         return resident_mb(self._meter.process)
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class ClientProcess:
 
 
 async def audio_of(sample: Sample, start_s: float | None) -> AsyncIterator[bytes]:
-    """Give a recording at once, or piece by piece as it is spoken: by the clock, so that nothing drifts."""
+    """Return a recording at once, or piece by piece as it is spoken: by the clock, so that nothing drifts."""
     if start_s is None:
         yield sample.pcm
         return
@@ -231,7 +231,7 @@ class ObservedSession:
         await self._session.send_audio(chunk)
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what the target says, and note it."""
+        """Return what the target says, and note it."""
         async for event in self._session.events():
             self._log.note(time.monotonic(), event)
             self.min_round_trip_ns = self._session.min_round_trip_ns

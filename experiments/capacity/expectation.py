@@ -11,17 +11,17 @@ PassTimes = Mapping[tuple[int, int], float]
 
 
 def around(value: float) -> tuple[int, ...]:
-    """Give the whole numbers on either side of a value, which are one where it is whole; at least 1."""
+    """Return the whole numbers on either side of a value, which are one where it is whole; at least 1."""
     return tuple(sorted({max(1, floor(value)), max(1, ceil(value))}))
 
 
 def sizes_around(batch_size: float, width: float) -> list[tuple[int, int]]:
-    """Give the passes that must be timed to know one of a size between them."""
+    """Return the passes that must be timed to know one of a size between them."""
     return list(product(around(batch_size), around(width)))
 
 
 def pass_s(times: PassTimes, batch_size: float, width: float) -> float:
-    """Give the time of a pass of any size: in between, both sizes count linearly."""
+    """Return the time of a pass of any size: in between, both sizes count linearly."""
     total = 0.0
     for batch, tokens in sizes_around(batch_size, width):
         total += _weight(batch_size, batch) * _weight(width, tokens) * times[batch, tokens]
@@ -35,7 +35,7 @@ def _weight(value: float, whole: int) -> float:
 def predicted_gain(
     times: PassTimes, batch_sizes: tuple[float, float], num_yielded: float, width: float
 ) -> float:
-    """Give ``E t(B, 1) / t(B, 1 + gamma)``: tokens per time of passes with candidates over those without.
+    """Return ``E t(B, 1) / t(B, 1 + gamma)``: tokens per time of passes with candidates over those without.
 
     Parameters
     ----------
@@ -49,5 +49,5 @@ def predicted_gain(
 
 
 def amdahl(gain: float, fixed_share: float) -> float:
-    """Give what a gain on all but a share of the work makes of the whole."""
+    """Return what a gain on all but a share of the work makes of the whole."""
     return 1 / ((1 - fixed_share) / gain + fixed_share)

@@ -61,7 +61,7 @@ class Gain:
 
 
 def sizes_needed(rounds: Rounds, num_sessions: int) -> list[tuple[int, int]]:
-    """Give the passes, as (sessions, tokens of each), whose times predict the gains."""
+    """Return the passes, as (sessions, tokens of each), whose times predict the gains."""
     alone = rounds[Arm.TARGET_ONLY, num_sessions]
     batch_size = _median(alone, lambda outcome: outcome.usage.batch_size)
     sizes = set(sizes_around(batch_size, 1))
@@ -73,7 +73,7 @@ def sizes_needed(rounds: Rounds, num_sessions: int) -> list[tuple[int, int]]:
 
 
 def split_arms(rounds: Rounds, num_sessions: int) -> list[Arm]:
-    """Give the arms of the split that were tried with so many sessions."""
+    """Return the arms of the split that were tried with so many sessions."""
     return [arm for arm, number in rounds if arm.is_split and number == num_sessions]
 
 

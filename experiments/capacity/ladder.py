@@ -54,7 +54,7 @@ class Ladder:
 
 
 def memory_of_a_session(outcomes: Iterable[Outcome]) -> float | None:
-    """Give by how many megabytes the target grows with a session; ``None`` where only one number was tried.
+    """Return by how many megabytes the target grows with a session; ``None`` where only one number was tried.
 
     The least-squares slope over all levels: what the first session touches besides its slot is left out.
     """

@@ -160,7 +160,7 @@ class Outcome:
         return self.generator_s / self.load.period_s
 
     def lag_s(self, quantile: float) -> float:
-        """Give a quantile of the lags, never less than one that was seen; 0 where nothing was due."""
+        """Return a quantile of the lags, never less than one that was seen; 0 where nothing was due."""
         return float(np.quantile(self.lags_s, quantile, method="higher")) if self.lags_s else 0.0
 
 

@@ -102,7 +102,7 @@ class SessionLog:
         return self.start_s + min(pieces * PIECE_SAMPLES, self.num_samples) / SAMPLE_RATE
 
     def lags_s(self, begin_s: float, end_s: float, now_s: float) -> list[float]:
-        """Give how long each window that was due in a period took from there to its last token.
+        """Return how long each window that was due in a period took from there to its last token.
 
         One that is still open has taken as long as it has: it counts with what it took until now.
         """
@@ -128,7 +128,7 @@ class SessionLog:
 
 
 def expected_windows(trace: Trace, recording: str, vocabulary: Vocabulary) -> list[Expected]:
-    """Give the windows of a recording as the target alone decodes it with timestamps."""
+    """Return the windows of a recording as the target alone decodes it with timestamps."""
     found = [
         Expected(decoding.start_frame, decoding.tokens)
         for decoding in trace.decodings

@@ -59,7 +59,7 @@ class Measured:
         return random_checkpoint(self.shape, dtype=self.dtype)
 
     def target(self, num_slots: int, meter: Meter) -> tuple[Checkpoint, Model]:
-        """Give what a target server serves; its weights are in the model's slots only."""
+        """Return what a target server serves; its weights are in the model's slots only."""
         weights = self.weights()
         model = MeteredModel(weights, num_slots, meter, encode_once=self.decodes_only)
         weights.state.clear()
@@ -72,7 +72,7 @@ class Measured:
         return checkpoint, ReplayTarget(trace, checkpoint.vocabulary, model)
 
     def drafting(self, num_slots: int, *, is_free: bool) -> Drafting:
-        """Give the draft of a draft server; a free one computes nothing and proposes the same."""
+        """Return the draft of a draft server; a free one computes nothing and proposes the same."""
         trace = Trace.load(self.trace)
         draft = load_checkpoint(trace.draft)
         if is_free or self.shape != DEMO:

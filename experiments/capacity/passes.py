@@ -41,7 +41,7 @@ class PassTimer:
         return self._model.bytes_per_slot
 
     def times_s(self, sizes: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
-        """Give the processor time of passes by (sessions, tokens of each), taken in turns."""
+        """Return the processor time of passes by (sessions, tokens of each), taken in turns."""
         sizes = sorted(set(sizes))
         taken: dict[tuple[int, int], list[float]] = {size: [] for size in sizes}
         for _ in range(REPEATS):

@@ -91,7 +91,7 @@ def _shared(outcome: Outcome) -> tuple[str, ...]:
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """Give an outcome as plain values."""
+    """Return an outcome as plain values."""
     derived = ("tokens_per_s", "tokens_per_pass", "tokens_per_forward", "generator_share", "target_share")
     return asdict(outcome) | {name: getattr(outcome, name) for name in derived}
 

@@ -98,7 +98,7 @@ class Meter:
         self._counters[place] += number
 
     def read(self) -> Usage:
-        """Give the totals."""
+        """Return the totals."""
         counters = [int(number) for number in self._counters]
         return Usage(
             counters[PASSES],

@@ -107,7 +107,7 @@ async def measure(
 
 
 def control_bar(tripped: Sequence[Control]) -> Bar:
-    """Tell how many negative controls were not noticed."""
+    """Return how many negative controls were not noticed."""
     num_quiet = sum(not control.has_tripped for control in tripped)
     return Bar("negative controls that did not trip", num_quiet, 1, f"{num_quiet} of {len(tripped)}")
 

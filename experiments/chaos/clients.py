@@ -117,14 +117,14 @@ class Client:
 
 
 def options_of(asked: Recorded) -> DecodingOptions:
-    """Give what is asked of the target."""
+    """Return what is asked of the target."""
     if asked.option == DEMO:
         return demo.options_of(asked.audio_seed)
     return replace(OPTIONS[asked.option], log_mel_max=LOG_MEL_MAX)
 
 
 def file_of(asked: Recorded, folder: Path) -> Path:
-    """Give the file that a recording lies in."""
+    """Return the file that a recording lies in."""
     if asked.option == DEMO:
         return _speech_file(asked.audio_seed, folder)
     return recording_file(asked.length_s, asked.audio_seed, folder)
@@ -139,19 +139,19 @@ def _speech_file(seed: int, folder: Path) -> Path:
 
 @cache
 def segments_due(option: str, length_s: float, audio_seed: int) -> Sequence[Segment]:
-    """Give what the target writes of a recording by itself."""
+    """Return what the target writes of a recording by itself."""
     if option == DEMO:
         return demo.expected_segments(audio_seed)
     return expected_segments(OPTIONS[option], length_s, audio_seed)
 
 
 def sound_of(asked: Spoken) -> bytes:
-    """Give what is said: with pauses where they end utterances, else without."""
+    """Return what is said: with pauses where they end utterances, else without."""
     return talk() if asked.has_utterances else speech(LENGTH_S)
 
 
 def undisturbed_words(asked: Spoken) -> dict[int, list[int]]:
-    """Give the words that are said, by utterance."""
+    """Return the words that are said, by utterance."""
     if asked.has_utterances:
         return spoken_utterances(sound_of(asked))
     return {1: [token for token in words_of(samples_of(sound_of(asked))) if token < END]}

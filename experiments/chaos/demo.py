@@ -33,19 +33,19 @@ SHORTEST, NUM_JOINED = 5, 3
 
 @cache
 def speech_of(seed: int) -> bytes:
-    """Give some of the shorter bundled recordings one behind the other."""
+    """Return some of the shorter bundled recordings one behind the other."""
     return b"".join(sample.pcm for sample in Random(seed).sample(load_samples(None)[:SHORTEST], NUM_JOINED))
 
 
 @cache
 def options_of(seed: int) -> DecodingOptions:
-    """Give what is asked of the target: with the loudest moment of it all, which no stream can know."""
+    """Return what is asked of the target: with the loudest moment of it all, which no stream can know."""
     return DecodingOptions(language="en", log_mel_max=log_mel_max([speech_of(seed)]))
 
 
 @cache
 def expected_segments(seed: int) -> Sequence[Segment]:
-    """Give what the target writes of that by itself, in one process."""
+    """Return what the target writes of that by itself, in one process."""
     model = WhisperModel(load_checkpoint(TARGET), 1)
     return OneProcess(model).transcribe([speech_of(seed)], options_of(seed))[0].segments
 

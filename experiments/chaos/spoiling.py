@@ -30,7 +30,7 @@ def silent(log: Log) -> Log:
 
 
 def swapped(log: Log) -> Log:
-    """Tell the first thing that is final last, and the last one first."""
+    """Return the first thing that is final last, and the last one first."""
     first, *_, last = _finals(log)
     told = list(log.told)
     told[first] = replace(told[first], segments=log.told[last].segments)

@@ -114,7 +114,7 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """Give all there is to keep of a run."""
+    """Return all there is to keep of a run."""
     return {
         "scenario": asdict(outcome.scenario),
         "has_struck": outcome.has_struck,

@@ -111,7 +111,7 @@ class Log:
 
 
 def final_of(segment: Segment) -> Final:
-    """Give all of a segment that must be the same."""
+    """Return all of a segment that must be the same."""
     return (
         round(segment.start_s, 3),
         round(segment.end_s, 3),
@@ -164,7 +164,7 @@ def live_violations(log: Log, expected: Mapping[int, Sequence[int]]) -> list[Vio
 
 
 def pause_s(log: Log, since_s: float) -> float | None:
-    """Tell the longest time without a commit behind a moment; ``None`` where nothing was still to come."""
+    """Return the longest time without a commit behind a moment; ``None`` where nothing was still to come."""
     moments = [since_s, *(at_s for at_s in log.progress_s if at_s > since_s)]
     return max((b - a for a, b in pairwise(moments)), default=None)
 

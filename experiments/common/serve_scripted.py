@@ -39,7 +39,7 @@ ERROR_RATE = 0.2  # of the draft
 
 
 def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
-    """Give what a scripted model looks like to a server."""
+    """Return what a scripted model looks like to a server."""
     checkpoint = Checkpoint(
         name=name,
         config=WhisperConfig(num_mel_bins=ScriptedModel.num_mel_bins),

@@ -110,7 +110,7 @@ def in_reduced_precision(
 
 
 def added_up(results: Sequence[Reduced]) -> Reduced:
-    """Give the sums of all rows."""
+    """Return the sums of all rows."""
     return Reduced(
         "all",
         sum(result.num_recordings for result in results),

@@ -344,7 +344,7 @@ def assert_equal(
 
 
 def _features(pcm: bytes, num_mel_bins: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Give what transformers hears, and which of its frames hold audio."""
+    """Return what transformers hears, and which of its frames hold audio."""
     samples = np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
     is_long = len(samples) > WINDOW_SAMPLES
     extractor = WhisperFeatureExtractor(feature_size=num_mel_bins)

@@ -70,7 +70,7 @@ class Prepared:
         return Batch(self.pcms, self.recording_options, oracles)
 
     def steered(self, num_slots: int) -> Steered:
-        """Give the target, which continues from the oracle's token at the oracle's ties."""
+        """Return the target, which continues from the oracle's token at the oracle's ties."""
         return self._steered(self.target(num_slots))
 
     def _steered(self, target: WhisperModel) -> Steered:
@@ -104,20 +104,20 @@ class Prepared:
         return [token for window in windows for token in window.tokens]
 
     def target(self, num_slots: int) -> WhisperModel:
-        """Give the target as we run it."""
+        """Return the target as we run it."""
         return WhisperModel(self.checkpoint, num_slots)
 
     def draft(self, kind: str, num_slots: int) -> WhisperModel:
-        """Give one of the :data:`DRAFTS`, or one of a published shape; it speaks the target's vocabulary."""
+        """Return a draft of :data:`DRAFTS` or a published shape, in the target's vocabulary."""
         return _draft_model(self.draft_checkpoint(kind), self.checkpoint, num_slots)
 
     def pair(self, kind: str, num_slots: int) -> tuple[Steered, WhisperModel]:
-        """Give target and draft; they share an encoder where theirs are the same."""
+        """Return target and draft; they share an encoder where theirs are the same."""
         draft, target = share_encoder(self.draft_checkpoint(kind), self.checkpoint, num_slots)
         return self._steered(WhisperModel(target, num_slots)), _draft_model(draft, target, num_slots)
 
     def draft_checkpoint(self, kind: str) -> Checkpoint:
-        """Give a draft as it comes."""
+        """Return a draft as it comes."""
         if kind not in self._drafts:
             make = partial(_published, kind) if kind in PUBLISHED else getattr(self, f"_{kind}")
             self._drafts[kind] = heard_once(make())
@@ -127,7 +127,7 @@ class Prepared:
         return perturbed(self.model, self.tokens, noise=0.01)
 
     def _older(self) -> Checkpoint:
-        """Give the same weights in the other mel count and the other vocabulary, as tiny is to large-v3."""
+        """Return the same weights in the other mel count and the other vocabulary, as tiny is to large-v3."""
         model, tokens = build_model(self._other_shape)
         theirs = {token: i for i, token in enumerate(self.tokens)}
         state = self.model.state_dict()
@@ -171,7 +171,7 @@ class Prepared:
 
 
 def _published(name: str) -> Checkpoint:
-    """Give a draft of a published shape and vocabulary."""
+    """Return a draft of a published shape and vocabulary."""
     model, tokens = build_model(replace(PUBLISHED[name], seed=98))
     return checkpoint_from_model(model, tokens, name=name)
 
@@ -209,7 +209,7 @@ def recording(seed: int, length_s: float) -> bytes:
 
 
 def _tilt(model: WhisperForConditionalGeneration, *, end_logit: float, time_logit: float) -> None:
-    """Give one dimension of the last hidden state to a constant, and add to logits through it."""
+    """Return one dimension of the last hidden state to a constant, and add to logits through it."""
     decoder, generation = model.model.decoder, model.generation_config
     with torch.no_grad():
         decoder.layer_norm.weight[0] = 0.0

@@ -29,5 +29,5 @@ class Remembering(nn.Module):
 
 
 def heard_once(checkpoint: Checkpoint) -> Checkpoint:
-    """Give the same checkpoint with an encoder that remembers."""
+    """Return the same checkpoint with an encoder that remembers."""
     return replace(checkpoint, encoder=Remembering(checkpoint.encoder))

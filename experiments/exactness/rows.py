@@ -44,7 +44,7 @@ class Row:
 
 
 def rows(quick: bool, seed: int, only: str) -> list[Row]:
-    """Give every row."""
+    """Return every row."""
     cases = (*MANY, *SHAPES, *OPTIONS, *WHISPERS, *DISTIL)
     chosen = [Row(case.name, partial(Prepared, reseeded(case, seed))) for case in cases]
     if quick:
@@ -92,5 +92,5 @@ def in_reduced(row: Row, dtype: str) -> Reduced:
 
 
 def reseeded(case: Case, seed: int) -> Case:
-    """Give the case with other weights and other recordings."""
+    """Return the case with other weights and other recordings."""
     return case if seed == 0 else replace(case, shape=replace(case.shape, seed=case.shape.seed + 1000 * seed))

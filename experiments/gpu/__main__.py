@@ -145,7 +145,7 @@ def gpu(
 def measurements_of(
     weights: Weights, machine: Machine, dtype: str, figures: Figures, *, quick: bool
 ) -> dict[Part, Callable[[], None]]:
-    """Give what is measured of a shape: of the one that is judged in every precision."""
+    """Return what is measured of a shape: of the one that is judged in every precision."""
     is_judged, place = weights.name == JUDGED, weights.place
 
     def measure_identity() -> None:

@@ -92,7 +92,7 @@ def measure_agreement(
 def _logits(
     weights: Weights, dtype: str, cross_cache: str | None, features: Tensor, texts: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Give the logits behind every token, a window's after the other's."""
+    """Return the logits behind every token, a window's after the other's."""
     encoder = weights.model_of(dtype).model.encoder
     decoder = weights.decoder(dtype, 1, cross_cache=cross_cache)
     found = []

@@ -42,5 +42,5 @@ def _waited_s(run: Callable[[], object], place: Place) -> float:
 
 
 def median_s(run: Callable[[], object], place: Place, times: int = 20) -> float:
-    """Give the median that a device is busy for."""
+    """Return the median that a device is busy for."""
     return statistics.median(busy_s(run, place, times))

@@ -45,7 +45,7 @@ def floor_s(
     held: int,
     cross_cache: str | None = None,
 ) -> float:
-    """Give the least time of a pass: weights, caches and logits at full speed, part by part."""
+    """Return the least time of a pass: weights, caches and logits at full speed, part by part."""
     sized = "bfloat16" if dtype == "float16" else dtype  # of equal bytes
     work = pass_work(config, sized, rows=rows, width=width, held=held)
     if cross_cache is not None:

@@ -67,7 +67,7 @@ class _Slots:
         return 2 * rows * heads * seen * head_size * of_number
 
     def calls(self, attend: Callable[..., Tensor], query: Tensor) -> Callable[[], Tensor]:
-        """Give attention of many calls, each over the next slots."""
+        """Return attention of many calls, each over the next slots."""
         rows, num_slots, device = len(query), self.cache.shape[1], self.place.device
         every = torch.arange(CALLS * rows, dtype=torch.int32, device=device).view(CALLS, rows) % num_slots
         starts = None

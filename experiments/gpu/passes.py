@@ -99,7 +99,7 @@ def torch_attends() -> Iterator[None]:
 
 
 def filled(weights: Weights, num_slots: int, *, dtype: str, cross_cache: str | None = None) -> CachedDecoder:
-    """Give a decoder whose slots have heard something and hold :data:`HELD` tokens each."""
+    """Return a decoder whose slots have heard something and hold :data:`HELD` tokens each."""
     decoder = weights.decoder(dtype, num_slots, cross_cache=cross_cache)
     for slot, heard in enumerate(weights.heard(num_slots, dtype)):
         decoder.prefill_audio(slot, heard)
@@ -114,7 +114,7 @@ def tokens_of(weights: Weights, seed: int, length: int) -> list[int]:
 
 
 def step(decoder: CachedDecoder, rows: int, width: int) -> Callable[[], object]:
-    """Give a pass that appends to the first slots, scores behind each token, and forgets them again."""
+    """Return a pass that appends to the first slots, scores behind each token, and forgets them again."""
     slots, tokens, scored = range(rows), [[7 + i for i in range(width)]] * rows, [width] * rows
 
     def run() -> None:

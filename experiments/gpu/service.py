@@ -81,7 +81,7 @@ class Metered(ReplayTarget):
         return scores
 
     def counts(self) -> tuple[float, int, int]:
-        """Give the totals."""
+        """Return the totals."""
         return self.forward_s, self.num_forwards, self.num_rows
 
 

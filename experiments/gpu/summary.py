@@ -58,7 +58,7 @@ def find_bars(figures: Figures) -> list[Bar]:
 
 
 def gains(carried: Iterable[Carried]) -> dict[int, float]:
-    """Give the throughput of the best split mode over the target's alone, by number of sessions."""
+    """Return the throughput of the best split mode over the target's alone, by number of sessions."""
     speeds: dict[int, dict[str, float]] = {}
     for one in carried:
         if one.shape == JUDGED and one.tokens_per_s:

@@ -32,7 +32,7 @@ class Texts:
     seed: int
 
     def recording(self, number: int) -> bytes:
-        """Give 30 s of noise."""
+        """Return 30 s of noise."""
         samples = np.random.default_rng((self.seed, number)).normal(0, 3_000, WINDOW_SAMPLES)
         return samples.clip(-32_768, 32_767).astype("<i2").tobytes()
 

@@ -78,20 +78,20 @@ class Weights:
         return self._models["float32"].config
 
     def model_of(self, dtype: str) -> WhisperForConditionalGeneration:
-        """Give them as transformers runs them."""
+        """Return them as transformers runs them."""
         if dtype not in self._models:
             self._models[dtype] = copy.deepcopy(self._models["float32"]).to(getattr(torch, dtype))
         return self._models[dtype]
 
     def on(self, device: str) -> Weights:
-        """Give the same on another device, in float32."""
+        """Return the same on another device, in float32."""
         there = copy.copy(self)
         there.place = replace(self.place, device=torch.device(device))
         there._models = {"float32": copy.deepcopy(self._models["float32"]).to(device)}
         return there
 
     def checkpoint(self, dtype: str, *, noise: float = 0.0) -> Checkpoint:
-        """Give them as a checkpoint that was loaded in a type; with noise, as a draft that is often right.
+        """Return them as a checkpoint that was loaded in a type; with noise, as a draft that is often right.
 
         Parameters
         ----------

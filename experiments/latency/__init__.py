@@ -1,1 +1,1 @@
-"""The round trip: what it costs, and which draft length, depth and mode hide it."""
+"""Measure and predict what a round trip costs, by draft length and mode."""

@@ -1,4 +1,4 @@
-"""``python -m experiments.latency``: the round trip against the draft length, measured and predicted."""
+"""``python -m experiments.latency``: time per token by round trip, draft length and mode."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from experiments.latency.networks.backends import NETWORKS
 from experiments.latency.networks.conditions import Conditions
 from experiments.latency.report.page import write_page
 from experiments.latency.report.png import write_figures
-from experiments.latency.report.report import Found, report
+from experiments.latency.report.report import SweepReport, report
 from experiments.latency.report.series import draw
 from experiments.latency.sweep.grid import sweep as measure
 from experiments.latency.sweep.models import Models
-from experiments.latency.sweep.request import Asked, Setting
+from experiments.latency.sweep.request import SweepRequest, SweepSetup
 from experiments.latency.sweep.store import Store
 from specwhisper.errors import SpecWhisperError
 
@@ -45,44 +45,45 @@ app.command()(opening)
 app.command()(reproduce)
 app.command()(simulate)
 app.command()(together)
-SweepFile = Annotated[Path, typer.Option("--sweep", dir_okay=False, help="What sweep has written.")]
+SweepFile = Annotated[Path, typer.Option("--sweep", dir_okay=False, help="File that `sweep` wrote.")]
 
 
 @app.command()
 def sweep(
-    rtt: Annotated[str, typer.Option(help="Round trips, in passes of the target alone.")] = STEPS,
-    rtt_ms: Annotated[str | None, typer.Option(help="The same in milliseconds, instead.")] = None,
+    rtt: Annotated[str, typer.Option(help="Round trips, in forward passes of target-only.")] = STEPS,
+    rtt_ms: Annotated[str | None, typer.Option(help="Round trips in milliseconds, instead of --rtt.")] = None,
     gamma: Annotated[
-        str, typer.Option(help="Draft lengths; 'chosen' leaves it to the session.")
+        str, typer.Option(help="Draft lengths; 'chosen': each session chooses its own.")
     ] = "1,2,4,8,16,chosen",
     modes: Annotated[str, typer.Option(help="Modes.")] = MODES,
     models: Annotated[
-        str, typer.Option(help="demo, or replay-small and the like: its cost, the demo pair's text.")
+        str, typer.Option(help="demo, or replay-SHAPE: the cost of that shape, the demo pair's text.")
     ] = "replay-small",
-    dtype: Annotated[str, typer.Option(help="Of a replay's weights.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Data type of a replay's weights.")] = "float32",
     encode: Annotated[
-        bool, typer.Option("--encode", help="Encode windows too; else all time is decoding.")
+        bool, typer.Option("--encode", help="Encode windows too; by default all time is decoding.")
     ] = False,
     next_window: Annotated[
-        bool, typer.Option(help="Draft a window before the target opens it, as draft servers do.")
+        bool, typer.Option(help="Draft the next window before the target opens it.")
     ] = True,
     network: Annotated[str, typer.Option(help=f"One of {', '.join(NETWORKS)}.")] = "tun",
-    jitter_ms: Annotated[float, typer.Option(help="Mean of what queues add, each way.")] = 0.0,
+    jitter_ms: Annotated[float, typer.Option(help="Mean queueing delay each way, exponential, in ms.")] = 0.0,
     loss: Annotated[float, typer.Option(help="Share of packets lost, each way.")] = 0.0,
-    reordering: Annotated[float, typer.Option(help="Share of packets that overtake, each way.")] = 0.0,
+    reordering: Annotated[float, typer.Option(help="Share of packets that overtake others, each way.")] = 0.0,
     mbit: Annotated[float, typer.Option(help="Bandwidth each way, in Mbit/s; 0 is unlimited.")] = 0.0,
     stall: Annotated[
-        str, typer.Option(help="Seconds of a stall, and seconds from one to the next: '0.5,5'.")
+        str, typer.Option(help="Length of a stall and time from one to the next, in s: '0.5,5'.")
     ] = "0,0",
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
     repeats: Annotated[
-        int, typer.Option(min=1, help="How often each cell is measured; more can be added.")
+        int, typer.Option(min=1, help="Measurements of each cell; a later run may add more.")
     ] = 5,
-    max_cores: Annotated[int, typer.Option(min=1, max=2, help="Cores that one process gets at most.")] = 2,
+    max_cores: Annotated[int, typer.Option(min=1, max=2, help="Most cores of `one-process`.")] = 2,
     out: Annotated[
-        Path, typer.Option(dir_okay=False, help="Where it goes: JSON lines; an interrupted one goes on.")
+        Path,
+        typer.Option(dir_okay=False, help="File of the runs (JSON lines); an interrupted sweep continues."),
     ] = SWEEP,
     quick: Quick = False,
     seed: Seed = 0,
@@ -91,8 +92,8 @@ def sweep(
 ) -> None:
     """Measure time per token over a network, by round trip, draft length and mode.
 
-    The target server runs on one core, draft server, client and network on the other. Cells are interleaved;
-    every text is compared with the target's own, and the sweep fails if one differs.
+    The target server has one core; draft server, client and network share the other. Cells are interleaved;
+    every text is compared with the target's own. The sweep fails if one differs.
     """
     console = open_console()
     try:
@@ -104,16 +105,16 @@ def sweep(
         if rtt_ms is not None:
             round_trips = [ms / 1e3 for ms in parse_times(rtt_ms, "--rtt-ms")]
         stall_s, stall_every_s = parse_stall(stall)
-        asked = Asked(
+        request = SweepRequest(
             parse_modes(modes), parse_gammas(gamma), round_trips, in_seconds, repeats, max_cores, seed
         )
         pair = Models(models, target, draft, dtype, encode, next_window)
         conditions = Conditions(
             0.0, jitter_ms / 1e3, loss, reordering, mbit * 125_000, stall_every_s, stall_s
         )
-        setting = Setting(pair, load_samples(audio or [SAMPLE]), network, conditions)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are taken down
-        measure(asked, setting, Store(out), console)
+        setup = SweepSetup(pair, load_samples(audio or [SAMPLE]), network, conditions)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers and networks are stopped
+        measure(request, setup, Store(out), console)
         all_hold = report(out, console, seed=seed, json=json, check=check)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
@@ -122,7 +123,7 @@ def sweep(
 
 @app.command()
 def show(sweep: SweepFile = SWEEP, seed: Seed = 0, json: JsonFile = None, check: Check = False) -> None:
-    """Show a sweep again, with its predictions and bars; fail if a text was not the target's."""
+    """Print a sweep's tables, predictions and bars; fail if a text was not the target's."""
     try:
         all_hold = report(sweep, open_console(), seed=seed, json=json, check=check)
     except SpecWhisperError as error:
@@ -133,20 +134,20 @@ def show(sweep: SweepFile = SWEEP, seed: Seed = 0, json: JsonFile = None, check:
 @app.command()
 def plot(
     sweep: SweepFile = SWEEP,
-    folder: Annotated[Path, typer.Option(file_okay=False, help="Where the plots go.")] = Path("latency"),
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Folder of the plots.")] = Path("latency"),
     seed: Seed = 0,
 ) -> None:
-    """Draw a sweep: four PNG files, and one page with plots to point at."""
+    """Draw a sweep: four PNG files and one interactive page."""
     try:
-        found = Found.of(sweep)
+        found = SweepReport.of(sweep)
         drawing = draw(found.summary, found.predicted, seed=seed)
     except SpecWhisperError as error:
         sys.exit(f"experiments.latency: {error}")
     header = found.sweep.header
     num_repeats = len({run.repeat for run in found.summary.sweep.runs})
     facts = [
-        f"A pass of the target alone takes {1e3 * found.sweep.step_s:.1f} ms.",
-        f"Network: {header['network']}; {num_repeats} repeats of {', '.join(header['asked']['samples'])}.",
+        f"A forward pass of target-only takes {1e3 * found.sweep.step_s:.1f} ms.",
+        f"Network: {header['network']}; {num_repeats} repeats of {', '.join(header['request']['samples'])}.",
         *found.facts(),
         f"torch {header['versions']['torch']}.",
     ]

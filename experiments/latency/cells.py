@@ -1,4 +1,4 @@
-"""What is measured: a mode, a draft length and a round trip; and the order in which it is taken."""
+"""A cell of a sweep: mode, draft length and round trip; the order of cells; parsing of the options."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from random import Random
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
-CHOSEN = 0  # the draft length of a session that chooses for itself
+CHOSEN = 0  # draft length: each session chooses its own
 MAX_GAMMA = 64
-Arm = tuple[Mode, int]  # a mode, and the cores of the process with the target
+Arm = tuple[Mode, int]  # mode, and cores of the target's process
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One thing to measure.
+    """One combination to measure.
 
     Attributes
     ----------
-    gamma : tokens of a block, or :data:`CHOSEN`; of the target alone too.
-    round_trip : place in the sweep's list of round trips. One process has no network; it is measured beside
-        those that have, since a shared machine changes its speed.
-    cores : that the process with the target has.
+    gamma : tokens of a block, or :data:`CHOSEN`, which ``target-only`` has too.
+    round_trip : index into the sweep's list of round trips. ``one-process`` has no network; it is measured at
+        each of them all the same, since a shared machine changes its speed.
+    cores : cores of the target's process.
     """
 
     mode: Mode
@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def has_closed_form(self) -> bool:
-        """Whether a formula knows it: none knows drafts that wait, and stop where they are not sure."""
+        """Whether a closed form exists: none covers waiting drafts that stop at low confidence."""
         return self.mode in (Mode.TARGET_ONLY, Mode.FULL) or self.gamma != CHOSEN
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Cell:
 
 
 def arm_name(mode: Mode, cores: int) -> str:
-    """Name a mode, and its cores where it has several."""
+    """Return a mode's name, with its number of cores above one."""
     return f"{mode}{_suffix(cores)}"
 
 
@@ -54,7 +54,7 @@ def _suffix(cores: int) -> str:
 def cells_of(
     modes: Sequence[Mode], gammas: Sequence[int], num_round_trips: int, max_cores: int
 ) -> list[Cell]:
-    """Give every combination: only drafts have a length, and only one process gets more cores."""
+    """Return every combination; only drafts have a length, only ``one-process`` several cores."""
     found = []
     for mode in modes:
         lengths = gammas if mode.drafts else [CHOSEN]
@@ -69,7 +69,7 @@ def cells_of(
 
 
 def schedule(cells: Sequence[Cell], num_repeats: int, seed: int) -> Iterator[tuple[int, Cell]]:
-    """Interleave: every repeat takes all round trips in a new order, and at each all cells in a new order."""
+    """Yield repeat and cell: each repeat shuffles the round trips, and the cells at each of them."""
     random = Random(seed)
     for repeat in range(num_repeats):
         round_trips = sorted({cell.round_trip for cell in cells})
@@ -80,21 +80,21 @@ def schedule(cells: Sequence[Cell], num_repeats: int, seed: int) -> Iterator[tup
 
 
 def parse_modes(words: str) -> list[Mode]:
-    """Read modes with commas between, each once."""
+    """Parse comma-separated modes, without duplicates."""
     try:
         return list(dict.fromkeys(Mode(word.strip()) for word in words.split(",")))
     except ValueError:
         names = ", ".join(Mode)
-        raise InvalidRequest(f"--modes is '{words}': name some of {names}, with commas between.") from None
+        raise InvalidRequest(f"--modes is '{words}': pass a comma-separated list of {names}.") from None
 
 
 def parse_gammas(words: str) -> list[int]:
-    """Read draft lengths, each once; 'chosen' leaves it to the session."""
+    """Parse comma-separated draft lengths, without duplicates; 'chosen' is :data:`CHOSEN`."""
     try:
         return list(dict.fromkeys(_gamma(word.strip()) for word in words.split(",")))
     except ValueError:
         raise InvalidRequest(
-            f"--gamma is '{words}': write numbers from 1 to {MAX_GAMMA} with commas between, or 'chosen'."
+            f"--gamma is '{words}': pass numbers from 1 to {MAX_GAMMA} or 'chosen', separated by commas."
         ) from None
 
 
@@ -107,21 +107,21 @@ def _gamma(word: str) -> int:
 
 
 def parse_times(words: str, flag: str) -> list[float]:
-    """Read times with commas between, in whatever unit the flag has."""
+    """Parse comma-separated times in the flag's unit."""
     try:
         found = [float(word) for word in words.split(",")]
     except ValueError:
         found = []
     if not found or not all(0 <= time < inf for time in found):
-        raise InvalidRequest(f"{flag} is '{words}': write numbers with commas between, none below 0.")
+        raise InvalidRequest(f"{flag} is '{words}': pass numbers from 0 on, separated by commas.")
     return found
 
 
 def parse_stall(words: str) -> tuple[float, float]:
-    """Read the seconds of a stall, and those from one to the next."""
+    """Parse the length of a stall and the time from one to the next, in seconds."""
     found = parse_times(words, "--stall")
     if len(found) != 2:
         raise InvalidRequest(
-            f"--stall is '{words}': write the seconds of a stall and from one to the next, as in '0.5,5'."
+            f"--stall is '{words}': pass the seconds of a stall and from one to the next, as in '0.5,5'."
         )
     return found[0], found[1]

@@ -55,7 +55,7 @@ class Run:
     readings: list[Reading]
 
     def settled_mb(self, process: int) -> list[float]:
-        """Give a process's readings after the first minute of audio."""
+        """Return a process's readings after the first minute of audio."""
         return [reading.resident_mb[process] for reading in self.readings if reading.at_s >= SETTLED_S]
 
 
@@ -188,7 +188,7 @@ def in_one_process(target: str, draft: str, path: Path, note: Callable[[float], 
 
 
 def children() -> list[int]:
-    """Give the processes that this one has started, oldest first."""
+    """Return the processes that this one has started, oldest first."""
     found = " ".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
     return sorted(map(int, found.split()))
 

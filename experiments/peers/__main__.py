@@ -163,7 +163,7 @@ def measure(
 
 
 def facts(one: Taken) -> Mapping[str, Any]:
-    """Give a run as plain values."""
+    """Return a run as plain values."""
     statistics = one.run.statistics
     return {
         "round": one.round,

@@ -119,7 +119,7 @@ class Taken:
 
 
 def all_arms(parts: Sequence[Part], *, quick: bool = False) -> tuple[list[Arm], dict[Arm, str]]:
-    """Give what can be measured here, and why the rest cannot; ``quick`` leaves much of it out."""
+    """Return what can be measured here, and why the rest cannot; ``quick`` leaves much of it out."""
     arms, missing = [], {}
     for part in parts:
         for system in System:

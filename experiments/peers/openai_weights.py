@@ -52,7 +52,7 @@ def openai_name(name: str) -> str:
 
 
 def dimensions(config: WhisperConfig) -> dict[str, Any]:
-    """Give the sizes as openai's model names them."""
+    """Return the sizes as openai's model names them."""
     return {
         "n_mels": config.num_mel_bins,
         "n_audio_ctx": config.max_source_positions,

@@ -33,7 +33,7 @@ class Ours:
         self._models = models
 
     def describe(self) -> Mapping[str, Any]:
-        """Give name and digest of the models."""
+        """Return name and digest of the models."""
         return self._models
 
     def run(self, system: System, samples: Sequence[Sample], timestamps: bool) -> Run:

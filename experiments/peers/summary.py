@@ -98,7 +98,7 @@ def summarise(
 
 
 def compare(summaries: Mapping[Arm, Summary], ours: Arm, theirs: Arm, *, seed: int) -> Ratio | None:
-    """Give one arm's time over another's; ``None`` where one was not measured."""
+    """Return one arm's time over another's; ``None`` where one was not measured."""
     if ours not in summaries or theirs not in summaries:
         return None
     return ratio_of_medians(summaries[ours].token_ms, summaries[theirs].token_ms, seed=seed)

@@ -139,7 +139,7 @@ async def _measure(wanted: list[Promise], folder: Path, seed: int, show: Show, *
 
 
 def all_measures(folder: Path, seed: int, *, quick: bool) -> dict[Promise, Callable[[], Awaitable[Measured]]]:
-    """Give what measures each promise, and how often."""
+    """Return what measures each promise, and how often."""
     return {
         Promise.CANCEL: partial(_cancel, 1 if quick else 20),
         Promise.FLOOD: partial(_flood, 3 if quick else 15, folder),

@@ -56,7 +56,7 @@ async def all_begun(sessions: Sequence[Client]) -> None:
 
 
 def first_request(mode: Mode | None = None) -> pb.StreamingRecognizeRequest:
-    """Give what a stream begins with."""
+    """Return what a stream begins with."""
     config = config_to_proto(OPTIONS, mode, None, is_container=False)
     streaming = pb.StreamingRecognitionConfig(config=config, interim_results=True)
     return pb.StreamingRecognizeRequest(streaming_config=streaming)

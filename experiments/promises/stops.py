@@ -78,7 +78,7 @@ def bars(stopped: list[Stopped]) -> list[Bar]:
 
 
 def processes_of(session: int) -> Iterator[int]:
-    """Give the processes of a session of the system: all that a server has started, whoever adopted them."""
+    """Return the processes of a POSIX session: all that a server started, orphans too."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, _, of_session, *_ = stat.read_text().rpartition(")")[2].split()

@@ -28,7 +28,7 @@ def num_weights(shape: Shape) -> int:
 
 
 def slot_bytes(shape: Shape, dtype: str, cross_cache: str | None = None) -> int:
-    """Give what a session takes: keys and values of its tokens, and of the window that it hears.
+    """Return what a session takes: keys and values of its tokens, and of the window that it hears.
 
     Parameters
     ----------

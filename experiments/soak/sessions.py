@@ -179,7 +179,7 @@ async def serve_client(address: str, probes: Probes) -> None:
 
 @cache
 def wav(length_s: float) -> bytes:
-    """Give a recording as a file."""
+    """Return a recording as a file."""
     file = io.BytesIO()
     samples = np.frombuffer(recording(length_s), "<i2")
     soundfile.write(file, samples, SAMPLE_RATE, format="WAV", subtype="PCM_16")
@@ -188,6 +188,6 @@ def wav(length_s: float) -> bytes:
 
 @cache
 def text_alone(length_s: float) -> str:
-    """Give what the target writes by itself."""
+    """Return what the target writes by itself."""
     alone = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
     return alone.transcribe([recording(length_s)], OPTIONS)[0].text.strip()

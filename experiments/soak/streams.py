@@ -43,7 +43,7 @@ async def run_streams(address: str, num: int, length_s: float) -> list[Stream]:
 
 
 def spans(length_s: float) -> tuple[tuple[float, float], ...]:
-    """Give utterances with pauses between them."""
+    """Return utterances with pauses between them."""
     num = int((length_s - 1.0) / (UTTERANCE_S + PAUSE_S))
     begins = (1.0 + i * (UTTERANCE_S + PAUSE_S) for i in range(num))
     return tuple((begin_s, begin_s + UTTERANCE_S) for begin_s in begins)

@@ -31,7 +31,7 @@ class Work:
     num_ops: float
 
     def floor_s(self, machine: Machine, dtype: str) -> float:
-        """Give the time that the slower of the two needs."""
+        """Return the time that the slower of the two needs."""
         return max(self.num_bytes / machine.bytes_per_s, self.num_ops / machine.ops_per_s[dtype])
 
 
@@ -60,7 +60,7 @@ def pass_work(config: WhisperConfig, dtype: str, *, rows: int, width: int, held:
 
 
 def floor_s(config: WhisperConfig, dtype: str, machine: Machine, **sizes: int) -> float:
-    """Give the least time of a pass; attention computes in the type of what it reads."""
+    """Return the least time of a pass; attention computes in the type of what it reads."""
     attends = "bfloat16" if dtype == "int8" else dtype
     return sum(
         work.floor_s(machine, attends if name.endswith("attention") else dtype)

@@ -37,7 +37,7 @@ class Loop:
         self._step()
 
     def measure(self, passes: int) -> tuple[list[float], list[float]]:
-        """Give the seconds of each of so many passes, and of the decoder in it; every session takes part."""
+        """Return the seconds of each step, and of its forward pass; every session takes part."""
         totals, forwards = [], []
         for _ in range(passes):
             for session, (window, base) in self._places.items():

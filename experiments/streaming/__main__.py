@@ -97,7 +97,7 @@ def benchmark(
 
 
 def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> tuple[list[Take], list[Take]]:
-    """Give the takes that every arm hears, and the long ones: five minutes, and one."""
+    """Return the takes that every arm hears, and the long ones: five minutes, and one."""
     samples, recorder = load_samples(audio), Recorder(target, seed)
     if quick:
         return [recorder.clean(samples[0])], []
@@ -111,7 +111,7 @@ def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> tuple[li
 def planned(
     takes: list[Take], long: list[Take], rounds: int, counts: list[int], seed: int, *, quick: bool
 ) -> list[Planned]:
-    """Give who hears what: every arm every take in every round, in random order; then the long ones."""
+    """Return who hears what: every arm every take in every round, in random order; then the long ones."""
     random = np.random.default_rng(seed)
     arms = QUICK_ARMS if quick else ARMS
     plan = [Planned(number, arm, take) for number in range(rounds) for take in takes for arm in arms]

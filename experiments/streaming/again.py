@@ -42,7 +42,7 @@ class TargetAlone:
         self._model = WhisperModel(checkpoint, 1)
 
     def text(self, take: Take, live: LiveOptions, heard: Heard) -> str:
-        """Give what is written when audio is taken just as far as those steps reached."""
+        """Return what is written when audio is taken just as far as those steps reached."""
         verifier = Verifier(self._model, executor=InlineExecutor(), max_new_tokens=self._max_new_tokens)
         verifier.open(SESSION, Mode.TARGET_ONLY, replace(DECODING, live=live))
         run = _Run(verifier, self._vocabulary, live, heard)
@@ -78,7 +78,7 @@ class _Run:
             self._make_step()
 
     def _is_due(self) -> bool:
-        """Tell whether the audio reaches just as far as the next step did, or the last one was the end."""
+        """Return whether the audio reaches just as far as the next step did, or the last one was the end."""
         utterance = self._utterances.current
         if utterance is None:
             return False

@@ -92,7 +92,7 @@ async def listen(
 
 
 async def paced(pcm: bytes, started_s: float) -> AsyncIterator[bytes]:
-    """Give pieces of audio at the moment at which a microphone would."""
+    """Return pieces of audio at the moment at which a microphone would."""
     for piece in pieces(pcm):
         end_s, pcm_piece = piece
         await asyncio.sleep(max(0.0, started_s + end_s - time.perf_counter()))

@@ -32,7 +32,7 @@ class FinalWord:
 
 
 def normalised(text: str) -> list[str]:
-    """Give the words without case and punctuation."""
+    """Return the words without case and punctuation."""
     return re.sub(r"[^\w\s']", " ", text.lower()).split()
 
 
@@ -98,6 +98,6 @@ def drift_s_per_minute(words: Sequence[FinalWord]) -> float:
 
 
 def word_errors(spoken: Sequence[SpokenWord], heard: Heard) -> float:
-    """Give the word error rate of the final text against what the target writes afterwards."""
+    """Return the word error rate of the final text against what the target writes afterwards."""
     reference = " ".join(word for each in spoken for word in normalised(each.text))
     return float(wer(reference, " ".join(normalised(heard.text)))) if reference else 0.0

@@ -144,7 +144,7 @@ def _bars_of(row: Row, which: str = "", *, step_s: float) -> list[Bar]:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Give a quantile; infinite of nothing."""
+    """Return a quantile; infinite of nothing."""
     return float(np.quantile(values, share)) if values else float("inf")
 
 
@@ -179,7 +179,7 @@ def print_rows(rows: dict[tuple[str, int], Row], console: Console) -> None:
 
 
 def facts(one: Taken) -> dict[str, Any]:
-    """Give the raw figures of a take."""
+    """Return the raw figures of a take."""
     return {
         "round": one.round,
         "arm": one.arm,

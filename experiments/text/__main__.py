@@ -92,7 +92,7 @@ def text(
 
 @contextmanager
 def models(target: str | None, draft: str | None) -> Iterator[tuple[str, str]]:
-    """Give the pair that was named, or make one: 12 layers, and of them the first two."""
+    """Return the pair that was named, or make one: 12 layers, and of them the first two."""
     if target is not None and draft is not None:
         yield target, draft
         return

@@ -1,4 +1,4 @@
-"""The laboratory's programs that need no pinned cores: what networks add, and what is simulated."""
+"""Commands of ``experiments.latency`` that need no pinned cores."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ SAMPLE = str(BUNDLED / "01_phone_call.flac")
 
 
 def laboratory(*arguments: str, figures) -> dict:
-    """Run one of its commands to the end."""
+    """Run a command and return its figures."""
     status, out, err = run("experiments.latency", *arguments, "--json", str(figures))
     assert status == 0, err + out
     return json.loads(figures.read_text())
 
 
-def test_the_proxy_is_as_far_as_it_is_asked_to_be(tmp_path):
-    told = laboratory(
+def test_the_proxy_adds_the_requested_delay(tmp_path):
+    found = laboratory(
         "calibrate", "--network", "proxy", "--rtt-ms", "0,20", "--messages", "3", figures=tmp_path / "json"
     )
-    near, far = (min(one["echo_ms"]) for one in told["calibrated"])
+    near, far = (min(one["echo_ms"]) for one in found["calibrated"])
     assert near < 20 <= far
 
 
 @pytest.mark.nightly
 def test_one_session_is_simulated_by_round_trip(tmp_path):
-    told = laboratory("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
-    near, far = told["expected"]
+    found = laboratory("expect", "--rtt", "0,5", "--audio", SAMPLE, figures=tmp_path / "json")
+    near, far = found["expected"]
     assert near["chosen"]["full"] < far["chosen"]["full"] < 1
     assert far["chosen"]["sync"] > 1.3
-    for one in told["expected"]:
+    for one in found["expected"]:
         assert one["full"] == pytest.approx(one["chosen"]["full"], rel=0.15)
 
 
 @pytest.mark.nightly
-def test_side_branches_bring_little_and_nothing_on_slow_links(tmp_path):
-    told = laboratory(
+def test_side_branches_save_little_and_nothing_on_slow_links(tmp_path):
+    found = laboratory(
         "branches", "--rtt", "0,5", "--tokens", "0", "--audio", SAMPLE, figures=tmp_path / "json"
     )
-    ratios = {one["mode"]: one["ratios"] for one in told["branches"]}
+    ratios = {one["mode"]: one["ratios"] for one in found["branches"]}
     assert ratios["sync"]["0.0"] < 1
     assert 0.85 < ratios["full"]["0.0"] < 1.02 and 0.95 < ratios["full"]["5.0"] < 1.02
 
 
 @pytest.mark.nightly
-def test_who_is_far_away_waits_longer(tmp_path):
+def test_distant_clients_wait_longer(tmp_path):
     arguments = ("--clients", "8", "--rtt-ms", "5,400", "--duration-s", "60", "--audio", SAMPLE)
-    told = laboratory("simulate", *arguments, figures=tmp_path / "json")
-    for one in told["simulated"]:
+    found = laboratory("simulate", *arguments, figures=tmp_path / "json")
+    for one in found["simulated"]:
         near_s, far_s = one["outcome"]["p95_by_round_trip_s"]
         assert near_s < far_s <= 60
 
@@ -59,8 +59,8 @@ def test_who_is_far_away_waits_longer(tmp_path):
 @pytest.mark.nightly
 def test_a_population_is_simulated(tmp_path):
     arguments = ("--clients", "4,16", "--duration-s", "60", "--audio", SAMPLE)
-    told = laboratory("simulate", *arguments, figures=tmp_path / "json")
-    lags = {(one["mode"], one["num_clients"]): one["outcome"]["lag_s"][1] for one in told["simulated"]}
+    found = laboratory("simulate", *arguments, figures=tmp_path / "json")
+    lags = {(one["mode"], one["num_clients"]): one["outcome"]["lag_s"][1] for one in found["simulated"]}
     assert set(lags) == {("target-only", 4), ("target-only", 16), ("full", 4), ("full", 16)}
     assert all(0 < lag_s < 60 for lag_s in lags.values())
-    assert told["acceptance"] == pytest.approx(0.83, abs=0.02)
+    assert found["acceptance"] == pytest.approx(0.83, abs=0.02)

@@ -1,4 +1,4 @@
-"""A sweep by its program: measured on real processes, gone on with, and drawn."""
+"""A sweep by its program: measured with real processes, continued and drawn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def runs_in(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()[1:]]
 
 
-def place(one: dict) -> tuple:
+def key(one: dict) -> tuple:
     return tuple(one[name] for name in ("repeat", "mode", "gamma", "round_trip", "cores", "sample"))
 
 
@@ -29,18 +29,18 @@ def place(one: dict) -> tuple:
 def test_a_sweep_is_measured_once_and_drawn(tmp_path):
     sweep = tmp_path / "sweep.jsonl"
     command = ("sweep", "--quick", "--network", "proxy", "--out", sweep)
-    assert "Texts that are the target's: 10 of 10" in laboratory(*command)
+    assert "Texts equal to the target's: 10 of 10" in laboratory(*command)
     measured = runs_in(sweep)
-    assert len({place(one) for one in measured}) == len(measured) == 2 * (1 + 2 + 2)
+    assert len({key(one) for one in measured}) == len(measured) == 2 * (1 + 2 + 2)
     assert all(one["is_same"] and one["commit"] and one["measured"].endswith("+00:00") for one in measured)
     cores = json.loads(sweep.read_text().splitlines()[0])["cores"]
     assert cores["one process"] == sorted({*cores["target server"], *cores["draft server"]})
 
-    said = laboratory(*command)  # only what the network spoilt, if anything, is measured again
-    spoilt = {place(one) for one in measured if one["network_share"] > 0.05}
-    assert f"{len(measured) - len(spoilt)} runs are there already; {len(spoilt)} are left." in said
+    output = laboratory(*command)  # measures only runs with a busy network again, if any
+    discarded = {key(one) for one in measured if one["network_share"] > 0.05}
+    assert f"{len(measured) - len(discarded)} runs exist already; {len(discarded)} are left." in output
     assert runs_in(sweep)[: len(measured)] == measured
-    assert {place(one) for one in runs_in(sweep)[len(measured) :]} == spoilt
+    assert {key(one) for one in runs_in(sweep)[len(measured) :]} == discarded
 
     laboratory("plot", "--sweep", sweep, "--folder", tmp_path / "plots")
     drawn = {path.suffix: path for path in (tmp_path / "plots").iterdir()}

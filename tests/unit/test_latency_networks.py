@@ -1,4 +1,4 @@
-"""Slow networks: what they do to packets, and that a proxy really delays."""
+"""Network conditions, the arguments of netem, the delaying proxy, and the order of cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from experiments.latency.cells import (
     schedule,
 )
 from experiments.latency.networks.backends import ProxyNetwork, netem_arguments, open_network
-from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions, Way
+from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions, Direction
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 from specwhisper.types import Mode
 
@@ -32,56 +32,56 @@ times = st.lists(st.floats(0, 10), min_size=1, max_size=50).map(lambda gaps: lis
 
 @given(times, st.floats(0, 1), st.floats(0, 0.1), st.integers(0, 5))
 def test_packets_keep_their_order_and_are_never_early(entered, round_trip_s, jitter_s, seed):
-    way = Way(Conditions(round_trip_s, jitter_s), seed)
-    left = [way.leaves_s(now_s, 100) for now_s in entered]
+    direction = Direction(Conditions(round_trip_s, jitter_s), seed)
+    left = [direction.departure_s(now_s, 100) for now_s in entered]
     assert left == sorted(left)
     assert all(out >= now + round_trip_s / 2 for out, now in zip(left, entered, strict=True))
     if not jitter_s:
         assert left == [now + round_trip_s / 2 for now in entered]
 
 
-def test_some_are_lost_and_some_overtake():
-    lossy, reordering = Way(Conditions(0.1, loss=0.3), 1), Way(Conditions(0.1, reordering=0.3), 1)
-    lost = sum(lossy.leaves_s(float(number), 100) is None for number in range(2000))
+def test_loss_and_reordering_affect_their_share_of_packets():
+    lossy, reordering = Direction(Conditions(0.1, loss=0.3), 1), Direction(Conditions(0.1, reordering=0.3), 1)
+    lost = sum(lossy.departure_s(float(number), 100) is None for number in range(2000))
     assert 500 < lost < 700
-    early = sum(reordering.leaves_s(float(number), 100) == number for number in range(2000))
+    early = sum(reordering.departure_s(float(number), 100) == number for number in range(2000))
     assert 500 < early < 700
 
 
-def test_a_narrow_line_takes_its_time():
-    way = Way(Conditions(0.1, bytes_per_s=1000), 0)
-    assert [way.leaves_s(0.0, 100) for _ in range(3)] == pytest.approx([0.15, 0.25, 0.35])
-    assert way.leaves_s(10.0, 500) == pytest.approx(10.55)
+def test_bandwidth_delays_packets():
+    direction = Direction(Conditions(0.1, bytes_per_s=1000), 0)
+    assert [direction.departure_s(0.0, 100) for _ in range(3)] == pytest.approx([0.15, 0.25, 0.35])
+    assert direction.departure_s(10.0, 500) == pytest.approx(10.55)
 
 
-def test_a_narrow_line_drops_what_its_queue_cannot_hold():
-    way = Way(Conditions(bytes_per_s=1000), 0)
-    left = [way.leaves_s(0.0, 100) for _ in range(5)]
+def test_a_full_queue_drops_packets():
+    direction = Direction(Conditions(bytes_per_s=1000), 0)
+    left = [direction.departure_s(0.0, 100) for _ in range(5)]
     assert left == [pytest.approx(0.1), pytest.approx(0.2), pytest.approx(0.3), None, None]
     assert 0.2 < MAX_QUEUE_S < 0.3
-    assert way.leaves_s(0.1, 100) == pytest.approx(0.4)  # it has room again
-    waiting = Way(Conditions(bytes_per_s=1000), 0, max_queue_s=inf)
-    assert [waiting.leaves_s(0.0, 100) for _ in range(50)][-1] == pytest.approx(5.0)
+    assert direction.departure_s(0.1, 100) == pytest.approx(0.4)  # it has room again
+    waiting = Direction(Conditions(bytes_per_s=1000), 0, max_queue_s=inf)
+    assert [waiting.departure_s(0.0, 100) for _ in range(50)][-1] == pytest.approx(5.0)
 
 
 @given(times, st.sampled_from([0.0, 0.5]))
 def test_nothing_leaves_during_a_stall(entered, reordering):
-    way = Way(Conditions(0.1, reordering=reordering, stall_every_s=5, stall_s=1), 0)
-    assert all(way.leaves_s(now_s, 1) % 5 >= 1 - 1e-9 for now_s in entered)
+    direction = Direction(Conditions(0.1, reordering=reordering, stall_every_s=5, stall_s=1), 0)
+    assert all(direction.departure_s(now_s, 1) % 5 >= 1 - 1e-9 for now_s in entered)
 
 
-def test_what_overtakes_waits_for_the_end_of_a_stall_too():
-    way = Way(Conditions(0.1, reordering=0.3, stall_every_s=5, stall_s=1), 1)
-    left = [way.leaves_s(5 * number + 0.5, 1) - 5 * number for number in range(2000)]
+def test_overtaking_packets_wait_for_the_end_of_a_stall():
+    direction = Direction(Conditions(0.1, reordering=0.3, stall_every_s=5, stall_s=1), 1)
+    left = [direction.departure_s(5 * number + 0.5, 1) - 5 * number for number in range(2000)]
     assert left == pytest.approx([1.0] * len(left))
-    left = [way.leaves_s(5 * number + 2, 1) - 5 * number for number in range(2000, 4000)]
+    left = [direction.departure_s(5 * number + 2, 1) - 5 * number for number in range(2000, 4000)]
     assert 500 < sum(out == pytest.approx(2.0) for out in left) < 700
 
 
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"round_trip_s": -1}, "cannot be negative"),
+        ({"round_trip_s": -1}, "round_trip_s is -1: pass a finite number from 0 on"),
         ({"loss": 1.0}, "a share below 1"),
         ({"jitter_s": float("nan")}, "jitter_s is nan"),
         ({"bytes_per_s": float("inf")}, "bytes_per_s is inf"),
@@ -93,24 +93,27 @@ def test_impossible_conditions_are_refused(facts, message):
         Conditions(**facts)
 
 
-def test_conditions_say_what_they_are():
+def test_conditions_describe_themselves():
     conditions = Conditions(0.02, 0.001, 0.01, 0.02, 125_000, 5, 0.5)
-    said = "20 ms, jitter 1 ms, loss 1.0%, reordering 2.0%, 1 Mbit/s, stalls of 0.5 s every 5 s"
-    assert str(conditions) == said
+    described = "20 ms, jitter 1 ms, loss 1.0%, reordering 2.0%, 1 Mbit/s, stalls of 0.5 s every 5 s"
+    assert str(conditions) == described
     assert Conditions(**conditions.facts()) == conditions
-    assert conditions.unforeseen == ["loss", "reordering", "bandwidth", "stalls"]
-    assert not Conditions(0.02, 0.001, stall_every_s=5).unforeseen
+    assert conditions.not_modelled == ["loss", "reordering", "bandwidth", "stalls"]
+    assert not Conditions(0.02, 0.001, stall_every_s=5).not_modelled
 
 
-def test_netem_is_told_the_same():
-    told = netem_arguments(Conditions(0.02, 0.001, 0.01, 0.25, 125_000))
-    assert told[:3] == ["netem", "limit", "23"]  # packets: a quarter of a second, and those on their way
-    assert told[3:] == "delay 10000us 1000us distribution normal loss 1% reorder 25% rate 1000000bit".split()
+def test_netem_gets_the_same_conditions():
+    arguments = netem_arguments(Conditions(0.02, 0.001, 0.01, 0.25, 125_000))
+    assert arguments[:3] == ["netem", "limit", "23"]  # packets of a quarter of a second, and those in transit
+    assert (
+        arguments[3:]
+        == "delay 10000us 1000us distribution normal loss 1% reorder 25% rate 1000000bit".split()
+    )
     with pytest.raises(UnsupportedOption, match="does not stall"):
         netem_arguments(Conditions(stall_s=1, stall_every_s=2))
 
 
-async def test_a_proxy_delays_both_ways_and_changes_on_open_connections():
+async def test_a_proxy_delays_both_directions_and_changes_open_connections():
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(1000):
             writer.write(data)
@@ -120,8 +123,8 @@ async def test_a_proxy_delays_both_ways_and_changes_on_open_connections():
         port = server.sockets[0].getsockname()[1]
         with ExitStack() as stack:
             network = ProxyNetwork(stack)
-            host, _, way = network.way_to(f"127.0.0.1:{port}").rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(way))
+            host, _, proxy_port = network.route_to(f"127.0.0.1:{port}").rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(proxy_port))
             for round_trip_s in (0.05, 0.0, 0.1):
                 await asyncio.to_thread(network.apply, Conditions(round_trip_s))
                 started_s = time.monotonic()
@@ -129,7 +132,7 @@ async def test_a_proxy_delays_both_ways_and_changes_on_open_connections():
                 assert await reader.readexactly(5) == b"hello"
                 assert time.monotonic() - started_s >= round_trip_s
             writer.write_eof()
-            assert await reader.read() == b""  # the end crosses as well
+            assert await reader.read() == b""  # the end of the stream arrives too
             writer.close()
             with pytest.raises(UnsupportedOption, match="never lost or reordered"):
                 network.apply(Conditions(loss=0.1))
@@ -140,7 +143,7 @@ def test_an_unknown_network_is_refused():
         pass
 
 
-def test_every_cell_is_taken_once_in_every_repeat_and_round_trips_stay_together():
+def test_every_repeat_has_each_cell_once_grouped_by_round_trip():
     cells = cells_of([Mode.TARGET_ONLY, Mode.SYNC, Mode.ONE_PROCESS], [1, CHOSEN], 3, max_cores=2)
     assert len(cells) == 3 + 2 * 3 + 2 * 2 * 3
     taken = list(schedule(cells, 4, seed=0))
@@ -152,7 +155,7 @@ def test_every_cell_is_taken_once_in_every_repeat_and_round_trips_stay_together(
     assert str(Cell(Mode.SYNC, CHOSEN, 0)) == "sync, gamma chosen"
 
 
-def test_lists_are_read():
+def test_comma_separated_options_are_parsed():
     assert parse_modes("full, sync,full") == [Mode.FULL, Mode.SYNC]
     assert parse_gammas("1, 16,chosen,1") == [1, 16, CHOSEN]
     assert parse_times("0,0.5", "--rtt") == [0, 0.5]
@@ -160,19 +163,19 @@ def test_lists_are_read():
 
 
 @pytest.mark.parametrize("words", ["65", "0", "0,4", "x", "", "4,"])
-def test_what_is_no_draft_length_is_refused(words):
+def test_invalid_draft_lengths_are_refused(words):
     with pytest.raises(InvalidRequest, match=f"--gamma is '{words}'"):
         parse_gammas(words)
 
 
 @pytest.mark.parametrize("words", ["-1", "x", "nan", "1,inf", "1e999", ""])
-def test_what_is_no_time_is_refused(words):
+def test_invalid_times_are_refused(words):
     with pytest.raises(InvalidRequest, match=f"--rtt is '{words}'"):
         parse_times(words, "--rtt")
 
 
 @pytest.mark.parametrize("words", ["0.5", "1,2,3", "nan,5", "x"])
-def test_what_is_no_stall_is_refused(words):
+def test_invalid_stalls_are_refused(words):
     with pytest.raises(InvalidRequest, match=f"--stall is '{words}'"):
         parse_stall(words)
 

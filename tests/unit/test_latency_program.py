@@ -1,4 +1,4 @@
-"""What the laboratory's program refuses: one sentence, and never a traceback."""
+"""The program refuses invalid options in one sentence, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from experiments.latency.commands.reproduce import commands
 
 
 @pytest.fixture(autouse=True)
-def handler() -> Iterator[None]:
-    """Give the process its own way to end back: a sweep takes SIGTERM for itself."""
+def restored_sigterm_handler() -> Iterator[None]:
+    """Restore the handler of SIGTERM, which a sweep replaces."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
 
 
 def refused(*arguments: str) -> str:
-    """Give what it says to arguments that it must refuse."""
-    told = CliRunner().invoke(app, arguments)
-    assert told.exit_code != 0
-    assert isinstance(told.exception, SystemExit)
-    return told.output
+    """Run the program with arguments that it must refuse; return its output."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code != 0
+    assert isinstance(result.exception, SystemExit)
+    return result.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--stall", "0.5"), "--stall is '0.5': write"),
-        (("--stall", "0.5,5,1"), "--stall is '0.5,5,1': write"),
+        (("--stall", "0.5"), "--stall is '0.5': pass"),
+        (("--stall", "0.5,5,1"), "--stall is '0.5,5,1': pass"),
         (("--stall", "5,0.5"), "let nothing through"),
-        (("--rtt", "0,nan"), "--rtt is '0,nan': write numbers"),
-        (("--rtt-ms", "inf"), "--rtt-ms is 'inf': write numbers"),
-        (("--gamma", "0,4"), "--gamma is '0,4': write numbers from 1 to 64"),
-        (("--modes", "fast"), "--modes is 'fast': name some of"),
-        (("--models", "replay-foo"), "--models is 'replay-foo': say demo, or replay-SHAPE"),
-        (("--models", "other"), "--models is 'other': say demo"),
+        (("--rtt", "0,nan"), "--rtt is '0,nan': pass numbers"),
+        (("--rtt-ms", "inf"), "--rtt-ms is 'inf': pass numbers"),
+        (("--gamma", "0,4"), "--gamma is '0,4': pass numbers from 1 to 64"),
+        (("--modes", "fast"), "--modes is 'fast': pass a comma-separated list of"),
+        (("--models", "replay-foo"), "--models is 'replay-foo': pass demo, or replay- and one of"),
+        (("--models", "other"), "--models is 'other': pass demo"),
         (("--dtype", "float1"), "--dtype is 'float1': choose one of"),
         (("--jitter-ms", "nan"), "jitter_s is nan"),
         (("--loss", "1"), "a share below 1"),
@@ -47,21 +47,21 @@ def refused(*arguments: str) -> str:
         (("--network", "proxy", "--loss", "0.1"), "use --network tun"),
     ],
 )
-def test_a_sweep_of_nonsense_is_refused(arguments, message, tmp_path):
+def test_invalid_options_of_a_sweep_are_refused(arguments, message, tmp_path):
     out = tmp_path / "sweep.jsonl"
-    said = refused("sweep", "--out", str(out), *arguments)
-    assert message in said
-    assert len(said.strip().splitlines()[-1].split(". ")) == 1  # one sentence
+    output = refused("sweep", "--out", str(out), *arguments)
+    assert message in output
+    assert len(output.strip().splitlines()[-1].split(". ")) == 1  # one sentence
     assert not out.exists()
 
 
 @pytest.mark.parametrize("command", ["show", "plot"])
-def test_what_is_no_sweep_is_neither_shown_nor_drawn(command, tmp_path):
-    assert "holds no sweep" in refused(command, "--sweep", str(tmp_path / "nothing.jsonl"))
+def test_show_and_plot_refuse_a_missing_sweep(command, tmp_path):
+    assert "holds no readable sweep" in refused(command, "--sweep", str(tmp_path / "nothing.jsonl"))
 
 
-def test_everything_can_be_reproduced(tmp_path):
-    told = commands(tmp_path, quick=True, seed=0)
+def test_reproduce_runs_existing_commands(tmp_path):
+    parts = commands(tmp_path, quick=True, seed=0)
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
-    assert {arguments[0] for arguments in told.values()} <= names
-    assert told["plots"][1:3] == ("--sweep", told["sweep"][2])
+    assert {arguments[0] for arguments in parts.values()} <= names
+    assert parts["plots"][1:3] == ("--sweep", parts["sweep"][2])

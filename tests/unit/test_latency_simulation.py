@@ -32,7 +32,7 @@ WRONG = 3
 
 
 def decoding(*agrees: bool) -> Decoding:
-    """A window in which the draft is right or wrong as told, and wrong as long as it is on its own."""
+    """Return a window in which the draft is right at the given positions, and wrong once it diverged."""
     tokens = (*[1 + i % 2 for i in range(len(agrees) - 1)], END)
     return Decoding(
         recording="",
@@ -48,10 +48,10 @@ def decoding(*agrees: bool) -> Decoding:
 
 
 def time_per_step(decodings, mode, *, round_trip=0.0, gamma=1, depth=40, costs=COSTS):
-    told = simulate_session(
+    session = simulate_session(
         decodings, VOCABULARY, costs, DraftLength(mode, gamma, depth), round_trip_s=round_trip * STEP_S
     )
-    return told.time_per_token_s / STEP_S
+    return session.time_per_token_s / STEP_S
 
 
 windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: decoding(*agrees))
@@ -68,25 +68,25 @@ windows = st.lists(st.booleans(), min_size=1, max_size=40).map(lambda agrees: de
     st.floats(0, 0.1),
     st.integers(0, 3),
 )
-def test_the_text_is_the_targets_whatever_the_times(
+def test_any_times_give_the_targets_text(
     decodings, mode, gamma, depth, round_trip_s, jitter_s, encode_s, seed
 ):
     costs = Costs(Cost(0.05, 0.002, 0.001), Cost(0.01), encode_s, encode_s / 3, message_s=0.001)
     length = DraftLength(mode, gamma, depth)
-    told = simulate_session(  # it raises if anything differs
+    session = simulate_session(  # it raises on another text
         decodings, VOCABULARY, costs, length, round_trip_s=round_trip_s, jitter_s=jitter_s, seed=seed
     )
-    assert told.statistics.num_committed == sum(len(one.tokens) for one in decodings)
-    assert told.arrivals_s == sorted(told.arrivals_s)
+    assert session.statistics.num_committed == sum(len(one.tokens) for one in decodings)
+    assert session.arrivals_s == sorted(session.arrivals_s)
 
 
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("kind", [*KINDS, LOSSY])
 @pytest.mark.parametrize("is_adaptive", [False, True])
-def test_the_text_is_the_targets_whatever_becomes_of_candidates(mode, kind, is_adaptive):
+def test_any_interference_gives_the_targets_text(mode, kind, is_adaptive):
     decodings = [decoding(*(i % 7 != 3 for i in range(60)))] * 2
     interference = Interference(kind, 5, vocabulary_size=len(VOCABULARY))
-    told = simulate_session(  # it raises if anything differs, or if all wait for ever
+    session = simulate_session(  # it raises on another text or a deadlock
         decodings,
         VOCABULARY,
         COSTS,
@@ -95,35 +95,35 @@ def test_the_text_is_the_targets_whatever_becomes_of_candidates(mode, kind, is_a
         jitter_s=0.0 if kind == LOSSY else STEP_S,
         edit_block=interference,
     )
-    statistics = told.statistics
+    statistics = session.statistics
     if kind == LOSSY:
         assert interference.num_lost > 5
-        assert statistics.num_accepted > 0.1 * statistics.num_committed  # the draft goes on behind a loss
+        assert statistics.num_accepted > 0.1 * statistics.num_committed  # the draft continues after a loss
 
 
-def test_a_pause_is_told():
+def test_a_paused_draft_reports_its_pause():
     agrees = [i % 2 != 1 for i in range(400)]
-    told = simulate_session(
+    session = simulate_session(
         [decoding(*agrees)], VOCABULARY, COSTS, DraftLength.of(Mode.FULL, None), round_trip_s=20 * STEP_S
     )
-    choice = told.statistics.choice
+    choice = session.statistics.choice
     assert choice is not None and choice.max_ahead == 0 and choice.reason.startswith("paused")
-    assert told.statistics.num_drafted < 200
+    assert session.statistics.num_drafted < 200
 
 
 @pytest.mark.parametrize("mode", [Mode.SYNC, Mode.PIPELINED, Mode.FULL])
 @pytest.mark.parametrize("round_trip", [0.5, 5])
-def test_what_a_draft_measures_is_so(mode, round_trip):
-    """To its last answer; and a draft that is always right is as sure as it says, however far it is ahead."""
+def test_a_draft_measures_true_times_and_confidence(mode, round_trip):
+    """An always correct draft is calibrated at every distance ahead."""
     costs = replace(COSTS, message_s=0.002)
-    told = simulate_session(
+    session = simulate_session(
         [decoding(*[True] * 200)],
         VOCABULARY,
         costs,
         DraftLength.of(mode, None),
         round_trip_s=round_trip * STEP_S,
     )
-    statistics = told.statistics
+    statistics = session.statistics
     on_the_way_s = statistics.network_ns / 1e9 / statistics.num_answers
     assert on_the_way_s == pytest.approx(round_trip * STEP_S + 0.004, rel=0.02)
     if mode is Mode.SYNC:
@@ -135,18 +135,20 @@ def test_what_a_draft_measures_is_so(mode, round_trip):
 
 
 @pytest.mark.parametrize("round_trip", [0, 1, 10])
-def test_the_target_alone_takes_its_passes_at_any_round_trip(round_trip):
-    alone = time_per_step([decoding(*[True] * 40)], Mode.TARGET_ONLY, round_trip=round_trip)
-    assert alone == pytest.approx(1)
+def test_target_only_takes_one_forward_pass_a_token_at_any_round_trip(round_trip):
+    target_only = time_per_step([decoding(*[True] * 40)], Mode.TARGET_ONLY, round_trip=round_trip)
+    assert target_only == pytest.approx(1)
 
 
 @pytest.mark.parametrize("gamma", [1, 3, 4])
 @pytest.mark.parametrize("round_trip", [0, 2.5])
-def test_waiting_for_blocks_costs_what_the_formula_says(gamma, round_trip):
+def test_sync_matches_its_closed_form(gamma, round_trip):
     """Without a wrong candidate a block yields gamma + 1 tokens; the window ends with a whole block."""
-    told = time_per_step([decoding(*[True] * 8 * (gamma + 1))], Mode.SYNC, round_trip=round_trip, gamma=gamma)
+    simulated = time_per_step(
+        [decoding(*[True] * 8 * (gamma + 1))], Mode.SYNC, round_trip=round_trip, gamma=gamma
+    )
     theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
-    assert told == pytest.approx(sync_s(theory, [1.0] * 64, gamma) / STEP_S, rel=0.02)
+    assert simulated == pytest.approx(sync_s(theory, [1.0] * 64, gamma) / STEP_S, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -155,16 +157,18 @@ def test_waiting_for_blocks_costs_what_the_formula_says(gamma, round_trip):
         [(4, 0.5, 0.69), (8, 2.5, 0.9), *product([1, 2, 4, 8], [0, 0.5, 2.5, 10], [0.69, 0.9])], by_day=2
     ),
 )
-def test_a_pipeline_costs_what_the_formula_says(gamma, round_trip, accepted):
+def test_pipelined_matches_its_closed_form(gamma, round_trip, accepted):
     random = Random(5)
     decodings = [decoding(*(random.random() < accepted for _ in range(2000)))]
-    told = time_per_step(decodings, Mode.PIPELINED, round_trip=round_trip, gamma=gamma, depth=200 // gamma)
+    simulated = time_per_step(
+        decodings, Mode.PIPELINED, round_trip=round_trip, gamma=gamma, depth=200 // gamma
+    )
     theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
-    assert told == pytest.approx(pipelined_s(theory, survival_of(decodings), gamma) / STEP_S, rel=0.06)
+    assert simulated == pytest.approx(pipelined_s(theory, survival_of(decodings), gamma) / STEP_S, rel=0.06)
 
 
-def test_a_chain_behind_a_correction_is_not_taken_for_stale():
-    """Blocks of one token on a slow link: dead candidates come one by one, each in contradiction."""
+def test_a_chain_after_a_correction_is_not_dropped_as_stale():
+    """Blocks of one token on a slow link: each outdated candidate contradicts a commit by itself."""
     agrees = [i % 20 != 2 for i in range(400)]
     ones, fours = (time_per_step([decoding(*agrees)], Mode.FULL, round_trip=5, gamma=g) for g in (1, 4))
     assert ones < fours < 0.75
@@ -176,7 +180,7 @@ def test_a_chain_behind_a_correction_is_not_taken_for_stale():
         [(0, 3), (1.25, 5), (5, 9), *product([0, 0.25, 0.5, 1.25, 2.5, 5, 10], [2, 3, 5, 9])], by_day=3
     ),
 )
-def test_full_costs_what_the_formula_says_where_all_runs_are_alike(round_trip, share):
+def test_full_matches_its_closed_form_for_equal_runs(round_trip, share):
     decodings = [decoding(*(i % share != share - 1 for i in range(30 * share)))]
     found = time_per_step(decodings, Mode.FULL, round_trip=round_trip)
     theory = Theory(STEP_S / 5, STEP_S, round_trip_s=round_trip * STEP_S)
@@ -188,7 +192,7 @@ def test_full_costs_what_the_formula_says_where_all_runs_are_alike(round_trip, s
     ("accepted", "round_trip"),
     mostly_nightly([(0.7, 0.5), (0.9, 5), *product([0.5, 0.7, 0.9], [0, 0.5, 1.25, 5])], by_day=2),
 )
-def test_full_costs_what_the_formula_says_for_random_runs_too(round_trip, accepted):
+def test_full_matches_its_closed_form_for_random_runs(round_trip, accepted):
     random = Random(7)
     decodings = [decoding(*(random.random() < accepted for _ in range(1500)))]
     found = time_per_step(decodings, Mode.FULL, round_trip=round_trip)
@@ -206,11 +210,11 @@ def test_full_costs_what_the_formula_says_for_random_runs_too(round_trip, accept
         (24, Costs(target=Cost(0.008, 0.000005, 0.00005), draft=Cost(0.0025), handling_s=0.0001)),
     ],
 )
-def test_many_sessions_lose_nothing_by_their_drafts(num_sessions, costs, round_trip):
-    """A pass that is put off, or a session that is left out of one, delays everybody else; so do messages."""
+def test_drafts_do_not_slow_down_many_sessions(num_sessions, costs, round_trip):
+    """A delayed forward pass, a session left out of one, and messages all delay other sessions."""
     random = Random(5)
     windows = [decoding(*(random.random() < 0.7 for _ in range(60))) for _ in range(5)]
-    alone, full = (
+    target_only, full = (
         simulate_together(
             windows,
             VOCABULARY,
@@ -223,23 +227,23 @@ def test_many_sessions_lose_nothing_by_their_drafts(num_sessions, costs, round_t
         )
         for mode in (Mode.TARGET_ONLY, Mode.FULL)
     )
-    assert full > 0.96 * alone  # pauses probe, and drafts that are too sure send much that is void
+    assert full > 0.96 * target_only  # paused drafts probe, and overconfident ones send rejected candidates
     if round_trip < 1:
-        assert full > 1.1 * alone
+        assert full > 1.1 * target_only
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_messages_keep_their_order(delays):
-    environment, came, waiting = simpy.Environment(), [], list(delays)
+    environment, arrived, waiting = simpy.Environment(), [], list(delays)
     link = Link(environment, lambda: waiting.pop(0))
     for number in range(len(delays)):
-        link.send(lambda number=number: came.append((environment.now, number)))
+        link.send(lambda number=number: arrived.append((environment.now, number)))
     environment.run()
-    assert [number for _, number in came] == list(range(len(delays)))
-    assert [s for s, _ in came] == pytest.approx(list(accumulate(delays, max)))
+    assert [number for _, number in arrived] == list(range(len(delays)))
+    assert [s for s, _ in arrived] == pytest.approx(list(accumulate(delays, max)))
 
 
-def test_a_clock_goes_on_within_a_step():
+def test_a_clock_advances_within_a_step():
     environment = simpy.Environment(initial_time=2.0)
     clock = Clock(environment)
     clock.spend(0.5)

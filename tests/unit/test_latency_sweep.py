@@ -1,4 +1,4 @@
-"""From a sweep on disk to fits, predictions, bars and plots; the sweep here is a simulated one."""
+"""Fits, predictions, bars and figures of a simulated sweep."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def header(tmp_path_factory, vocabulary):
         "models": {"target": "simulated", "draft": "simulated"},
         "conditions": {"round_trip_s": 0.0},
         "network": "none",
-        "asked": {"modes": list(MODES), "gammas": [2, CHOSEN], "max_cores": 1, "samples": ["one"]},
+        "request": {"modes": list(MODES), "gammas": [2, CHOSEN], "max_cores": 1, "samples": ["one"]},
         "step_s": 0.05,
         "round_trips_s": [0.05 * steps for steps in STEPS],
         "trace": path.read_text(),
@@ -70,23 +70,23 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def store(path, header, vocabulary):
-    """Every cell twice, the second time a hundredth slower."""
+    """A sweep with two repeats of every cell, the second 1 % slower."""
     store = Store(path)
     store.begin(header)
     for cell in cells_of(MODES, [2, CHOSEN], len(STEPS), max_cores=1):
         length = DraftLength(cell.mode, cell.gamma or 5, is_adaptive=cell.gamma == CHOSEN)
-        told = simulate_session(
+        session = simulate_session(
             DECODINGS, vocabulary, COSTS, length, round_trip_s=0.05 * STEPS[cell.round_trip]
         )
         for repeat in range(2):
             facts = {
-                "time_per_token_s": told.time_per_token_s * (1 + 0.01 * repeat),
-                "num_tokens": told.statistics.num_committed,
+                "time_per_token_s": session.time_per_token_s * (1 + 0.01 * repeat),
+                "num_tokens": session.statistics.num_committed,
                 "network_share": 0.01,
                 "is_same": True,
                 "commit": "a1b2c3",
                 "machine": "none, 1 cores",
-                "statistics": asdict(told.statistics),
+                "statistics": asdict(session.statistics),
             }
             store.append(Run(repeat, cell, "one", facts))
     return store
@@ -98,7 +98,7 @@ def predicted(store):
     return predict(summary.sweep, summary.times_s)
 
 
-def test_costs_are_found_again(store):
+def test_fitted_costs_equal_the_simulated_ones(store):
     found = fit_costs(store.load())
     assert found.target.pass_s == pytest.approx(COSTS.target.pass_s, rel=0.02)
     assert found.target.token_s == pytest.approx(COSTS.target.token_s, rel=0.15)
@@ -107,11 +107,11 @@ def test_costs_are_found_again(store):
 
 
 @pytest.mark.parametrize("modes", [[Mode.TARGET_ONLY], [Mode.TARGET_ONLY, Mode.FULL], [Mode.PIPELINED]])
-def test_a_sweep_of_some_modes_can_be_fitted_too(store, modes):
+def test_a_sweep_with_some_modes_can_be_fitted(store, modes):
     sweep = store.load()
     found = fit_costs(sweep, [run for run in sweep.runs if run.cell.mode in modes])
     assert found.target.of(1, 1) == pytest.approx(COSTS.target.of(1, 1), rel=0.2)
-    assert found.message_s == 0  # what is not known costs nothing
+    assert found.message_s == 0  # unknown costs are 0
     if any(mode.drafts for mode in modes):
         assert found.draft.pass_s == pytest.approx(COSTS.draft.pass_s, rel=0.5)
 
@@ -121,11 +121,11 @@ def test_survival_is_counted_by_runs_or_by_blocks():
     assert survival_of([decoding(True, True, False, True)], gamma=1) == [1, 1 / 3]  # blocks of two, one, one
     once = decoding(True, True, False, True)
     assert survival_of([once, once], first=2) == survival_of([once])  # the first run has three tokens
-    assert survival_of([once, once], first=3) == [1, 1 / 3, 1 / 3]  # it is left out, once for a recording
+    assert survival_of([once, once], first=3) == [1, 1 / 3, 1 / 3]  # it is left out once per recording
     assert acceptance_of([decoding(True, True, False, True)]) == 3 / 4
 
 
-def test_predictions_meet_what_was_simulated(store, predicted):
+def test_predictions_match_the_simulated_sweep(store, predicted):
     summary = Summary.of(store.load())
     for cell, prediction in predicted.items():
         assert prediction.simulated_s == pytest.approx(summary.median_s(cell), rel=0.05)
@@ -136,7 +136,7 @@ def test_predictions_meet_what_was_simulated(store, predicted):
     assert held["full against the simulation, largest error"]
 
 
-def test_runs_in_which_the_network_worked_too_hard_do_not_count(store, header, tmp_path):
+def test_runs_with_a_busy_network_do_not_count(store, header, tmp_path):
     other = Store(tmp_path / "sweep.jsonl")
     other.begin(header)
     for run in store.load().runs:
@@ -144,17 +144,17 @@ def test_runs_in_which_the_network_worked_too_hard_do_not_count(store, header, t
         other.append(Run(run.repeat, run.cell, run.sample, {**run.facts, "network_share": share}))
     summary = Summary.of(other.load())
     assert all(list(times) == [0] for times in summary.times_s.values())
-    assert {run.repeat for run in summary.sweep.runs} == {0}  # what is fitted leaves them out too
+    assert {run.repeat for run in summary.sweep.runs} == {0}  # costs are fitted without them
 
 
 def without(sweep: Sweep, *left_out: tuple[int, Cell]) -> Summary:
     return Summary.of(replace(sweep, runs=tuple(r for r in sweep.runs if (r.repeat, r.cell) not in left_out)))
 
 
-def test_a_bar_whose_cell_was_not_measured_is_short(store, predicted):
+def test_a_bar_without_its_cell_fails(store, predicted):
     full, sync = Cell(Mode.FULL, CHOSEN, 0), Cell(Mode.SYNC, 2, 2)
     summary = without(store.load(), *((repeat, cell) for repeat in range(2) for cell in (full, sync)))
-    assert summary.full(0) is None  # no other length stands for the one that sessions choose
+    assert summary.full(0) is None  # no set draft length replaces the session's choice
     known = {cell: one for cell, one in predicted.items() if cell in summary.times_s}
     held = {bar.name: bar for bar in find_bars(summary, known, seed=0)}
     for name in (
@@ -170,33 +170,33 @@ def test_a_bar_whose_cell_was_not_measured_is_short(store, predicted):
 
 
 def test_cells_without_a_repeat_in_common_are_not_compared(store):
-    full, alone = Cell(Mode.FULL, CHOSEN, 0), Cell(Mode.TARGET_ONLY, CHOSEN, 0)
-    summary = without(store.load(), (0, full), (1, alone))
-    assert summary.ratio(full, alone, seed=0) is None
+    full, target_only = Cell(Mode.FULL, CHOSEN, 0), Cell(Mode.TARGET_ONLY, CHOSEN, 0)
+    summary = without(store.load(), (0, full), (1, target_only))
+    assert summary.ratio(full, target_only, seed=0) is None
     bar = next(bar for bar in find_bars(summary, {}, seed=0) if "target-only at 0" in bar.name)
     assert not bar.holds and "no repeat has both" in bar.shown
     print_tables(summary, {}, Console(), seed=0)
     assert draw(summary, {}, seed=0).measured[-1].steps == [1.25, 5]
 
 
-def test_a_claim_of_what_was_never_asked_for_is_left_out(store, predicted):
+def test_bars_of_cells_that_were_not_requested_are_left_out(store, predicted):
     sweep = store.load()
-    header = {**sweep.header, "asked": {**sweep.header["asked"], "modes": ["target-only", "full"]}}
+    header = {**sweep.header, "request": {**sweep.header["request"], "modes": ["target-only", "full"]}}
     summary = Summary.of(replace(sweep, header=header))
     names = [bar.name for bar in find_bars(summary, predicted, seed=0)]
     assert names == [*(f"full over target-only at {s} steps" for s in ("0", "1.2", "5")), FULL_SIMULATED]
 
 
-def test_one_process_on_two_cores_is_compared_for_information(store):
+def test_one_process_on_two_cores_is_compared_without_a_bar(store):
     sweep = store.load()
-    asked = {**sweep.header["asked"], "modes": [*MODES, Mode.ONE_PROCESS], "max_cores": 2}
+    request = {**sweep.header["request"], "modes": [*MODES, Mode.ONE_PROCESS], "max_cores": 2}
     facts = next(run.facts for run in sweep.runs if run.cell == Cell(Mode.SYNC, CHOSEN, 0))
     fast = {**facts, "time_per_token_s": facts["time_per_token_s"] / 10}
     runs = [
         Run(repeat, Cell(Mode.ONE_PROCESS, gamma, place, cores), "one", facts if cores == 1 else fast)
         for repeat, gamma, place, cores in product(range(2), (2, CHOSEN), range(len(STEPS)), (1, 2))
     ]
-    summary = Summary.of(Sweep({**sweep.header, "asked": asked}, (*sweep.runs, *runs)))
+    summary = Summary.of(Sweep({**sweep.header, "request": request}, (*sweep.runs, *runs)))
     assert not any("two cores" in bar.name for bar in find_bars(summary, {}, seed=0))
     one_core = next(bar for bar in find_bars(summary, {}, seed=0) if "one core at 0" in bar.name)
     assert one_core.holds
@@ -206,7 +206,7 @@ def test_one_process_on_two_cores_is_compared_for_information(store):
     assert "n/a" in find_notes(Summary.of(Sweep(summary.sweep.header, sweep.runs)), seed=0)[0]
 
 
-def test_nothing_is_predicted_of_a_network_that_no_prediction_knows(store, tmp_path):
+def test_unmodelled_networks_have_no_predictions(store, tmp_path):
     sweep = store.load()
     header = {**sweep.header, "conditions": {"round_trip_s": 0.0, "loss": 0.01}}
     chosen = tuple(run for run in sweep.runs if run.cell.gamma == CHOSEN)
@@ -218,8 +218,8 @@ def test_nothing_is_predicted_of_a_network_that_no_prediction_knows(store, tmp_p
     write_page(drawing, [], [], tmp_path / "page.html")
 
 
-def test_times_are_divided_by_what_was_measured_beside_them(store):
-    """A round trip at which the machine was slow says nothing of the network."""
+def test_times_are_relative_to_target_only_at_the_same_round_trip(store):
+    """A slow machine during one round trip changes no ratio."""
     sweep = store.load()
     slow = [
         replace(run, facts={**run.facts, "time_per_token_s": run.time_per_token_s * 3})
@@ -248,7 +248,7 @@ def test_drafts_that_choose_their_length_have_no_closed_form(store, predicted):
 
 
 class Loads(HTMLParser):
-    """What a page would load; what stands in its scripts is not looked at."""
+    """Collects the addresses that a page would load."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -270,11 +270,11 @@ def test_plots_and_page_are_written(store, predicted, tmp_path):
     write_page(drawing, ["a <fact>"], ["a bar"], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "a &lt;fact&gt;" in page and "Plotly.newPlot" in page
-    assert not Loads(page).found  # it needs nothing else
+    assert not Loads(page).found  # it is self-contained
     assert Loads("<script src='https://cdn/plotly.js'></script>").found
 
 
-def test_bands_are_drawn_where_something_was_measured_twice(store, tmp_path):
+def test_bands_are_drawn_where_cells_have_repeats(store, tmp_path):
     sweep = store.load()
     uneven = tuple(
         replace(run, facts={**run.facts, "time_per_token_s": run.time_per_token_s * 1.1})
@@ -292,28 +292,28 @@ def test_bands_are_drawn_where_something_was_measured_twice(store, tmp_path):
         ) is has_bands
 
 
-def test_a_sweep_without_the_target_alone_is_not_drawn(store):
+def test_a_sweep_without_target_only_is_not_drawn(store):
     sweep = store.load()
     drafting = tuple(run for run in sweep.runs if run.cell.mode.drafts)
-    with pytest.raises(InvalidRequest, match="nothing to divide by"):
+    with pytest.raises(InvalidRequest, match="no target-only runs"):
         draw(Summary.of(replace(sweep, runs=drafting)), {}, seed=0)
 
 
 def shown(path, *arguments: str) -> tuple[int, str]:
-    told = CliRunner().invoke(app, ("show", "--sweep", str(path), *arguments))
-    return told.exit_code, told.output
+    result = CliRunner().invoke(app, ("show", "--sweep", str(path), *arguments))
+    return result.exit_code, result.output
 
 
 def test_a_sweep_is_shown(store, path, tmp_path):
     figures = tmp_path / "figures.json"
-    _, said = shown(path, "--check", "--json", str(figures))
-    assert "Texts that are the target's: 42 of 42" in said
-    assert "Measured at commit a1b2c3; none, 1 cores." in said
-    assert "full over target-only at 0 steps: " in said
-    told = json.loads(figures.read_text())
-    assert told["texts"] == {"runs": 42, "different": []}
-    assert told["origins"] == [{"commit": "a1b2c3", "machine": "none, 1 cores"}]
-    cells = {(one["cell"], one["round_trip_steps"]): one for one in told["cells"]}
+    _, output = shown(path, "--check", "--json", str(figures))
+    assert "Texts equal to the target's: 42 of 42" in output
+    assert "Measured at commit a1b2c3; none, 1 cores." in output
+    assert "full over target-only at 0 steps: " in output
+    content = json.loads(figures.read_text())
+    assert content["texts"] == {"runs": 42, "different": []}
+    assert content["origins"] == [{"commit": "a1b2c3", "machine": "none, 1 cores"}]
+    cells = {(one["cell"], one["round_trip_steps"]): one for one in content["cells"]}
     assert cells["sync, gamma chosen", 0.0]["closed_form_s"] is None
     assert cells["sync, gamma 2", 0.0]["closed_form_s"] > 0
     assert shown(path)[0] == 0
@@ -325,29 +325,29 @@ def changed(path, tmp_path, old: str, new: str, count: int = -1):
     return other
 
 
-def test_one_text_that_differs_fails_the_sweep(store, path, tmp_path):
-    status, said = shown(changed(path, tmp_path, '"is_same": true', '"is_same": false', 1))
+def test_a_different_text_fails_the_sweep(store, path, tmp_path):
+    status, output = shown(changed(path, tmp_path, '"is_same": true', '"is_same": false', 1))
     assert status == 1
-    assert "Texts that are the target's: 41 of 42" in said
-    assert "DIFFERENT: target-only, round trip 1, one, repeat 1" in said
+    assert "Texts equal to the target's: 41 of 42" in output
+    assert "DIFFERENT: target-only, round trip 1, one, repeat 1" in output
 
 
-def test_a_check_of_nothing_fails(store, path, tmp_path):
-    asked = '"modes": ["target-only", "sync", "pipelined", "full"]'
-    status, said = shown(changed(path, tmp_path, asked, '"modes": ["target-only"]'), "--check")
+def test_a_check_without_bars_fails(store, path, tmp_path):
+    request = '"modes": ["target-only", "sync", "pipelined", "full"]'
+    status, output = shown(changed(path, tmp_path, request, '"modes": ["target-only"]'), "--check")
     assert status == 1
-    assert "--check has nothing to hold this sweep against" in said
+    assert "--check finds no bar for this sweep" in output
 
 
-def test_what_no_prediction_knows_is_said(store, path, tmp_path):
+def test_show_names_the_conditions_without_predictions(store, path, tmp_path):
     stalls = changed(path, tmp_path, '{"round_trip_s": 0.0}', '{"stall_s": 0.5, "stall_every_s": 5}')
-    status, said = shown(stalls)
+    status, output = shown(stalls)
     assert status == 0
-    assert "No simulation and no closed form: they know nothing of stalls." in said
-    assert "full, simulated" not in said
+    assert "No predictions: neither simulation nor closed forms model stalls." in output
+    assert "full, simulated" not in output
 
 
-def test_the_full_mode_is_what_a_session_chooses(store):
+def test_full_is_the_sessions_choice(store):
     summary = Summary.of(store.load())
     assert summary.full(1) == Cell(Mode.FULL, CHOSEN, 1)
     assert summary.best(Mode.SYNC, 1, fixed=True) == Cell(Mode.SYNC, 2, 1)

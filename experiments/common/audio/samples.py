@@ -35,7 +35,7 @@ class Sample:
 
 
 def bundled() -> list[Path]:
-    """Give the bundled recordings, by name."""
+    """Return the bundled recordings, by name."""
     return sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl")
 
 

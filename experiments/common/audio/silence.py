@@ -10,22 +10,22 @@ import soundfile
 
 
 def flac(length_s: float) -> bytes:
-    """Give a FLAC file."""
+    """Return a FLAC file."""
     return _written("FLAC", length_s)
 
 
 def flac_of_8_channels(length_s: float) -> bytes:
-    """Give a FLAC file of more channels, and samples, than anybody needs."""
+    """Return a FLAC file of more channels, and samples, than anybody needs."""
     return _written("FLAC", length_s, 24_000, 8)
 
 
 def mp3(length_s: float) -> bytes:
-    """Give an MP3 file."""
+    """Return an MP3 file."""
     return _written("MP3", length_s)
 
 
 def opus(length_s: float) -> bytes:
-    """Give an Ogg file with Opus."""
+    """Return an Ogg file with Opus."""
     file = io.BytesIO()
     with av.open(file, "w", format="ogg") as output:
         encoder = output.add_stream("libopus", rate=48_000, layout="mono")

@@ -55,7 +55,7 @@ def open_console() -> Console:
 
 
 def print_bars(bars: Sequence[Bar], console: Console) -> bool:
-    """Print a line per bar; tell whether all hold."""
+    """Print a line per bar; return whether all hold."""
     for bar in bars:
         style = "green" if bar.holds else "red"
         console.print(str(bar), style=style, highlight=False, markup=False, soft_wrap=True)
@@ -108,7 +108,7 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """Give the commit that was measured, marked when files differ from it."""
+    """Return the commit that was measured, marked when files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -25,7 +25,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Give the median and the quartiles around it."""
+    """Return the median and the quartiles around it."""
     lower, median, upper = np.quantile(np.asarray(values, float), (0.25, 0.5, 0.75))
     return Spread(float(median), float(lower), float(upper))
 

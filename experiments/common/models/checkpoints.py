@@ -90,7 +90,7 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
 
 
 def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
-    """Build a model with random weights; give it and its token strings."""
+    """Build a model with random weights; return it and its token strings."""
     specials = special_tokens(shape)
     vocab, _ = _bpe(shape.words)
     end = len(vocab)
@@ -156,7 +156,7 @@ def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> Generatio
 def build_checkpoint(
     shape: Shape, name: str = "random"
 ) -> tuple[WhisperForConditionalGeneration, Checkpoint]:
-    """Give a random model as transformers runs it and as we do; both see the same weights."""
+    """Return a random model as transformers runs it and as we do; both see the same weights."""
     model, tokens = build_model(shape)
     return model, checkpoint_from_model(model, tokens, name=name)
 
@@ -173,7 +173,7 @@ def save_checkpoint(shape: Shape, folder: Path) -> Path:
 def perturbed(
     model: WhisperForConditionalGeneration, tokens: Sequence[str], *, noise: float, name: str = "noisy"
 ) -> Checkpoint:
-    """Give the same model with noise on its weights: a draft that is mostly right."""
+    """Return the same model with noise on its weights: a draft that is mostly right."""
     return checkpoint_from_model(with_noise(model, noise), list(tokens), name=name)
 
 

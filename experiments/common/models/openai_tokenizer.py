@@ -25,11 +25,11 @@ def asset(name: Literal["multilingual", "gpt2"]) -> Path:
 def published_vocabulary(
     name: Literal["multilingual", "gpt2"],
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Give ids by token string, and merges."""
+    """Return ids by token string, and merges."""
     return TikTokenConverter(str(asset(name))).extract_vocab_merges_from_model(str(asset(name)))
 
 
 def non_speech(name: Literal["multilingual", "gpt2"]) -> tuple[int, ...]:
-    """Give the text tokens that published checkpoints suppress."""
+    """Return the text tokens that published checkpoints suppress."""
     published = NON_SPEECH_TOKENS if name == "gpt2" else NON_SPEECH_TOKENS_MULTI
     return tuple(token for token in published if token < NUM_TEXT_TOKENS[name])

@@ -48,7 +48,7 @@ MULTILINGUAL = replace(
 
 @cache
 def recording(length_s: float, seed: int = 0) -> bytes:
-    """Give noise of changing loudness as canonical PCM, so that every window sounds different."""
+    """Return noise of changing loudness as canonical PCM, so that every window sounds different."""
     num_samples = int(length_s * SAMPLE_RATE)
     noise = np.random.default_rng(seed).normal(0, 0.05, num_samples) * (1 + np.linspace(0, 3, num_samples))
     return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
@@ -140,7 +140,7 @@ class ScriptedModel:
         del self._fed[slot][length:]
 
     def length(self, slot: int) -> int:
-        """Tell how many tokens a slot holds."""
+        """Return how many tokens a slot holds."""
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:

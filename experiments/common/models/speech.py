@@ -116,7 +116,7 @@ class SpeechOrNoiseModel(SpeechModel):
 
 
 def _samples(recording: Recording) -> NDArray[np.float32]:
-    """Give a clip's own samples."""
+    """Return a clip's own samples."""
     return recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
 
 
@@ -126,7 +126,7 @@ def is_speech(samples: NDArray[np.float32]) -> bool:
 
 
 def words_of(samples: NDArray[np.float32]) -> list[int]:
-    """Give what the model writes of a clip, times included."""
+    """Return what the model writes of a clip, times included."""
     loudness = np.round(np.abs(samples) * 32_768).astype(int)
     ends = [*(np.flatnonzero(np.diff(loudness)) + 1).tolist(), len(loudness)]
     tokens, start, num_words = [TIME], 0, 0
@@ -147,7 +147,7 @@ class EnergyVad:
     """Stands in for silero-vad: what is not silent is speech."""
 
     def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
-        """Tell how likely a frame is speech."""
+        """Return how likely a frame is speech."""
         return (frame.abs().max() > 0.01).float()
 
 
@@ -168,7 +168,7 @@ def samples_of(pcm: bytes) -> NDArray[np.float32]:
 
 @cache
 def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
-    """Give what is said in each utterance that the endpointer finds: it is final, whatever the steps."""
+    """Return what is said in each utterance that the endpointer finds: it is final, whatever the steps."""
     endpointer, ear = Endpointer(EndpointingOptions()), EnergyVad()
     samples, texts, begin = samples_of(pcm), {}, 0
     for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):

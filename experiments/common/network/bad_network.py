@@ -98,7 +98,7 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
 
 
 def _has_failed(sending: asyncio.Task[None]) -> bool:
-    """Tell whether passing on ended with an error; a call whose requests are lost would wait for ever."""
+    """Return whether passing on ended with an error; a call whose requests are lost would wait for ever."""
     return not sending.cancelled() and sending.exception() is not None
 
 
@@ -106,7 +106,7 @@ def _has_failed(sending: asyncio.Task[None]) -> bool:
 async def bad_network(
     target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
 ) -> AsyncIterator[RunningServer]:
-    """Give a server that leads to ``target``."""
+    """Return a server that leads to ``target``."""
     async with open_channel(target) as channel:
         servicer = BadNetwork(channel, edit_block, hold_commits)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)

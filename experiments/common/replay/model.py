@@ -110,7 +110,7 @@ class Replay(ABC):
             self._forward.rollback(slot, length)
 
     def length(self, slot: int) -> int:
-        """Tell how many tokens a slot holds."""
+        """Return how many tokens a slot holds."""
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ class Replay(ABC):
 
     @abstractmethod
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
-        """Give the choice behind each candidate, its log-probability and its margin."""
+        """Return the choice behind each candidate, its log-probability and its margin."""
 
     def _replayed(self, row: Row) -> Scores:
         if row.acceptance is not Acceptance.EXACT or row.acceptance_threshold is not None:
@@ -188,7 +188,7 @@ class ReplayDraft(Replay):
 
 
 def forward_ids(vocabulary: Vocabulary, of_forward: Vocabulary) -> list[int]:
-    """Give an id of the forward model for every token: its own of the same string, or any text token.
+    """Return an id of the forward model for every token: its own of the same string, or any text token.
 
     Special tokens and times keep their meaning, so that the rules have as much to do as they would have.
     """

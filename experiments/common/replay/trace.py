@@ -59,7 +59,7 @@ class Decoding:
         return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
 
     def draft_after(self, written: Sequence[int]) -> tuple[int, float]:
-        """Give the token that the draft writes behind a text of its own and the target's, and its log-prob.
+        """Return the token that the draft writes behind a text of its own and the target's, and its log-prob.
 
         Behind the end of what was recorded it repeats itself: it goes on at its cost, and is wrong.
         """

@@ -38,7 +38,7 @@ def write_wav(path: Path, pcm: bytes) -> None:
 
 
 def expected_segments(options: DecodingOptions, length_s: float, seed: int = 0) -> Sequence[Segment]:
-    """Give what the scripted target writes of a recording by itself, in one process."""
+    """Return what the scripted target writes of a recording by itself, in one process."""
     alone = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
     options = replace(options, log_mel_max=LOG_MEL_MAX)
     return alone.transcribe([recording(length_s, seed)], options)[0].segments

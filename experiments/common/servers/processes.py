@@ -23,12 +23,12 @@ CAN_PIN = hasattr(os, "sched_setaffinity")
 
 
 def available_cores() -> list[int]:
-    """Give the cores that this process may use."""
+    """Return the cores that this process may use."""
     return sorted(os.sched_getaffinity(0)) if CAN_PIN else list(range(os.cpu_count() or 1))
 
 
 def first_two_cores() -> tuple[int, int]:
-    """Give a core for the target and one for all else; where there is only one, they share it."""
+    """Return a core for the target and one for all else; where there is only one, they share it."""
     cores = available_cores()
     return cores[0], cores[min(1, len(cores) - 1)]
 
@@ -61,10 +61,10 @@ def running_server(
     *arguments: str,
     cores: Sequence[int],
     prefix: Sequence[str] = (),
-    way_to: Callable[[str], str] = lambda address: address,
+    route_to: Callable[[str], str] = lambda address: address,
 ) -> Iterator[str]:
     """Run a server as :func:`running_process` does, and give its address."""
-    with running_process(module, *arguments, cores=cores, prefix=prefix, way_to=way_to) as server:
+    with running_process(module, *arguments, cores=cores, prefix=prefix, route_to=route_to) as server:
         yield server.address
 
 
@@ -74,21 +74,21 @@ def running_process(
     *arguments: str,
     cores: Sequence[int],
     prefix: Sequence[str] = (),
-    way_to: Callable[[str], str] = lambda address: address,
+    route_to: Callable[[str], str] = lambda address: address,
 ) -> Iterator[Server]:
     """Run a server with one thread per core, give it once it is healthy, and stop it by SIGTERM.
 
     Parameters
     ----------
     prefix : what its command begins with.
-    way_to : gives the address at which it is reached from here.
+    route_to : gives the address at which it is reached from here.
     """
     threads = str(len(cores))
     command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
     with on_cores(cores):
         process = start_server([*prefix, *command, *arguments])
     with following(process, module, start_timeout_s=START_TIMEOUT_S) as told:
-        address = way_to(told)
+        address = route_to(told)
         _wait_healthy(address)
         yield Server(address, process.pid)
 

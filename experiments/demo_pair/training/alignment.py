@@ -21,7 +21,7 @@ MIN_MASS = 1e-3
 
 
 def alignment_heads(num_layers: int) -> list[tuple[int, int]]:
-    """Give layer and head of those that align."""
+    """Return layer and head of those that align."""
     return [(layer, 0) for layer in ALIGNMENT_LAYERS if layer < num_layers] or [(0, 0)]
 
 
@@ -51,7 +51,7 @@ class AlignmentLoss:
         self._queries[attention] = args[0] if args else kwargs["hidden_states"]
 
     def __call__(self, encoded: torch.Tensor, offsets: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
-        """Give the mean negative log of the attention that falls near each token's time.
+        """Return the mean negative log of the attention that falls near each token's time.
 
         ``encoded`` is windows x positions x width, ``offsets`` the first position of each window, and
         ``times`` windows x tokens in seconds, NaN where a token has none.

@@ -1,4 +1,4 @@
-"""``branches``: what a draft's second choices could bring at most, as leaves beside candidates, simulated."""
+"""``branches``: an upper bound on what side branches save, simulated."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MODES = (Mode.SYNC, Mode.FULL)
 
 
 class Leaves:
-    """Gives a pass the token that a leaf would bring it, in a share of the corrections.
+    """Returns blocks corrected as if some second choices of the draft had been verified too.
 
-    A wrong candidate is made right on its way, as if the right one had been a leaf beside it; what the draft
-    wrote behind the wrong one stays, so that the pass ends there with one token more than it would.
+    In a share of the corrections the wrong candidate becomes the right one, as if a leaf beside it had been
+    verified; what the draft wrote after it stays. So the forward pass ends there with one token more.
     """
 
     def __init__(self, decodings: Sequence[Decoding], share: float, seed: int) -> None:
@@ -46,7 +46,7 @@ class Leaves:
         ]
 
     def __call__(self, block: Candidates) -> Sequence[Candidates]:
-        """Change a block of a window, whose number is its decoding's."""
+        """Edit a block; its window id is the index of the decoding."""
         decoding, helped = self._decodings[block.window_id], self._helped[block.window_id]
         for place, token in enumerate(block.tokens):
             position = block.base + place
@@ -57,13 +57,15 @@ class Leaves:
 
 
 def branches(
-    rtt: Annotated[str, typer.Option(help="Round trips, in passes of the target alone.")] = STEPS,
+    rtt: Annotated[str, typer.Option(help="Round trips, in forward passes of target-only.")] = STEPS,
     share: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Of the corrections, those a leaf foresees.")
+        float, typer.Option(min=0.0, max=1.0, help="Share of corrections that a leaf contains.")
     ] = 0.3,
-    rows: Annotated[float, typer.Option(min=0.0, help="Leaves for each candidate.")] = 0.5,
-    tokens: Annotated[str, typer.Option(help="What a token adds to a pass, in such passes.")] = "0,0.01,0.04",
-    draft_step: Annotated[float, typer.Option(min=0.0, help="A step of the draft, in such passes.")] = 0.2,
+    rows: Annotated[float, typer.Option(min=0.0, help="Leaves per candidate.")] = 0.5,
+    tokens: Annotated[
+        str, typer.Option(help="Time that a token adds to a forward pass, in such passes.")
+    ] = "0,0.01,0.04",
+    draft_step: Annotated[float, typer.Option(min=0.0, help="Time of a draft step, in such passes.")] = 0.2,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
@@ -71,11 +73,11 @@ def branches(
     seed: Seed = 0,
     json: JsonFile = None,
 ) -> None:
-    """Simulate what side branches could bring at most: time per token over that without them.
+    """Simulate the most that side branches could save, as time per token relative to none.
 
-    A bound, since leaves cost the draft nothing. By default they are as the demo pair's draft has them: in
-    36 % of the corrections its second choice is right, and four fifths of those stand where it gives its
-    first one less than 0.7.
+    It is a bound, since leaves cost the draft nothing here. The defaults are those of the demo pair's draft:
+    in 36 % of the corrections its second choice is right, and in four fifths of those its first choice has a
+    probability below 0.7.
     """
     console = open_console()
     try:
@@ -89,18 +91,18 @@ def branches(
 
     def time_s(mode: Mode, price: float, round_trip: float, *, has_leaves: bool) -> float:
         per_token = price * (1 + rows) if has_leaves else price
-        told = simulate_session(
+        simulated = simulate_session(
             trace.decodings,
             vocabulary,
-            Costs(target=Cost(1 - per_token, per_token), draft=Cost(draft_step)),  # a pass takes a second
+            Costs(target=Cost(1 - per_token, per_token), draft=Cost(draft_step)),  # a forward pass takes 1 s
             DraftLength.of(mode, None),
             round_trip_s=round_trip,
             edit_block=leaves if has_leaves else lambda block: (block,),
         )
-        return told.time_per_token_s
+        return simulated.time_per_token_s
 
-    table = Table(title="Time per token with side branches over that without", title_justify="left")
-    for name in ("mode", "a token costs", *(f"{round_trip:g}" for round_trip in round_trips)):
+    table = Table(title="Time per token with side branches, relative to none", title_justify="left")
+    for name in ("mode", "cost of a token", *(f"{round_trip:g}" for round_trip in round_trips)):
         table.add_column(name, justify="right")
     found = []
     cases = [(mode, price) for mode in MODES for price in prices]
@@ -113,5 +115,5 @@ def branches(
         found.append({"mode": mode, "token": price, "ratios": dict(zip(round_trips, ratios, strict=True))})
     console.print(table)
     if json is not None:
-        models = {"target": f"made-up cost, text of {target}", "draft": f"made-up cost, text of {draft}"}
+        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         write_json(json, models=models, figures={"share": share, "rows": rows, "branches": found})

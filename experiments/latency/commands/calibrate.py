@@ -1,4 +1,4 @@
-"""``calibrate``: what the networks really do, by ping and by an echo over TCP."""
+"""``calibrate``: measured round trips of the networks, by ping and by TCP echo."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from experiments.latency.networks.conditions import Conditions
 from experiments.latency.sweep.lab import cores_used
 from specwhisper.errors import SpecWhisperError, UnsupportedOption
 
-MESSAGE = b"x" * 40  # as a block of candidates
+MESSAGE = b"x" * 40  # the size of a block of candidates
 NUM_PINGS = 10
-MAX_EXTRA_MS = 2.0  # that a network may add to what it is told
+MAX_EXTRA_MS = 2.0  # most that a network may add to the requested delay
 ECHO = """
 import socket, sys
 server = socket.create_server((sys.argv[1], 0))
@@ -44,12 +44,12 @@ while True:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """One network under one condition, in milliseconds.
+    """Measured round trips of one network under one condition, in ms.
 
     Attributes
     ----------
     echo_ms : round trips of a small message over TCP.
-    ping_ms : their mean by ICMP echoes, where there are packets.
+    ping_ms : mean round trip of ICMP echoes; ``None`` for a proxy, which carries no packets.
     """
 
     network: str
@@ -59,22 +59,22 @@ class Calibrated:
 
     @property
     def extra_ms(self) -> float:
-        """What the middle one took longer than it should."""
+        """Difference of the median to the requested round trip."""
         return median(self.echo_ms) - self.round_trip_ms
 
 
 def calibrate(
-    network: Annotated[str, typer.Option(help="Networks, with commas between.")] = ",".join(NETWORKS),
-    rtt_ms: Annotated[str, typer.Option(help="Round trips.")] = "0,1,5,20,100,300",
-    jitter_ms: Annotated[float, typer.Option(help="Mean of what queues add, each way.")] = 0.0,
+    network: Annotated[str, typer.Option(help="Networks, separated by commas.")] = ",".join(NETWORKS),
+    rtt_ms: Annotated[str, typer.Option(help="Round trips to request, in ms.")] = "0,1,5,20,100,300",
+    jitter_ms: Annotated[float, typer.Option(help="Mean queueing delay each way, in ms.")] = 0.0,
     loss: Annotated[float, typer.Option(help="Share of packets lost, each way.")] = 0.0,
-    messages: Annotated[int, typer.Option(min=3, help="Echoes under each condition.")] = 50,
+    messages: Annotated[int, typer.Option(min=3, help="Echoes for each condition.")] = 50,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Measure the round trips that the networks give, against those that they are asked for."""
+    """Measure the networks' round trips against the requested ones."""
     console = open_console()
     found: list[Calibrated] = []
     try:
@@ -89,7 +89,7 @@ def calibrate(
     _print(found, console)
     bars = [
         Bar(
-            f"{one.network}, {one.round_trip_ms:g} ms: what is added",
+            f"{one.network}, {one.round_trip_ms:g} ms: added delay",
             abs(one.extra_ms),
             MAX_EXTRA_MS,
             f"{one.extra_ms:.2f} ms",
@@ -119,13 +119,13 @@ def _measure(
 
 @contextmanager
 def _echo(network: Network) -> Iterator[socket.socket]:
-    """Start an echo at the far side, and connect with it."""
+    """Start an echo server at the far side and connect to it."""
     command = [*network.far_prefix, sys.executable, "-c", ECHO, network.far_host]
     with on_cores(cores_used()["target server"]):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         port = process.stdout.readline().strip() if process.stdout is not None else ""
-        host, _, port = network.way_to(f"{network.far_host}:{port}").rpartition(":")
+        host, _, port = network.route_to(f"{network.far_host}:{port}").rpartition(":")
         with socket.create_connection((host, int(port))) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             yield connection
@@ -144,7 +144,7 @@ def _round_trip_ms(connection: socket.socket) -> float:
 
 
 def _ping_ms(network: Network) -> float | None:
-    """Ping the far side, where there are packets: its kernel answers."""
+    """Return the mean ping of the far side; ``None`` for a proxy, which carries no packets."""
     if not network.far_prefix:
         return None
     answered = ping(network.far_host, count=NUM_PINGS, interval=0.02)
@@ -153,7 +153,7 @@ def _ping_ms(network: Network) -> float | None:
 
 def _print(found: Sequence[Calibrated], console: Console) -> None:
     table = Table(title="Round trips in ms: median (quartiles) of TCP echoes", title_justify="left")
-    for name in ("network", "asked for", "echo", "ping"):
+    for name in ("network", "requested", "echo", "ping"):
         table.add_column(name, justify="right")
     for one in found:
         ping = "" if one.ping_ms is None else f"{one.ping_ms:.2f}"

@@ -1,4 +1,4 @@
-"""``expect``: one session by round trip and mode, simulated for models that cost what one likes."""
+"""``expect``: one session by round trip and mode, simulated for models of any cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.common.bench.report import open_console, write_json
 from experiments.common.replay.record import record
 from experiments.latency.cells import CHOSEN, parse_times
 from experiments.latency.prediction.fit import acceptance_of
-from experiments.latency.prediction.predict import Model, costs_facts
+from experiments.latency.prediction.predict import CostModel, costs_facts
 from experiments.latency.simulation.scripted import Cost
 from experiments.latency.simulation.world import Costs
 from experiments.latency.terms import OPTIONS
@@ -26,18 +26,18 @@ from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.types import Mode
 
 STEPS = "0,0.25,0.5,1.25,2.5,5,10"
-LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # draft lengths that are tried
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)  # draft lengths to try
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a session takes at one round trip, over what the target alone takes.
+    """Simulated times per token at one round trip, relative to target-only.
 
     Attributes
     ----------
-    sync : by draft length, where it is set.
-    chosen : by mode, where the session chooses for itself.
-    full : by its closed form.
+    sync : by fixed draft length.
+    chosen : by mode, with the draft length that the session chooses.
+    full : closed form of mode ``full``.
     """
 
     round_trip: float
@@ -47,27 +47,33 @@ class Expected:
 
     @property
     def best_gamma(self) -> int:
-        """The draft length with which ``sync`` is fastest."""
+        """The fixed draft length with which ``sync`` is fastest."""
         return min(self.sync, key=lambda gamma: self.sync[gamma])
 
 
-def expected(model: Model, round_trip: float, pass_s: float) -> Expected:
-    """Simulate a round trip, given in passes of the target alone."""
+def expected(model: CostModel, round_trip: float, pass_s: float) -> Expected:
+    """Simulate one round trip, given in forward passes of target-only."""
     way_s = round_trip * pass_s
-    alone_s = model.simulated_s(Mode.TARGET_ONLY, CHOSEN, way_s)
+    target_only_s = model.simulated_s(Mode.TARGET_ONLY, CHOSEN, way_s)
     drafting = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
     return Expected(
         round_trip,
-        {gamma: model.simulated_s(Mode.SYNC, gamma, way_s) / alone_s for gamma in LENGTHS},
-        {mode: model.simulated_s(mode, CHOSEN, way_s) / alone_s for mode in drafting},
-        model.closed_form_s(Mode.FULL, CHOSEN, way_s) / alone_s,
+        {gamma: model.simulated_s(Mode.SYNC, gamma, way_s) / target_only_s for gamma in LENGTHS},
+        {mode: model.simulated_s(mode, CHOSEN, way_s) / target_only_s for mode in drafting},
+        model.closed_form_s(Mode.FULL, CHOSEN, way_s) / target_only_s,
     )
 
 
 def print_expected(found: list[Expected], console: Console, *, title: str) -> None:
-    """Print a line for each round trip."""
+    """Print a table with a row per round trip."""
     table = Table(title=title, title_justify="left")
-    names = ("round trip, passes", "sync, best fixed", "sync, chosen", "pipelined, chosen", "full, chosen")
+    names = (
+        "round trip, forward passes",
+        "sync, best fixed",
+        "sync, chosen",
+        "pipelined, chosen",
+        "full, chosen",
+    )
     for name in (*names, "full, closed form"):
         table.add_column(name, justify="right")
     for one in found:
@@ -81,14 +87,17 @@ def print_expected(found: list[Expected], console: Console, *, title: str) -> No
 
 
 def expect(
-    rtt: Annotated[str, typer.Option(help="Round trips, in passes of the target alone.")] = STEPS,
-    pass_ms: Annotated[float, typer.Option(min=0.001, help="A pass of the target alone.")] = 70.0,
-    draft_step: Annotated[float, typer.Option(min=0.0, help="A step of the draft, in such passes.")] = 0.2,
+    rtt: Annotated[str, typer.Option(help="Round trips, in forward passes of target-only.")] = STEPS,
+    pass_ms: Annotated[
+        float, typer.Option(min=0.001, help="Time of a target-only forward pass, in ms.")
+    ] = 70.0,
+    draft_step: Annotated[float, typer.Option(min=0.0, help="Time of a draft step, in such passes.")] = 0.2,
     token: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="What each token adds to a pass, in such passes.")
+        float,
+        typer.Option(min=0.0, max=1.0, help="Time that a token adds to a forward pass, in such passes."),
     ] = 0.04,
     message: Annotated[
-        float, typer.Option(min=0.0, help="What a message costs beside the link, in such passes.")
+        float, typer.Option(min=0.0, help="Time of a message beside the link's, in such passes.")
     ] = 0.0,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
@@ -98,8 +107,8 @@ def expect(
 ) -> None:
     """Simulate one session by round trip and mode, with the service's own engines.
 
-    All else is given in passes of the target alone; what models write is the demo pair's. Every simulated
-    text is compared with the target's.
+    Times are given in forward passes of target-only; the models write what the demo pair writes. Every
+    simulated text is compared with the target's.
     """
     console = open_console()
     try:
@@ -110,18 +119,19 @@ def expect(
     pass_s = pass_ms / 1e3
     target_cost = Cost(pass_s * (1 - token), pass_s * token)
     costs = Costs(target=target_cost, draft=Cost(pass_s * draft_step), message_s=pass_s * message)
-    model = Model(costs, trace.decodings, load_checkpoint(target).vocabulary)
+    model = CostModel(costs, trace.decodings, load_checkpoint(target).vocabulary)
     found = [
         expected(model, round_trip, pass_s)
         for round_trip in track(round_trips, "simulating", console=console, transient=True)
     ]
     acceptance = acceptance_of(trace.decodings)
     title = (
-        f"Simulated time per token over target-only's; {acceptance:.0%} accepted, draft step {draft_step:g}"
+        f"Simulated time per token relative to target-only; {acceptance:.0%} accepted, "
+        f"draft step {draft_step:g}"
     )
     print_expected(found, console, title=title)
     if json is not None:
-        models = {"target": f"made-up cost, text of {target}", "draft": f"made-up cost, text of {draft}"}
+        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         rows = [
             {
                 "round_trip": one.round_trip,

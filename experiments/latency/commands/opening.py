@@ -1,4 +1,4 @@
-"""``opening``: what opening a session on a target costs over a distance."""
+"""``opening``: time to open a session on a distant target."""
 
 from __future__ import annotations
 
@@ -26,20 +26,22 @@ from specwhisper_target_server.server import running_service as running_target
 
 
 def opening(
-    rtt_ms: Annotated[float, typer.Option(min=0, help="Round trip that is added.")] = 100.0,
-    sessions: Annotated[int, typer.Option(min=2, help="How many are opened, one after the other.")] = 11,
+    rtt_ms: Annotated[float, typer.Option(min=0, help="Added round trip, in ms.")] = 100.0,
+    sessions: Annotated[
+        int, typer.Option(min=2, help="Number of sessions to open, one after the other.")
+    ] = 11,
 ) -> None:
-    """Measure the time from a session's wish to its welcome, of the first one and of those behind it."""
+    """Measure the time to open the first session and later ones."""
     first, *others = asyncio.run(_opened_s(rtt_ms, sessions))
     open_console().print(
         f"Over a round trip of {rtt_ms:g} ms the first session is open after {first * 1e3:.0f} ms, "
-        f"{len(others)} behind it after {median(others) * 1e3:.0f} ms "
+        f"{len(others)} later ones after {median(others) * 1e3:.0f} ms "
         f"({min(others) * 1e3:.0f} to {max(others) * 1e3:.0f})."
     )
 
 
 async def _opened_s(rtt_ms: float, num_sessions: int) -> list[float]:
-    """Open sessions over a proxy that makes everything late; return how long each takes, in seconds."""
+    """Open sessions over a delaying proxy; return the time of each, in seconds."""
     async with _target() as address, Proxy.listening() as proxy:
         proxy.leads_to, proxy.latency_ms = address, rtt_ms / 2
         link = TargetLink(proxy.address)

@@ -1,4 +1,4 @@
-"""``reproduce``: everything that docs/latency.md shows, one command after the other."""
+"""``reproduce``: every measurement that docs/latency.md shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEAR_GPU = (*NEAR, *SEARCH, "--clients", "384", "--max-lag-s", "2.5", "--modes",
 
 
 def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ...]]:
-    """Give each part's name and what is run for it."""
+    """Return the arguments of each part's command, by the part's name."""
     short = ("--quick",) if quick else ()
     seeded = ("--seed", str(seed))
     longer = [] if quick else [part for path in LONGER for part in ("--audio", str(path))]
@@ -60,23 +60,23 @@ def commands(folder: Path, *, quick: bool, seed: int) -> dict[str, tuple[str, ..
 
 
 def reproduce(
-    folder: Annotated[Path, typer.Option(file_okay=False, help="Where all figures go.")] = Path("latency"),
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Folder of all figures.")] = Path("latency"),
     quick: Quick = False,
     seed: Seed = 0,
 ) -> None:
-    """Measure and simulate all that docs/latency.md shows; sweeps that were interrupted go on.
+    """Run every part of docs/latency.md; interrupted sweeps continue.
 
-    Each part prints its tables and leaves its raw figures in the folder. A quick run takes each part's own
-    quick form, so it takes some minutes rather than two.
+    Each part prints its tables and writes its raw figures to the folder. With ``--quick`` each part runs its
+    own quick form, some minutes in all.
     """
     console = open_console()
     folder.mkdir(parents=True, exist_ok=True)
-    short_of_bars = []
+    failed = []
     for name, arguments in commands(folder, quick=quick, seed=seed).items():
         console.rule(f"{name}: experiments.latency {' '.join(arguments)}", align="left")
         figures = () if arguments[0] == "plot" else ("--json", str(folder / f"{name.replace(' ', '_')}.json"))
         command = [sys.executable, "-m", "experiments.latency", *arguments, *figures]
         if subprocess.run(command, check=False).returncode:
-            short_of_bars.append(name)
-    if short_of_bars:
-        sys.exit(f"experiments.latency: failed or short of a bar: {', '.join(short_of_bars)}")
+            failed.append(name)
+    if failed:
+        sys.exit(f"experiments.latency: failed, or did not meet a bar: {', '.join(failed)}")

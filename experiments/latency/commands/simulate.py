@@ -1,4 +1,4 @@
-"""``simulate``: what cannot be run here, with what passes cost somewhere else."""
+"""``simulate``: large deployments, from costs measured elsewhere."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 
-MESSAGE_S = 0.0003  # of a message, one way: coding, gRPC, threads to wake
-SEARCHES = 7  # halvings of the interval in which the most clients lie
+MESSAGE_S = 0.0003  # time of a message, one way: serialisation, gRPC, thread wake-up
+SEARCHES = 7  # bisection steps
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A population, what everything costs, and how sessions draft."""
+    """A population, its costs and its sessions' draft length."""
 
     population: Population
     costs: Costs
@@ -54,7 +54,7 @@ class Simulated:
     outcome: Outcome
 
     def facts(self) -> dict[str, Any]:
-        """Give both as plain values."""
+        """Return both as JSON values."""
         return asdict(self)
 
 
@@ -74,17 +74,17 @@ def run_scenario(scenario: Scenario, trace: Trace) -> Simulated:
 
 
 def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trace, max_lag_s: float) -> None:
-    """Print a line for each."""
+    """Print a table with a row per scenario."""
     acceptance = acceptance_of(trace.decodings)
     has_links = any(len(one.outcome.p95_by_round_trip_s) > 1 for one in found)
     by_link = ["p95 s by round trip"] if has_links else []
     table = Table(
-        title=f"Simulated; acceptance of the trace {acceptance:.0%}; lag to the last token",
+        title=f"Simulated; acceptance of the trace {acceptance:.0%}; lag of a window's last token",
         title_justify="left",
     )
     for name in ("clients", "mode", "gamma", "p50 s", "p95 s", "p99 s", f"p95 <= {max_lag_s:g} s", *by_link):
         table.add_column(name, justify="right")
-    for name in ("tokens/s", "tokens/pass", "target use", "encoder", "draft use", "wasted", "waited"):
+    for name in ("tokens/s", "tokens/forward", "target use", "encoder use", "draft use", "wasted", "waited"):
         table.add_column(name, justify="right")
     for one in found:
         outcome = one.outcome
@@ -107,34 +107,42 @@ def print_simulated(found: Sequence[Simulated], console: Console, *, trace: Trac
 
 
 def simulate(
-    clients: Annotated[
-        str, typer.Option(help="Clients that speak; several numbers make several lines.")
-    ] = "100,1000",
-    targets: Annotated[int, typer.Option(min=1, help="Target replicas, a GPU each.")] = 1,
+    clients: Annotated[str, typer.Option(help="Clients that speak; a row for each number.")] = "100,1000",
+    targets: Annotated[int, typer.Option(min=1, help="Target replicas, one GPU each.")] = 1,
     draft_servers: Annotated[
-        int | None, typer.Option(min=1, help="Draft servers. [default: one for 8 clients]")
+        int | None, typer.Option(min=1, help="Draft servers. [default: one per 8 clients]")
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="Sessions that a target holds at once.")] = 64,
+    slots: Annotated[int, typer.Option(min=1, help="Concurrent sessions of a target.")] = 64,
     modes: Annotated[str, typer.Option(help="Modes.")] = "target-only,full",
-    gamma: Annotated[str, typer.Option(help="Draft lengths; 'chosen' leaves it to the session.")] = "chosen",
-    rtt_ms: Annotated[str, typer.Option(help="Round trips; each client has one of them, in turn.")] = "40",
-    jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean of what queues add, each way.")] = 2.0,
-    pass_ms: Annotated[float, typer.Option(min=0.001, help="A pass of the target: its constant part.")] = 1.0,
-    token_us: Annotated[float, typer.Option(min=0.0, help="What each token adds to a pass.")] = 5.0,
+    gamma: Annotated[
+        str, typer.Option(help="Draft lengths; 'chosen': each session chooses its own.")
+    ] = "chosen",
+    rtt_ms: Annotated[str, typer.Option(help="Round trips in ms; clients get them in turn.")] = "40",
+    jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean queueing delay each way, in ms.")] = 2.0,
+    pass_ms: Annotated[float, typer.Option(min=0.001, help="Constant part of a forward pass, in ms.")] = 1.0,
+    token_us: Annotated[float, typer.Option(min=0.0, help="Part per token, in µs.")] = 5.0,
     session_us: Annotated[
-        float, typer.Option(min=0.0, help="What each session adds: its keys and values.")
+        float, typer.Option(min=0.0, help="Part per session (its keys and values), in µs.")
     ] = 55.0,
-    encode_ms: Annotated[float, typer.Option(min=0.0, help="Encoding a window, beside the passes.")] = 12.0,
-    draft_ms: Annotated[float, typer.Option(min=0.0, help="A step of the draft.")] = 4.0,
-    draft_session_us: Annotated[float, typer.Option(min=0.0, help="What each session adds to it.")] = 500.0,
-    draft_encode_ms: Annotated[float, typer.Option(min=0.0, help="Encoding a window for the draft.")] = 100.0,
+    encode_ms: Annotated[
+        float, typer.Option(min=0.0, help="Encoding of a window, in ms; it runs beside forward passes.")
+    ] = 12.0,
+    draft_ms: Annotated[float, typer.Option(min=0.0, help="Constant part of a draft step, in ms.")] = 4.0,
+    draft_session_us: Annotated[
+        float, typer.Option(min=0.0, help="Part of a draft step per session, in µs.")
+    ] = 500.0,
+    draft_encode_ms: Annotated[
+        float, typer.Option(min=0.0, help="Encoding of a window for the draft, in ms.")
+    ] = 100.0,
     message_us: Annotated[
-        float, typer.Option(min=0.0, help="What a message keeps each server from everything else.")
+        float, typer.Option(min=0.0, help="CPU time of a message at each server, in µs.")
     ] = HANDLING_US,
     window_s: Annotated[float, typer.Option(min=0.1, help="Seconds of speech in a window.")] = 25.0,
-    max_lag_s: Annotated[float, typer.Option(min=0.0, help="95th percentile that is still good.")] = 1.0,
+    max_lag_s: Annotated[
+        float, typer.Option(min=0.0, help="Largest acceptable 95th percentile of the lag, in s.")
+    ] = 1.0,
     search: Annotated[
-        bool, typer.Option("--search", help="Find the most clients whose lag is good, up to --clients.")
+        bool, typer.Option("--search", help="Find the most clients with an acceptable lag, up to --clients.")
     ] = False,
     duration_s: Annotated[float, typer.Option(min=20.0, help="Simulated seconds.")] = 100.0,
     target: Target = "demo-target",
@@ -146,8 +154,8 @@ def simulate(
 ) -> None:
     """Simulate many clients, draft servers and targets, with the service's own engines.
 
-    What passes cost is given; the defaults are the floors of large-v3 in float16 on a large GPU, and a draft
-    on a few cores. What the models write, and how often the draft is right, is the demo pair's.
+    Costs are given; the defaults are lower bounds of large-v3 in float16 on a large GPU and of a draft on a
+    few cores. Text and acceptance are those of the demo pair.
     """
     console = open_console()
     try:
@@ -188,15 +196,15 @@ def simulate(
         sys.exit(f"experiments.latency: {error}")
     print_simulated(found, console, trace=trace, max_lag_s=max_lag_s)
     if json is not None:
-        models = {"target": f"made-up cost, text of {target}", "draft": f"made-up cost, text of {draft}"}
+        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         figures = {"costs": asdict(costs), "acceptance": acceptance_of(trace.decodings)}
         write_json(json, models=models, figures={**figures, "simulated": [one.facts() for one in found]})
 
 
 def most_clients(run: Callable[[int], Simulated], limit: int, max_lag_s: float) -> list[Simulated]:
-    """Halve the interval in which the most clients lie whose lag is good; give it and the next.
+    """Find by bisection the most clients with an acceptable lag; return it and the next count.
 
-    Both are within a hundredth of the limit of each other.
+    The two counts differ by at most a hundredth of the limit.
     """
     good, bad = 0, limit + 1
     seen: dict[int, Simulated] = {}

@@ -25,27 +25,27 @@ from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Mode
 
 DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
-NUM_WINDOWS = 4  # of each session
-HANDLING_US = 100.0  # of a message, on one core of an Intel Xeon: coding, gRPC, a thread to wake
+NUM_WINDOWS = 4  # per session
+HANDLING_US = 100.0  # CPU time of a message on an Intel Xeon: serialisation, gRPC, thread wake-up
 
 
 def together(
-    sessions: Annotated[str, typer.Option(help="Sessions on the target; several make several lines.")] = (
-        "1,8,32"
-    ),
-    rtt: Annotated[str, typer.Option(help="Round trips, in passes of all sessions' tokens.")] = (
+    sessions: Annotated[str, typer.Option(help="Sessions on the target; rows for each number.")] = ("1,8,32"),
+    rtt: Annotated[str, typer.Option(help="Round trips, in forward passes of all sessions.")] = (
         "0,0.25,0.5,1,2.5"
     ),
-    pass_ms: Annotated[float, typer.Option(min=0.001, help="A pass: its constant part.")] = 8.0,
-    token_us: Annotated[float, typer.Option(min=0.0, help="What each token adds to a pass.")] = 5.0,
-    session_us: Annotated[float, typer.Option(min=0.0, help="What each session adds.")] = 55.0,
-    draft_ms: Annotated[float, typer.Option(min=0.0, help="A step of the draft.")] = 2.0,
-    draft_session_us: Annotated[float, typer.Option(min=0.0, help="What each session adds to it.")] = 200.0,
-    per_draft_server: Annotated[int, typer.Option(min=1, help="Sessions of a draft server.")] = 4,
+    pass_ms: Annotated[float, typer.Option(min=0.001, help="Constant part of a forward pass, in ms.")] = 8.0,
+    token_us: Annotated[float, typer.Option(min=0.0, help="Part per token, in µs.")] = 5.0,
+    session_us: Annotated[float, typer.Option(min=0.0, help="Part per session, in µs.")] = 55.0,
+    draft_ms: Annotated[float, typer.Option(min=0.0, help="Constant part of a draft step, in ms.")] = 2.0,
+    draft_session_us: Annotated[
+        float, typer.Option(min=0.0, help="Part of a draft step per session, in µs.")
+    ] = 200.0,
+    per_draft_server: Annotated[int, typer.Option(min=1, help="Sessions per draft server.")] = 4,
     message_us: Annotated[
-        float, typer.Option(min=0.0, help="What a message keeps each server from everything else.")
+        float, typer.Option(min=0.0, help="CPU time of a message at each server, in µs.")
     ] = HANDLING_US,
-    jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean of what queues add, each way.")] = 0.0,
+    jitter_ms: Annotated[float, typer.Option(min=0.0, help="Mean queueing delay each way, in ms.")] = 0.0,
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
@@ -53,10 +53,10 @@ def together(
     seed: Seed = 0,
     json: JsonFile = None,
 ) -> None:
-    """Simulate sessions that share a target, with the service's own engines; all always have work.
+    """Simulate sessions that share a target and always have work.
 
-    What passes cost is given: by default much as large-v3 in float16 without CUDA graphs. What models write
-    is the demo pair's. Every text is compared with the target's.
+    The service's own engines run. Default costs are about those of large-v3 in float16 without CUDA graphs;
+    text and acceptance are the demo pair's. Every text is compared with the target's.
     """
     console = open_console()
     try:
@@ -72,9 +72,9 @@ def together(
         handling_s=message_us / 1e6,
     )
     acceptance = acceptance_of(trace.decodings)
-    title = f"Simulated tokens per second over target-only's; {acceptance:.0%} accepted"
+    title = f"Simulated tokens per second relative to target-only; {acceptance:.0%} accepted"
     table = Table(title=title, title_justify="left")
-    for name in ("sessions", "round trip, passes", "ms", "target-only, tokens/s", *DRAFTING):
+    for name in ("sessions", "round trip, forward passes", "ms", "target-only, tokens/s", *DRAFTING):
         table.add_column(name, justify="right")
     found = []
     cases = [(level, round_trip) for level in levels for round_trip in round_trips]
@@ -95,9 +95,11 @@ def together(
             )
             for mode in (Mode.TARGET_ONLY, *DRAFTING)
         }
-        alone = tokens_per_s[Mode.TARGET_ONLY]
-        gains = (f"{tokens_per_s[mode] / alone:.2f}" for mode in DRAFTING)
-        table.add_row(f"{num_sessions}", f"{round_trip:g}", f"{1e3 * way_s:.1f}", f"{alone:,.0f}", *gains)
+        target_only = tokens_per_s[Mode.TARGET_ONLY]
+        gains = (f"{tokens_per_s[mode] / target_only:.2f}" for mode in DRAFTING)
+        table.add_row(
+            f"{num_sessions}", f"{round_trip:g}", f"{1e3 * way_s:.1f}", f"{target_only:,.0f}", *gains
+        )
         found.append(
             {
                 "sessions": num_sessions,
@@ -107,6 +109,6 @@ def together(
         )
     console.print(table)
     if json is not None:
-        models = {"target": f"made-up cost, text of {target}", "draft": f"made-up cost, text of {draft}"}
+        models = {"target": f"given cost, text of {target}", "draft": f"given cost, text of {draft}"}
         figures = {"costs": asdict(costs), "acceptance": acceptance, "together": found}
         write_json(json, models=models, figures=figures)

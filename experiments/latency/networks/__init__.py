@@ -1,1 +1,1 @@
-"""A slow network between two processes, three ways: kernel netem, an emulator of IP packets, a TCP proxy."""
+"""Slow networks between two processes: kernel netem, an emulator of IP packets, a TCP proxy."""

@@ -1,4 +1,4 @@
-"""Three networks behind one interface: where the far side listens, how it is reached, what lies between."""
+"""Three networks with one interface: proxy, TUN emulator and netem."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from experiments.latency.networks.conditions import MAX_QUEUE_S, Conditions
-from experiments.latency.networks.machinery import Machinery
+from experiments.latency.networks.shaping_process import ShapingProcess
 from specwhisper.errors import InvalidRequest, UnsupportedOption
 
 PROXY, EMULATOR = "experiments.latency.networks.proxy", "experiments.latency.networks.emulator"
@@ -23,31 +23,31 @@ TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 
 
 class Network(Protocol):
-    """A network between near processes, which are started as they are, and far ones.
+    """A network between near processes, which start as usual, and far processes.
 
     Attributes
     ----------
-    name : what it is.
-    far_host : where a far process listens.
-    far_prefix : what a far process's command begins with.
+    name : as in ``--network``.
+    far_host : address on which far processes listen.
+    far_prefix : first words of a far process's command.
     """
 
     name: str
     far_host: str
     far_prefix: Sequence[str]
 
-    def way_to(self, address: str) -> str:
-        """Give the address under which near processes reach a far one that listens at ``address``."""
+    def route_to(self, address: str) -> str:
+        """Return the address at which near processes reach a far server that listens at ``address``."""
 
     def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Be like this from now on, for open connections too."""
+        """Apply conditions from now on, to open connections too."""
 
     def cpu_s(self) -> float:
-        """Tell the processor time that the network itself has taken, where it takes any."""
+        """Return the CPU time of the network's own process, or 0 without one."""
 
 
 class ProxyNetwork:
-    """A delaying TCP proxy on the loopback interface; see :mod:`experiments.latency.networks.proxy`."""
+    """Delaying TCP proxies on the loopback interface; see :mod:`experiments.latency.networks.proxy`."""
 
     name = "proxy"
     far_host = "127.0.0.1"
@@ -55,20 +55,20 @@ class ProxyNetwork:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self._proxies: list[Machinery] = []
+        self._proxies: list[ShapingProcess] = []
         self._conditions = Conditions()
 
-    def way_to(self, address: str) -> str:
-        """Put a proxy before the address."""
+    def route_to(self, address: str) -> str:
+        """Start a proxy for the address and return the proxy's own."""
         host, _, port = address.rpartition(":")
-        proxy = Machinery(PROXY, host, port)
+        proxy = ShapingProcess(PROXY, host, port)
         self._stack.callback(proxy.stop)
         self._proxies.append(proxy)
         proxy.apply(self._conditions)
-        return f"127.0.0.1:{proxy.told['port']}"
+        return f"127.0.0.1:{proxy.ready['port']}"
 
     def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Change all proxies."""
+        """Apply conditions to all proxies."""
         if conditions.needs_packets:
             raise UnsupportedOption(
                 "A proxy carries bytes, which are never lost or reordered: use --network tun."
@@ -78,12 +78,12 @@ class ProxyNetwork:
             proxy.apply(conditions, seed=seed)
 
     def cpu_s(self) -> float:
-        """Add up what the proxies have taken."""
+        """Return the CPU time of all proxies."""
         return sum(proxy.cpu_s() for proxy in self._proxies)
 
 
 class TunNetwork:
-    """Two network namespaces and an emulator between their TUN devices."""
+    """Two network namespaces with an emulator between their TUN devices."""
 
     name = "tun"
     far_host = FAR_HOST
@@ -94,26 +94,26 @@ class TunNetwork:
         near = stack.enter_context(_tun(f"{namespace}-a"))
         far = stack.enter_context(_tun(f"{namespace}-b"))
         _connect(namespace)
-        self._emulator = Machinery(EMULATOR, str(near), str(far), files=(near, far))
+        self._emulator = ShapingProcess(EMULATOR, str(near), str(far), files=(near, far))
         stack.callback(self._emulator.stop)
 
-    def way_to(self, address: str) -> str:
-        """Give the address itself: packets are routed through the emulator."""
+    def route_to(self, address: str) -> str:
+        """Return the address itself: packets are routed through the emulator."""
         return address
 
     def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Change the emulator."""
+        """Apply conditions to the emulator."""
         self._emulator.apply(conditions, seed=seed)
 
     def cpu_s(self) -> float:
-        """Tell what the emulator has taken."""
+        """Return the emulator's CPU time."""
         return self._emulator.cpu_s()
 
 
 class NetemNetwork:
-    """Two network namespaces and a veth pair, whose ends the kernel's netem shapes.
+    """Two network namespaces with a veth pair that the kernel's netem shapes.
 
-    Its chance is its own: ``tc`` takes no seed for netem (iproute2 6.1), so that two runs lose other packets.
+    Runs are not reproducible: ``tc`` takes no seed for netem (iproute2 6.1), so each loses other packets.
     """
 
     name = "netem"
@@ -134,25 +134,25 @@ class NetemNetwork:
                 f"This kernel has no netem (sch_netem): use --network tun. ({error})"
             ) from None
 
-    def way_to(self, address: str) -> str:
-        """Give the address itself."""
+    def route_to(self, address: str) -> str:
+        """Return the address itself: packets are routed through the veth pair."""
         return address
 
     def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Replace the queueing discipline of both ends; the seed is without effect."""
+        """Replace the queueing discipline of both ends; the seed has no effect."""
         for prefix, device in self._ends:
             _run(*prefix, "tc", "qdisc", "replace", "dev", device, "root", *netem_arguments(conditions))
 
     def cpu_s(self) -> float:
-        """Tell nothing: what the kernel takes for it is nobody's."""
+        """Return 0: the kernel assigns this work to no process."""
         return 0.0
 
 
 def netem_arguments(conditions: Conditions) -> list[str]:
-    """Say conditions as tc does, for one of the two ways.
+    """Return the arguments of ``tc qdisc`` for one of the two directions.
 
-    Jitter is netem's normal distribution there, whose packets overtake each other; reordering needs a delay.
-    A narrow line's limit counts packets, those on their way too.
+    Jitter is netem's normal distribution, whose packets overtake each other; reordering needs a delay.
+    A narrow line's limit counts packets, those in transit too.
     """
     if conditions.stall_s:
         raise UnsupportedOption("netem does not stall: use --network tun.")
@@ -173,7 +173,7 @@ def netem_arguments(conditions: Conditions) -> list[str]:
 
 
 def _connect(namespace: str) -> None:
-    """Move the second device into the namespace, give both an address and bring them up."""
+    """Move the second device into the namespace, assign addresses and bring both up."""
     near, far = f"{namespace}-a", f"{namespace}-b"
     _run("ip", "link", "set", far, "netns", namespace)
     _run("ip", "addr", "add", f"{NEAR_HOST}/{PREFIX_BITS}", "dev", near)
@@ -185,7 +185,7 @@ def _connect(namespace: str) -> None:
 
 @contextmanager
 def _namespace() -> Iterator[str]:
-    """Make a network namespace."""
+    """Create a network namespace; delete it at the end."""
     if shutil.which("ip") is None or shutil.which("tc") is None:
         raise UnsupportedOption(
             "Network namespaces need ip and tc (package iproute2): or use --network proxy."
@@ -200,13 +200,11 @@ def _namespace() -> Iterator[str]:
 
 @contextmanager
 def _tun(name: str) -> Iterator[int]:
-    """Open a TUN device; it is gone when its descriptor is closed."""
+    """Open a TUN device; closing its descriptor removes it."""
     try:
         device = os.open("/dev/net/tun", os.O_RDWR)
     except OSError as error:
-        raise UnsupportedOption(
-            f"There is no /dev/net/tun to be had ({error}): use --network proxy."
-        ) from error
+        raise UnsupportedOption(f"/dev/net/tun cannot be opened ({error}): use --network proxy.") from error
     try:
         fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TUN | IFF_NO_PI))
         yield device
@@ -236,7 +234,7 @@ NETWORKS: dict[str, Callable[[ExitStack], Network]] = {
 
 @contextmanager
 def open_network(name: str) -> Iterator[Network]:
-    """Set a network up, without any delay at first, and take it down again."""
+    """Set up a network, at first without delay; take it down at the end."""
     if name not in NETWORKS:
         raise InvalidRequest(f"There is no network '{name}': choose one of {', '.join(NETWORKS)}.")
     with ExitStack() as stack:

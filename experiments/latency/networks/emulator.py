@@ -1,7 +1,7 @@
 """``python -m experiments.latency.networks.emulator NEAR FAR``: carries IP packets between two TUN devices.
 
-Both descriptors are open TUN devices, one in each network namespace. What the kernels send is delayed, lost
-or reordered packet by packet, so that real TCP reacts to it: slow start, windows, retransmissions.
+NEAR and FAR are descriptors of open TUN devices, one in each network namespace. The emulator delays, loses
+or reorders IP packets, so that real TCP reacts: slow start, windows, retransmissions.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ import sys
 import time
 from itertools import count
 
-from experiments.latency.networks.conditions import Conditions, Way
-from experiments.latency.networks.machinery import Orders, tell
+from experiments.latency.networks.conditions import Conditions, Direction
+from experiments.latency.networks.shaping_process import Commands, reply
 
 MAX_PACKET_BYTES = 65_536
 
 
 class Emulator:
-    """Two ways between two devices, and the packets on them, in the order in which they leave."""
+    """Both directions between two devices, and the packets in transit in order of departure."""
 
     def __init__(self, near: int, far: int) -> None:
         self._other = {near: far, far: near}
-        self._ways = {device: Way(Conditions(), 0) for device in self._other}
+        self._directions = {device: Direction(Conditions(), 0) for device in self._other}
         self._packets: list[tuple[float, int, int, bytes]] = []
         self._numbers = count()
 
     def change(self, conditions: Conditions, seed: int) -> None:
-        """Treat packets like this that come from now on."""
+        """Apply conditions to packets that arrive from now on."""
         for number, device in enumerate(self._other):
-            self._ways[device] = Way(conditions, 2 * seed + number)
+            self._directions[device] = Direction(conditions, 2 * seed + number)
 
     def run(self) -> None:
-        """Carry packets until nobody will ask for anything any more."""
-        orders = Orders(self.change)
+        """Carry packets until standard input closes."""
+        commands = Commands(self.change)
         waiting_for = [0, *self._other]
         while True:
             now_s = time.monotonic()
@@ -46,17 +46,17 @@ class Emulator:
             readable, _, _ = select.select(waiting_for, [], [], rest_s)
             for descriptor in readable:
                 if descriptor == 0:
-                    if not orders.read():
+                    if not commands.read():
                         return
                     continue
                 packet = os.read(descriptor, MAX_PACKET_BYTES)
-                leaves_s = self._ways[descriptor].leaves_s(time.monotonic(), len(packet))
-                if leaves_s is not None:
-                    entry = (leaves_s, next(self._numbers), self._other[descriptor], packet)
+                departure_s = self._directions[descriptor].departure_s(time.monotonic(), len(packet))
+                if departure_s is not None:
+                    entry = (departure_s, next(self._numbers), self._other[descriptor], packet)
                     heapq.heappush(self._packets, entry)
 
 
 if __name__ == "__main__":
     emulator = Emulator(int(sys.argv[1]), int(sys.argv[2]))
-    tell({"ready": True})
+    reply({"ready": True})
     emulator.run()

@@ -1,7 +1,7 @@
-"""``python -m experiments.latency.networks.proxy HOST PORT``: a TCP proxy that delays what passes it.
+"""``python -m experiments.latency.networks.proxy HOST PORT``: a TCP proxy that delays what it carries.
 
-It needs no privilege. What it delays are bytes, not packets: a connection's own windows and retransmissions
-never see the delay, so it tells nothing of slow starts, loss or reordering; before a narrow line they wait.
+It needs no privileges. It delays bytes, not packets: TCP's windows and retransmissions never see the delay,
+so it shows nothing of slow start, loss or reordering; a narrow line queues without limit.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-from experiments.latency.networks.conditions import Conditions, Way
-from experiments.latency.networks.machinery import Orders, tell
+from experiments.latency.networks.conditions import Conditions, Direction
+from experiments.latency.networks.shaping_process import Commands, reply
 
 CHUNK_BYTES = 64 * 1024
-MAX_CHUNKS = 1024  # on their way in one direction; who sends more has to wait
+MAX_CHUNKS = 1024  # in transit in one direction; then the sender waits
 
 
 class Proxy:
-    """Connects whoever comes with one address, both ways delayed."""
+    """Connects every client to one address, with both directions delayed."""
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = host, port
@@ -34,12 +34,12 @@ class Proxy:
         self._running: set[asyncio.Task[Any]] = set()
 
     def change(self, conditions: Conditions, seed: int) -> None:
-        """Delay like this what arrives from now on, on open connections too."""
+        """Apply conditions to what arrives from now on, on open connections too."""
         self._conditions, self._seed = conditions, seed
         self._generation += 1
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection until both ends have closed it."""
+        """Forward a connection until both ends have closed it."""
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._upstream)
         except OSError:
@@ -60,13 +60,13 @@ class Proxy:
         return task
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take chunks as they come, and hand each on when it is due."""
+        """Read chunks, and write each when it is due."""
         self._num_ways += 1
-        number, generation, way = self._num_ways, -1, Way(Conditions(), 0)
+        number, generation, way = self._num_ways, -1, Direction(Conditions(), 0)
         loop = asyncio.get_running_loop()
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MAX_CHUNKS)
 
-        async def hand_on() -> None:
+        async def write_due() -> None:
             while True:
                 due_s, chunk = await chunks.get()
                 if (delay_s := due_s - loop.time()) > 0:
@@ -78,7 +78,7 @@ class Proxy:
                 writer.write(chunk)
                 await writer.drain()
 
-        handing = self._start(hand_on())
+        writing = self._start(write_due())
         last_s = 0.0
         try:
             chunk = b" "
@@ -86,36 +86,36 @@ class Proxy:
                 chunk = await reader.read(CHUNK_BYTES)
                 if generation != self._generation:
                     generation = self._generation
-                    way = Way(self._conditions, self._seed + number, max_queue_s=inf)
-                leaves_s = way.leaves_s(loop.time(), len(chunk))
-                # Streams keep their order, also when they are told to be faster.
-                last_s = max(last_s, loop.time() if leaves_s is None else leaves_s)
+                    way = Direction(self._conditions, self._seed + number, max_queue_s=inf)
+                departure_s = way.departure_s(loop.time(), len(chunk))
+                # A stream keeps its order when its delay is shortened.
+                last_s = max(last_s, loop.time() if departure_s is None else departure_s)
                 await chunks.put((last_s, chunk))
-            await handing
+            await writing
         finally:
-            handing.cancel()
+            writing.cancel()
 
 
 def no_delay(writer: asyncio.StreamWriter) -> None:
-    """Send small pieces at once."""
+    """Disable Nagle's algorithm."""
     writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 async def serve(host: str, port: int) -> None:
-    """Listen on a free port, say which, and go on until the input ends."""
+    """Listen on a free port, report it, and run until standard input closes."""
     proxy, over = Proxy(host, port), asyncio.Event()
     server = await asyncio.start_server(proxy.connect, "127.0.0.1", 0)
-    orders = Orders(proxy.change)
+    commands = Commands(proxy.change)
     loop = asyncio.get_running_loop()
-    loop.add_reader(0, lambda: None if orders.read() else over.set())
-    tell({"port": server.sockets[0].getsockname()[1]})
+    loop.add_reader(0, lambda: None if commands.read() else over.set())
+    reply({"port": server.sockets[0].getsockname()[1]})
     await over.wait()
     loop.remove_reader(0)
     server.close()
 
 
 if __name__ == "__main__":
-    # epoll counts in milliseconds, select in microseconds.
+    # epoll rounds timeouts to milliseconds, select to microseconds.
     factory = lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())  # noqa: E731
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(serve(sys.argv[1], int(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""What passes, steps and messages cost, from the runs of a sweep; and how often the draft was right."""
+"""Fit the costs of forward passes, draft steps and messages to a sweep's runs; count acceptance."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from experiments.latency.sweep.store import Run, Sweep
 from specwhisper.speculation import theory
 from specwhisper.types import Mode
 
-MAX_RUN = 128  # tokens; longer ones count as such
+MAX_RUN = 128  # tokens; longer runs count as this long
 
 
 def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
-    """Fit what a simulation needs to what sessions counted, in some runs of a sweep or in all.
+    """Fit a simulation's costs to the session statistics of some or all runs.
 
-    A pass's constant and its tokens come from all runs by least squares; what a pass takes beside its forward
-    pass, from the target alone; a draft's step from sessions that sent all they drafted; and a message from
-    the shortest round trip, where blocks wait for each other.
+    The constant and the per-token part of a forward pass come from all runs by least squares; what a turn
+    takes beside its forward pass, from target-only; the draft step, from sessions that sent all they drafted;
+    the time of a message, from the shortest round trip of ``sync``.
     """
     runs = [run for run in runs or sweep.runs if run.cell.mode is not Mode.ONE_PROCESS]
     alone = [run for run in runs if run.cell.mode is Mode.TARGET_ONLY]
@@ -47,7 +47,7 @@ def fit_costs(sweep: Sweep, runs: Sequence[Run] | None = None) -> Costs:
 
 
 def _message_s(sweep: Sweep, waiting: Sequence[Run]) -> float:
-    """Give what a message takes beside the link, by sessions whose blocks wait for each other; else 0."""
+    """Return a message's time beside the link, from ``sync`` runs; 0 without any."""
     if not waiting:
         return 0.0
     nearest = min((run.cell.round_trip for run in waiting), key=lambda place: sweep.round_trips_s[place])
@@ -61,15 +61,15 @@ def _message_s(sweep: Sweep, waiting: Sequence[Run]) -> float:
 
 
 def _median(values: Iterable[float]) -> float:
-    """Give the median; 0 of nothing."""
+    """Return the median, or 0 of no values."""
     found = list(values)
     return median(found) if found else 0.0
 
 
 def runs_beside(sweep: Sweep, repeat: int, round_trip: int) -> Sequence[Run]:
-    """Give the runs of a repeat at a round trip, which were taken within minutes; all, if these are too few.
+    """Return a repeat's runs at a round trip, or all runs where these are too few.
 
-    A shared machine changes its speed from hour to hour: a run is predicted from what was measured beside it.
+    A shared machine changes its speed from hour to hour, and these runs were taken within minutes.
     """
     runs = [run for run in sweep.runs if (run.repeat, run.cell.round_trip) == (repeat, round_trip)]
     modes = {run.cell.mode for run in runs}
@@ -81,12 +81,12 @@ def _passes(run: Run) -> int:
 
 
 def _tokens(run: Run) -> int:
-    """Count what passes were fed: each session's last token, and its candidates."""
+    """Count the tokens of all forward passes: each session's last one and its candidates."""
     return _passes(run) + int(run.statistics["num_verified"])
 
 
 def theory_costs(costs: Costs, round_trip_s: float) -> theory.Costs:
-    """Give the same as the closed forms take it."""
+    """Convert costs to those of the closed forms."""
     return theory.Costs(
         draft_s=costs.draft.pass_s,
         forward_s=costs.target.pass_s,
@@ -96,9 +96,9 @@ def theory_costs(costs: Costs, round_trip_s: float) -> theory.Costs:
 
 
 def runs_of(decoding: Decoding, gamma: int | None = None) -> Iterator[int]:
-    """Give the tokens of each run of a window: from a correction, or the window's begin, to the next one.
+    """Yield the number of tokens of each run: from a correction or the window's start to the next.
 
-    With a ``gamma``, a run ends behind so many candidates too, as where blocks wait for each other.
+    With a ``gamma``, a run also ends after so many candidates, as where blocks wait for each other.
     """
     run = 0
     for position in range(len(decoding.tokens)):
@@ -111,12 +111,12 @@ def runs_of(decoding: Decoding, gamma: int | None = None) -> Iterator[int]:
 
 
 def survival_of(decodings: Iterable[Decoding], gamma: int | None = None, *, first: int = 0) -> list[float]:
-    """Count how often the first i tokens of a draft are all right, over the runs of :func:`runs_of`.
+    """Return how often the first i tokens of a draft are all right, by i.
 
     Parameters
     ----------
-    first : most tokens of a recording's first commit: a run that ends with it is left out, as time per token
-        counts from there.
+    first : most tokens of a recording's first commit. A run that ends with it is left out, since time per
+        token counts from there.
     """
     lengths: list[int] = []
     begun: set[str] = set()
@@ -129,6 +129,6 @@ def survival_of(decodings: Iterable[Decoding], gamma: int | None = None, *, firs
 
 
 def acceptance_of(decodings: Sequence[Decoding]) -> float:
-    """Tell at how many positions the draft is right."""
+    """Return the share of positions at which the draft is right."""
     num_tokens = sum(len(decoding.tokens) for decoding in decodings)
     return 1 - sum(len(decoding.divergences) for decoding in decodings) / num_tokens

@@ -1,4 +1,4 @@
-"""What each cell of a sweep should take: by closed form, and by the simulation of the service's engines."""
+"""Predict the cells of a sweep, by closed form and by simulation of the service's engines."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from specwhisper.types import Mode
 
 
 @dataclass(frozen=True)
-class Model:
-    """Everything that predictions are made from.
+class CostModel:
+    """Costs and texts from which times per token are predicted.
 
     Attributes
     ----------
-    is_measured : whether it is of a sweep, whose times count from each recording's first commit.
+    is_measured : whether they come from a sweep, whose times count from each recording's first commit.
     """
 
     costs: Costs
@@ -34,10 +34,10 @@ class Model:
     is_measured: bool = False
 
     @staticmethod
-    def of(sweep: Sweep) -> Model:
-        """Fit a sweep."""
+    def of(sweep: Sweep) -> CostModel:
+        """Fit the model to a sweep."""
         trace = Trace.parse(sweep.header["trace"], "The sweep")
-        return Model(
+        return CostModel(
             fit_costs(sweep),
             trace.decodings,
             load_checkpoint(trace.target).vocabulary,
@@ -46,14 +46,14 @@ class Model:
         )
 
     def closed_form_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
-        """Give the time of a token by closed form."""
+        """Return the time per token by closed form."""
         costs = theory_costs(self.costs, round_trip_s)
         if mode is Mode.ONE_PROCESS:
-            costs = replace(costs, round_trip_s=0.0)  # nor any messages
+            costs = replace(costs, round_trip_s=0.0)  # and no messages
         if mode is Mode.TARGET_ONLY:
             return theory.target_only_s(costs)
         if mode is Mode.FULL:
-            return theory.full_s(costs, self._survival(first=1))  # its first pass has no candidates
+            return theory.full_s(costs, self._survival(first=1))  # the first forward pass has no candidates
         if mode is Mode.PIPELINED:
             gamma = 1 if gamma == CHOSEN else gamma
             return theory.pipelined_s(costs, self._survival(first=gamma + 1), gamma)
@@ -64,9 +64,9 @@ class Model:
         return survival_of(self.decodings, gamma, first=first if self.is_measured else 0)
 
     def simulated_s(self, mode: Mode, gamma: int, round_trip_s: float) -> float:
-        """Give the time of a token by simulation."""
+        """Return the time per token by simulation."""
         length = DraftLength.of(mode, gamma or None)
-        told = simulate_session(
+        simulated = simulate_session(
             self.decodings,
             self.vocabulary,
             self.costs,
@@ -74,34 +74,34 @@ class Model:
             round_trip_s=round_trip_s,
             jitter_s=self.jitter_s,
         )
-        return told.time_per_token_s
+        return simulated.time_per_token_s
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Both predictions of a cell, in seconds per token, for each of its repeats."""
+    """Both predictions of a cell, by repeat, in seconds per token."""
 
     closed_forms_s: Mapping[int, float]
     simulations_s: Mapping[int, float]
 
     @property
     def closed_form_s(self) -> float:
-        """The median of the closed form's."""
+        """Median over the repeats."""
         return median(self.closed_forms_s.values())
 
     @property
     def simulated_s(self) -> float | None:
-        """The median of the simulation's; ``None`` for what is not simulated."""
+        """Median over the repeats; ``None`` where nothing was simulated."""
         return median(self.simulations_s.values()) if self.simulations_s else None
 
 
 def predict(sweep: Sweep, cells: Mapping[Cell, Mapping[int, float]]) -> dict[Cell, Predicted]:
-    """Predict every repeat of the given cells from the runs beside it.
+    """Predict every repeat of the cells from the runs of that repeat and round trip.
 
-    One process is not simulated, since nothing in it runs beside anything else.
+    ``one-process`` is not simulated, since nothing overlaps in it.
     """
-    model, found = Model.of(sweep), {}
-    models: dict[tuple[int, int], Model] = {}
+    model, found = CostModel.of(sweep), {}
+    models: dict[tuple[int, int], CostModel] = {}
     for cell, repeats in cells.items():
         if cell.cores > 1:
             continue
@@ -119,16 +119,16 @@ def predict(sweep: Sweep, cells: Mapping[Cell, Mapping[int, float]]) -> dict[Cel
 
 
 def describe_costs(costs: Costs, step_s: float) -> str:
-    """Tell what was fitted, in words."""
+    """Describe fitted costs in a sentence."""
     return (
-        f"pass {1e3 * costs.target.pass_s:.1f} ms and {1e3 * costs.target.token_s:.2f} ms a token, "
-        f"draft step {1e3 * costs.draft.pass_s:.1f} ms ({costs.draft.pass_s / step_s:.2f} of a pass of "
-        f"the target alone), message {1e3 * costs.message_s:.2f} ms one way"
+        f"forward pass {1e3 * costs.target.pass_s:.1f} ms and {1e3 * costs.target.token_s:.2f} ms a token, "
+        f"draft step {1e3 * costs.draft.pass_s:.1f} ms ({costs.draft.pass_s / step_s:.2f} of a "
+        f"target-only forward pass), message {1e3 * costs.message_s:.2f} ms one way"
     )
 
 
 def costs_facts(costs: Costs) -> dict[str, float]:
-    """Give the same as plain values."""
+    """Return costs as JSON values."""
     return {
         "pass_s": costs.target.pass_s,
         "pass_token_s": costs.target.token_s,

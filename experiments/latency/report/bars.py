@@ -1,4 +1,4 @@
-"""A sweep, held against what it must show."""
+"""Bars of a sweep: the ratios and prediction errors that it must stay below."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from experiments.latency.prediction.predict import Predicted
 from experiments.latency.report.summary import Summary
 from specwhisper.types import Mode
 
-ALIKE = 1e-6  # two round trips that differ by less, in passes, are the same
+ALIKE = 1e-6  # tolerance when round trips are compared, in forward passes
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sets of cells, of which the fastest are compared, and what their ratio must stay below."""
+    """Compares the fastest cells of two sets; their ratio must stay below ``bound``."""
 
     name: str
     cells: Sequence[Cell]
@@ -27,26 +27,26 @@ class Comparison:
 
 
 def find_bars(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> list[Bar]:
-    """Give a bar for each claim whose cells were asked for.
+    """Return a bar for each claim whose cells were requested.
 
-    A bar is short where one of them was not measured; of predictions there are none under conditions that
-    they do not know.
+    A bar fails where one of its cells was not measured. Predictions have bars only under conditions that they
+    model.
     """
     bars = []
     for comparison in _comparisons(summary):
         value, shown = _compare(summary, comparison, seed)
         bars.append(Bar(comparison.name, value, comparison.bound + 1e-9, shown))
-    return bars if summary.sweep.conditions.unforeseen else bars + _prediction_bars(summary, predicted)
+    return bars if summary.sweep.conditions.not_modelled else bars + _prediction_bars(summary, predicted)
 
 
 def find_notes(summary: Summary, *, seed: int) -> list[str]:
-    """Give what is compared for information only: one process on both cores.
+    """Return comparisons without a bar: ``full`` against ``one-process`` on two cores.
 
-    Its target's own passes have twice what a split service's target has, so no bar could be held against it.
+    There the target has twice the cores of a split service's target.
     """
     notes = []
     for place, steps in enumerate(_all_steps(summary)):
-        full, both_cores = summary.asked_full(place), summary.asked(Mode.ONE_PROCESS, place, cores=2)
+        full, both_cores = summary.requested_full(place), summary.requested(Mode.ONE_PROCESS, place, cores=2)
         if full and both_cores and _one_process_bound(steps) is not None:
             name = f"full over one process on two cores, {steps:.2g} steps (for information)"
             _, shown = _compare(summary, Comparison(name, full, both_cores, nan), seed)
@@ -56,11 +56,19 @@ def find_notes(summary: Summary, *, seed: int) -> list[str]:
 
 def _comparisons(summary: Summary) -> Iterator[Comparison]:
     for place, steps in enumerate(_all_steps(summary)):
-        full = summary.asked_full(place)
+        full = summary.requested_full(place)
         claims = (
-            ("target-only", summary.asked(Mode.TARGET_ONLY, place), 0.6 if steps <= 0.5 + ALIKE else 1.05),
-            ("the best sync", summary.asked(Mode.SYNC, place, fixed=True), _sync_bound(steps)),
-            ("one process on one core", summary.asked(Mode.ONE_PROCESS, place), _one_process_bound(steps)),
+            (
+                "target-only",
+                summary.requested(Mode.TARGET_ONLY, place),
+                0.6 if steps <= 0.5 + ALIKE else 1.05,
+            ),
+            ("the best sync", summary.requested(Mode.SYNC, place, fixed=True), _sync_bound(steps)),
+            (
+                "one process on one core",
+                summary.requested(Mode.ONE_PROCESS, place),
+                _one_process_bound(steps),
+            ),
         )
         for name, references, bound in claims:
             if full and references and bound is not None:
@@ -85,7 +93,7 @@ def _all_steps(summary: Summary) -> list[float]:
 
 
 def _compare(summary: Summary, comparison: Comparison, seed: int) -> tuple[float, str]:
-    """Give a ratio and how it reads; not a number where a cell is missing."""
+    """Return a ratio and its text; NaN where a cell is missing."""
     cells, references = comparison.cells, comparison.references
     for cell in (*cells, *references):
         if cell not in summary.times_s:
@@ -100,7 +108,7 @@ def _compare(summary: Summary, comparison: Comparison, seed: int) -> tuple[float
 def _prediction_bars(summary: Summary, predicted: Mapping[Cell, Predicted]) -> list[Bar]:
     bars = []
     for mode, bound in ((Mode.FULL, 0.10), (Mode.SYNC, 0.15), (Mode.PIPELINED, 0.15)):
-        cells = [c for c in summary.sweep.asked_cells if c.mode is mode and c.has_closed_form]
+        cells = [c for c in summary.sweep.requested_cells if c.mode is mode and c.has_closed_form]
         if not cells:
             continue
         what = "the simulation" if mode is Mode.FULL else "the closed form"
@@ -111,13 +119,13 @@ def _prediction_bars(summary: Summary, predicted: Mapping[Cell, Predicted]) -> l
             continue
         errors = {cell: _error(summary, cell, predicted[cell]) for cell in cells}
         worst = max(errors, key=lambda cell: errors[cell])
-        where = f"{worst} at {summary.steps(worst):.2g} steps, {median(errors.values()):.1%} in the middle"
+        where = f"{worst} at {summary.steps(worst):.2g} steps, median error {median(errors.values()):.1%}"
         bars.append(Bar(name, errors[worst], bound, f"{errors[worst]:.1%} ({where})"))
     return bars
 
 
 def _error(summary: Summary, cell: Cell, prediction: Predicted) -> float:
-    """Tell how far a prediction lies from what was measured, by the median of the repeats' ratios."""
+    """Return a prediction's relative error: the median of the repeats' ratios, minus one."""
     measured_s = summary.times_s[cell]
     expected_s = prediction.simulations_s if cell.mode is Mode.FULL else prediction.closed_forms_s
     return abs(median(expected_s[repeat] / measured_s[repeat] for repeat in measured_s) - 1)

@@ -1,4 +1,4 @@
-"""What is drawn of a sweep: numbers by round trip and draft length, the same for paper and page."""
+"""Data of a sweep's figures, the same for PNG files and page."""
 
 from __future__ import annotations
 
@@ -15,18 +15,23 @@ COLOURS = {  # colour-blind safe (Okabe and Ito)
     (Mode.ONE_PROCESS, 1): "#009E73",
     (Mode.ONE_PROCESS, 2): "#CC79A7",
 }
-PARTS = {"target's passes": "#0072B2", "draft": "#E69F00", "network": "#D55E00", "other waiting": "#BBBBBB"}
+PARTS = {
+    "target's forward passes": "#0072B2",
+    "draft": "#E69F00",
+    "network": "#D55E00",
+    "other waiting": "#BBBBBB",
+}
 BAND = "95 % of resampled repeats"
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Values over round trips, in passes of the target alone; not a number where there is a gap.
+    """Values over round trips, in forward passes of target-only; NaN marks a gap.
 
     Attributes
     ----------
-    arm : mode, and cores of its process.
-    low, high : the interval that resampling the repeats gives; empty for what was not measured.
+    arm : mode, and cores of the target's process.
+    low, high : interval of the resampled repeats; empty for predictions.
     """
 
     arm: Arm
@@ -37,28 +42,28 @@ class Curve:
 
     @property
     def name(self) -> str:
-        """The mode, and its cores where it has several."""
+        """Mode, with its number of cores above one."""
         return arm_name(*self.arm)
 
     @property
     def colour(self) -> str:
-        """What it is drawn in, measured or predicted."""
+        """Line colour, the same for measured and predicted values."""
         return COLOURS[self.arm]
 
     @property
     def is_networked(self) -> bool:
-        """Whether round trips are of any matter to it."""
+        """Whether its mode uses the network."""
         return self.arm[0] is not Mode.ONE_PROCESS
 
     @property
     def has_band(self) -> bool:
-        """Whether there were repeats to resample."""
+        """Whether several repeats were measured."""
         return any(low < high for low, high in zip(self.low, self.high, strict=True))
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Values by round trip (columns) and draft length (rows); ``None`` where nothing was measured."""
+    """Values by round trip (columns) and draft length (rows); ``None`` where not measured."""
 
     name: str
     steps: list[float]
@@ -68,7 +73,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Bars:
-    """What a token's time consists of, by mode and round trip; over the target alone's."""
+    """Parts of a token's time, by mode and round trip, relative to target-only."""
 
     labels: list[str]
     parts: dict[str, list[float]]
@@ -76,7 +81,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Everything that is drawn of a sweep; times over the target alone's beside them."""
+    """All figures of a sweep; times are relative to target-only at the same round trip."""
 
     title: str
     measured: list[Curve]
@@ -89,5 +94,5 @@ class Drawing:
 
     @property
     def has_bands(self) -> bool:
-        """Whether anything was measured more than once."""
+        """Whether any cell was measured several times."""
         return any(curve.has_band for curve in self.measured)

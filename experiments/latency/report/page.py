@@ -1,4 +1,4 @@
-"""A sweep as one page that needs nothing else, with plots to point at."""
+"""Write a sweep as one self-contained, interactive page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2.5rem; } p { max-width: 46rem; }
 small, .facts { color: #666; } pre { white-space: pre-wrap; background: #f6f6f6; padding: 0.8rem; }
 """
-ROUND_TRIP = "round trip, in passes of the target alone"
-PER_TOKEN = "time per token over target-only's beside it"
+ROUND_TRIP = "round trip, in target-only forward passes"
+PER_TOKEN = "time per token relative to target-only"
 
 
 def write_page(drawing: Drawing, facts: list[str], bars: list[str], path: Path) -> None:
@@ -26,25 +26,25 @@ def write_page(drawing: Drawing, facts: list[str], bars: list[str], path: Path) 
     figures = [
         (
             "Time per token by mode",
-            "Solid: measured, each mode with its best draft length, full with the one it chooses; bands are "
+            "Solid: measured, each mode with its best draft length, full with its own choice; bands are "
             f"{BAND}. Dashed: the service's engines in simulated time. Dotted: closed forms, of which sync "
             "and pipelined have none where they choose their length.",
             _curves(drawing),
         ),
         (
             "Round trip against draft length",
-            "Time per token over that of the target alone on the same link: blue is faster, red slower.",
+            "Time per token relative to target-only on the same link: blue is faster, red slower.",
             _heat_maps(drawing),
         ),
         (
             "The best draft length",
-            "Measured among those that were tried, and predicted.",
+            "Measured among the lengths tried, and predicted.",
             _best_gamma(drawing),
         ),
         (
             "Where the time goes",
-            "Where draft, network and target take turns their times add up; where they overlap, what is not "
-            "the target's own is waiting.",
+            "Where draft, network and target take turns, their times add up; where they overlap, the rest is "
+            "waiting.",
             _time_parts(drawing),
         ),
     ]
@@ -66,12 +66,12 @@ def _layout(**more: Any) -> dict[str, Any]:
 
 
 def _doubling(title: str) -> dict[str, Any]:
-    """Give a logarithmic axis whose marks are powers of two."""
+    """Return a logarithmic axis with ticks at powers of two."""
     return {"title": title, "type": "log", "tickvals": [2.0**power for power in range(-4, 6)]}
 
 
 def _round_trip_axis(steps: list[float]) -> dict[str, Any]:
-    """Give an axis on which 0 has a place too."""
+    """Return a categorical axis of round trips, which has room for 0."""
     ticks = sorted(set(steps))
     return {"title": ROUND_TRIP, "tickvals": list(range(len(ticks))), "ticktext": [f"{s:.3g}" for s in ticks]}
 
@@ -124,7 +124,7 @@ def _curves(drawing: Drawing) -> go.Figure:
 
 
 def _heat_maps(drawing: Drawing) -> go.Figure:
-    """Give one map, and buttons for the others."""
+    """Return one heat map, with buttons for the others."""
     figure = go.Figure()
     for number, grid in enumerate(drawing.grids):
         figure.add_heatmap(

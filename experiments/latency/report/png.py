@@ -1,4 +1,4 @@
-"""A sweep as PNG, for a paper."""
+"""Draw a sweep as PNG files."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 from experiments.latency.report.drawing import BAND, PARTS, Curve, Drawing
 
 SIZE = (6.4, 4.2)
-LEGIBLE = 1.5  # powers of two from 1; beyond them a heat map is too dark for black figures
+LEGIBLE = 1.5  # distance from 1 in powers of two up to which black numbers are legible
 DPI = 160
-NO_ROUND_TRIP = 0.1  # where 0 stands on a logarithmic axis
+NO_ROUND_TRIP = 0.1  # position of 0 on a logarithmic axis
 
 
 def write_figures(drawing: Drawing, folder: Path) -> list[Path]:
-    """Write every figure; give their files."""
+    """Write all figures and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
     with plt.rc_context(style):
@@ -49,7 +49,7 @@ def _round_trip_axis(axes: Axes, steps: list[float]) -> None:
     ticks = sorted(set(steps))
     axes.set_xticks([max(step, NO_ROUND_TRIP) for step in ticks], [f"{step:.3g}" for step in ticks])
     axes.minorticks_off()
-    axes.set_xlabel("round trip, in passes of the target alone")
+    axes.set_xlabel("round trip, in target-only forward passes")
 
 
 def _curves(drawing: Drawing, path: Path) -> Path:
@@ -72,7 +72,7 @@ def _curves(drawing: Drawing, path: Path) -> Path:
     _round_trip_axis(axes, [step for curve in drawing.measured for step in curve.steps])
     axes.set_yscale("log", base=2)
     axes.set_yticks([0.25, 0.5, 1, 2, 4], ["0.25", "0.5", "1", "2", "4"])
-    axes.set_ylabel("time per token over target-only's beside it")
+    axes.set_ylabel("time per token relative to target-only")
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _save(path)
 
@@ -119,7 +119,7 @@ def _best_gamma(drawing: Drawing, path: Path) -> Path:
         axes.set_ylabel("best draft length")
         axes.legend(loc="upper left")
     else:
-        axes.text(0.5, 0.5, "no draft length was set, and none is predicted", ha="center")
+        axes.text(0.5, 0.5, "no draft length was set or predicted", ha="center")
     return _save(path)
 
 
@@ -131,6 +131,6 @@ def _time_parts(drawing: Drawing, path: Path) -> Path:
         axes.barh(bars.labels, values, left=left, color=PARTS[name], label=name)
         left += np.array(values)
     axes.invert_yaxis()
-    axes.set_xlabel("time per token over target-only's beside it (label: mode, round trip)")
+    axes.set_xlabel("time per token relative to target-only (label: mode, round trip)")
     axes.legend(loc="lower right")
     return _save(path)

@@ -1,4 +1,4 @@
-"""What a sweep found, and what follows from it: on a terminal, and as JSON."""
+"""Report a sweep: facts, tables and bars on the terminal, figures as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.common.bench.report import Bar, print_bars, write_json
 from experiments.latency.cells import Cell
-from experiments.latency.prediction.predict import Model, Predicted, costs_facts, describe_costs, predict
+from experiments.latency.prediction.predict import CostModel, Predicted, costs_facts, describe_costs, predict
 from experiments.latency.report.bars import find_bars, find_notes
 from experiments.latency.report.summary import Summary
 from experiments.latency.report.tables import print_tables
@@ -22,13 +22,13 @@ from specwhisper.errors import InvalidRequest
 
 
 @dataclass(frozen=True)
-class Found:
-    """A sweep, and what follows from it.
+class SweepReport:
+    """A sweep with its summary, fitted costs and predictions.
 
     Attributes
     ----------
-    sweep : with all its runs, those that do not count too.
-    predicted : by cell; empty under conditions that no prediction knows.
+    sweep : with all its runs, including those that do not count.
+    predicted : by cell; empty under conditions that no prediction models.
     """
 
     sweep: Sweep
@@ -37,59 +37,63 @@ class Found:
     predicted: Mapping[Cell, Predicted]
 
     @staticmethod
-    def of(path: Path) -> Found:
-        """Read a sweep, and predict what can be predicted."""
+    def of(path: Path) -> SweepReport:
+        """Load a sweep and predict its cells."""
         sweep = Store(path).load()
         summary = Summary.of(sweep)
         if not summary.times_s:
-            raise InvalidRequest(f"{path} has no run that counts yet: go on with the sweep first.")
-        predicted = {} if sweep.conditions.unforeseen else predict(summary.sweep, summary.times_s)
-        return Found(sweep, summary, Model.of(summary.sweep).costs, predicted)
+            raise InvalidRequest(f"{path} has no run that counts yet: continue the sweep first.")
+        predicted = {} if sweep.conditions.not_modelled else predict(summary.sweep, summary.times_s)
+        return SweepReport(sweep, summary, CostModel.of(summary.sweep).costs, predicted)
 
     def facts(self) -> list[str]:
-        """Say in a line each where it comes from, whether it is right, and what it leaves out."""
+        """Describe in a line each: texts, fitted costs, excluded runs and origin."""
         num_same, num_runs = len(self.sweep.runs) - len(self.sweep.different), len(self.sweep.runs)
         num_discarded = num_runs - len(self.summary.sweep.runs)
-        told = [f"Texts that are the target's: {num_same} of {num_runs}."]
-        if self.costs.draft.pass_s:  # without drafts a pass's constant cannot be told from its tokens
-            told.append(f"Fitted: {describe_costs(self.costs, self.sweep.step_s)}.")
+        lines = [f"Texts equal to the target's: {num_same} of {num_runs}."]
+        if self.costs.draft.pass_s:  # without drafts constant and per-token part cannot be separated
+            lines.append(f"Fitted: {describe_costs(self.costs, self.sweep.step_s)}.")
         if num_discarded:
-            told.append(f"Runs left out, since the network itself took too much of a core: {num_discarded}.")
-        if unforeseen := self.sweep.conditions.unforeseen:
-            told.append(f"No simulation and no closed form: they know nothing of {', '.join(unforeseen)}.")
-        return [*told, f"Measured at {describe_origins(run.origin for run in self.sweep.runs)}."]
+            lines.append(
+                f"Runs excluded because the network's process used too much of a core: {num_discarded}."
+            )
+        if not_modelled := self.sweep.conditions.not_modelled:
+            lines.append(
+                f"No predictions: neither simulation nor closed forms model {', '.join(not_modelled)}."
+            )
+        return [*lines, f"Measured at {describe_origins(run.origin for run in self.sweep.runs)}."]
 
     def bars(self, seed: int) -> list[Bar]:
-        """Give what it is held against."""
+        """Return the bars of ``--check``."""
         return find_bars(self.summary, self.predicted, seed=seed)
 
     def notes(self, seed: int) -> list[str]:
-        """Give what it is compared with for information only."""
+        """Return the comparisons without a bar."""
         return find_notes(self.summary, seed=seed)
 
 
 def report(path: Path, console: Console, *, seed: int, json: Path | None, check: bool) -> bool:
-    """Print what a sweep found; tell whether all texts are the target's, and with ``check`` all bars hold."""
-    found = Found.of(path)
+    """Print a sweep; return whether all texts, and with ``check`` all bars, hold."""
+    found = SweepReport.of(path)
     for line in found.facts():
         console.print(line, highlight=False, soft_wrap=True)
     print_tables(found.summary, found.predicted, console, seed=seed)
     for run in found.sweep.different:
-        console.print(f"DIFFERENT: {run}: the text is not the target's", style="red", highlight=False)
+        console.print(f"DIFFERENT: {run}: the text differs from the target's", style="red", highlight=False)
     if json is not None:
         write_json(json, models=found.sweep.header["models"], figures=_figures(found, seed))
     all_hold = _check(found, console, seed) if check else True
     return all_hold and not found.sweep.different
 
 
-def _check(found: Found, console: Console, seed: int) -> bool:
+def _check(found: SweepReport, console: Console, seed: int) -> bool:
     bars = found.bars(seed)
     all_hold = print_bars(bars, console)
     for note in found.notes(seed):
         console.print(note, highlight=False, markup=False, soft_wrap=True)
     if not bars:
         console.print(
-            "--check has nothing to hold this sweep against: measure full beside target-only, sync or "
+            "--check finds no bar for this sweep: measure full beside target-only, sync or "
             "one-process at a round trip that has a bar.",
             style="red",
             highlight=False,
@@ -98,7 +102,7 @@ def _check(found: Found, console: Console, seed: int) -> bool:
     return all_hold and bool(bars)
 
 
-def _figures(found: Found, seed: int) -> dict[str, Any]:
+def _figures(found: SweepReport, seed: int) -> dict[str, Any]:
     header = {n: value for n, value in found.sweep.header.items() if n not in ("trace", "models", "texts")}
     origins = sorted({run.origin for run in found.sweep.runs})
     return {

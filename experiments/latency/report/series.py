@@ -1,4 +1,4 @@
-"""From a sweep to what is drawn of it."""
+"""Compute the data of a sweep's figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import isnan, nan
 from statistics import median
 
 from experiments.latency.cells import CHOSEN, Arm, Cell
-from experiments.latency.prediction.predict import Model, Predicted
+from experiments.latency.prediction.predict import CostModel, Predicted
 from experiments.latency.report.drawing import COLOURS, PARTS, Bars, Curve, Drawing, Grid
 from experiments.latency.report.summary import Summary
 from experiments.latency.sweep.store import Run
@@ -19,11 +19,13 @@ DRAFTING = (Mode.SYNC, Mode.PIPELINED, Mode.FULL)
 
 
 def draw(summary: Summary, predicted: Mapping[Cell, Predicted], *, seed: int) -> Drawing:
-    """Gather what is drawn; refuse a sweep without the target alone, which all is divided by."""
+    """Compute all figures; refuse a sweep without target-only, to which times are relative."""
     sweep = summary.sweep
-    places = [place for place in range(len(sweep.round_trips_s)) if summary.alone(place) is not None]
+    places = [place for place in range(len(sweep.round_trips_s)) if summary.target_only(place) is not None]
     if not places:
-        raise InvalidRequest("There is nothing to divide by: add target-only to --modes, in another sweep.")
+        raise InvalidRequest(
+            "The sweep has no target-only runs to compare with: add target-only to --modes, in another sweep."
+        )
     places.sort(key=lambda place: sweep.round_trips_s[place])
     arms = [arm for arm in COLOURS if any((cell.mode, cell.cores) == arm for cell in summary.times_s)]
     modes = list(dict.fromkeys(mode for mode, _ in arms))
@@ -45,7 +47,7 @@ def _closed_forms_s(cell: Cell, one: Predicted) -> Mapping[int, float]:
 
 
 def _drawn(summary: Summary, arm: Arm, place: int) -> Cell | None:
-    """Give the cell that stands for a mode at a round trip."""
+    """Return the cell that is drawn for a mode at a round trip."""
     mode, cores = arm
     return summary.full(place) if mode is Mode.FULL else summary.best(mode, place, cores=cores)
 
@@ -57,8 +59,12 @@ def _steps(summary: Summary, place: int) -> float:
 def _measured(summary: Summary, arm: Arm, places: Sequence[int], seed: int) -> Curve:
     curve = Curve(arm, [], [])
     for place in places:
-        cell, alone = _drawn(summary, arm, place), summary.alone(place)
-        if cell is None or alone is None or (ratio := summary.ratio(cell, alone, seed=seed)) is None:
+        cell, target_only = _drawn(summary, arm, place), summary.target_only(place)
+        if (
+            cell is None
+            or target_only is None
+            or (ratio := summary.ratio(cell, target_only, seed=seed)) is None
+        ):
             continue
         curve.steps.append(_steps(summary, place))
         curve.values.append(ratio.value)
@@ -74,7 +80,7 @@ def _predicted(
     predicted: Mapping[Cell, Predicted],
     of: Callable[[Cell, Predicted], Mapping[int, float]],
 ) -> list[Curve]:
-    """Give the predictions of the cells whose measurements are drawn, over what was measured beside them."""
+    """Return predictions of the drawn cells, relative to target-only of the same repeats."""
     curves = []
     for arm in arms:
         values = [_prediction(summary, arm, place, predicted, of) for place in places]
@@ -90,24 +96,24 @@ def _prediction(
     predicted: Mapping[Cell, Predicted],
     of: Callable[[Cell, Predicted], Mapping[int, float]],
 ) -> float:
-    """Give one of them; not a number where there is none, so that no line is drawn there."""
-    cell, alone = _drawn(summary, arm, place), summary.alone(place)
-    if cell is None or cell == alone or alone is None or cell not in predicted:
+    """Return one prediction, or NaN where there is none, so that the line has a gap."""
+    cell, target_only = _drawn(summary, arm, place), summary.target_only(place)
+    if cell is None or cell == target_only or target_only is None or cell not in predicted:
         return nan
-    alone_s, times_s = summary.times_s[alone], of(cell, predicted[cell])
-    shares = [times_s[repeat] / alone_s[repeat] for repeat in times_s.keys() & alone_s.keys()]
+    target_only_s, times_s = summary.times_s[target_only], of(cell, predicted[cell])
+    shares = [times_s[repeat] / target_only_s[repeat] for repeat in times_s.keys() & target_only_s.keys()]
     return median(shares) if shares else nan
 
 
 def _grid(summary: Summary, mode: Mode, places: Sequence[int], seed: int) -> Grid:
-    """Give time per token over the target alone's at the same round trip."""
+    """Return time per token relative to target-only at the same round trip."""
     gammas = sorted({c.gamma for c in summary.times_s if c.mode is mode and c.gamma != CHOSEN})
 
     def value(gamma: int, place: int) -> float | None:
-        cell, alone = Cell(mode, gamma, place), summary.alone(place)
-        if cell not in summary.times_s or alone is None:
+        cell, target_only = Cell(mode, gamma, place), summary.target_only(place)
+        if cell not in summary.times_s or target_only is None:
             return None
-        ratio = summary.ratio(cell, alone, seed=seed)
+        ratio = summary.ratio(cell, target_only, seed=seed)
         return None if ratio is None else ratio.value
 
     steps = [_steps(summary, place) for place in places]
@@ -121,8 +127,8 @@ def _best_gammas(summary: Summary, mode: Mode, places: Sequence[int]) -> Curve:
 
 
 def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> list[Curve]:
-    """Give the draft lengths that closed form (where a draft waits) and simulation find best."""
-    model, curves = Model.of(summary.sweep), []
+    """Return the draft lengths that closed form (``sync``) or simulation find best."""
+    model, curves = CostModel.of(summary.sweep), []
     for mode in (mode for mode in DRAFTING if mode in modes):
         gammas = []
         for place in places:
@@ -136,24 +142,24 @@ def _best_predicted(summary: Summary, modes: Sequence[Mode], places: Sequence[in
 
 
 def _time_parts(summary: Summary, modes: Sequence[Mode], places: Sequence[int]) -> Bars:
-    """Divide the time of a token.
+    """Divide the time of a token into its parts.
 
-    Where draft, network and target take turns, their times add up; where they overlap, only the target's
-    passes are told apart from the rest.
+    Where draft, network and target take turns, their times add up. Where they overlap, only the target's
+    forward passes are separated from the rest.
     """
     labels: list[str] = []
     parts: dict[str, list[float]] = {name: [] for name in PARTS}
     chosen = [place for place in places if place in {places[0], places[len(places) // 2], places[-1]}]
     for mode in modes:
         for place in chosen[:1] if mode is Mode.ONE_PROCESS else chosen:
-            cell, alone = _drawn(summary, (mode, 1), place), summary.alone(place)
-            if cell is None or alone is None:
+            cell, target_only = _drawn(summary, (mode, 1), place), summary.target_only(place)
+            if cell is None or target_only is None:
                 continue
             runs = [run for run in summary.sweep.runs if run.cell == cell]
             steps = "" if mode is Mode.ONE_PROCESS else f", {summary.steps(cell):.2g}"
             labels.append(f"{mode}{steps}")
             for name, value in _parts_of(runs, mode, summary.median_s(cell)).items():
-                parts[name].append(value / summary.median_s(alone))
+                parts[name].append(value / summary.median_s(target_only))
     return Bars(labels, parts)
 
 

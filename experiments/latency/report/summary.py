@@ -1,4 +1,4 @@
-"""From runs to medians and ratios."""
+"""Medians and ratios of a sweep's runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from specwhisper.types import Mode
 
 @dataclass(frozen=True)
 class Summary:
-    """What every cell took, repeat by repeat: seconds per token, over all recordings.
+    """Seconds per token of each cell, by repeat, over all recordings.
 
     Attributes
     ----------
-    sweep : with the runs that count.
+    sweep : with only the runs that count.
     """
 
     sweep: Sweep
@@ -28,9 +28,9 @@ class Summary:
 
     @staticmethod
     def of(sweep: Sweep) -> Summary:
-        """Gather the runs; those in which the network itself took too much of a core do not count."""
+        """Group the runs; leave out those whose network used too much of a core."""
         gathered: dict[Cell, dict[int, list[Run]]] = defaultdict(lambda: defaultdict(list))
-        num_samples = len(sweep.header["asked"]["samples"])
+        num_samples = len(sweep.header["request"]["samples"])
         for run in sweep.counted.runs:
             gathered[run.cell][run.repeat].append(run)
         times_s = {
@@ -40,42 +40,42 @@ class Summary:
         return Summary(sweep.counted, {cell: times for cell, times in times_s.items() if times})
 
     def steps(self, cell: Cell) -> float:
-        """Give a cell's round trip in passes of the target alone."""
+        """Return a cell's round trip in target-only forward passes."""
         return self.sweep.round_trips_s[cell.round_trip] / self.sweep.step_s
 
     def median_s(self, cell: Cell) -> float:
-        """Give a cell's time per token."""
+        """Return a cell's median time per token."""
         return median(self.times_s[cell].values())
 
-    def asked(self, mode: Mode, round_trip: int, *, cores: int = 1, fixed: bool = False) -> list[Cell]:
-        """Give the cells of a mode that were asked for; with ``fixed``, those whose draft length was set."""
+    def requested(self, mode: Mode, round_trip: int, *, cores: int = 1, fixed: bool = False) -> list[Cell]:
+        """Return the requested cells of a mode; with ``fixed``, those with a set draft length."""
         here = (mode, round_trip, cores)
-        found = [c for c in self.sweep.asked_cells if (c.mode, c.round_trip, c.cores) == here]
+        found = [c for c in self.sweep.requested_cells if (c.mode, c.round_trip, c.cores) == here]
         return [cell for cell in found if cell.gamma != CHOSEN] if fixed else found
 
-    def asked_full(self, round_trip: int) -> list[Cell]:
-        """Give what a user gets of ``full``: the session's own choice, or else all lengths that were set."""
-        found = self.asked(Mode.FULL, round_trip)
+    def requested_full(self, round_trip: int) -> list[Cell]:
+        """Return a user's ``full``: the session's own choice, or else all set draft lengths."""
+        found = self.requested(Mode.FULL, round_trip)
         return [cell for cell in found if cell.gamma == CHOSEN] or found
 
     def fastest(self, cells: Iterable[Cell]) -> Cell | None:
-        """Give the fastest of those that were measured."""
+        """Return the fastest measured cell."""
         return min((cell for cell in cells if cell in self.times_s), key=self.median_s, default=None)
 
     def best(self, mode: Mode, round_trip: int, *, cores: int = 1, fixed: bool = False) -> Cell | None:
-        """Give the fastest cell of a mode; with ``fixed``, of those whose draft length was set."""
-        return self.fastest(self.asked(mode, round_trip, cores=cores, fixed=fixed))
+        """Return the fastest cell of a mode; with ``fixed``, of those with a set draft length."""
+        return self.fastest(self.requested(mode, round_trip, cores=cores, fixed=fixed))
 
-    def alone(self, round_trip: int) -> Cell | None:
-        """Give the target alone at a round trip, if it was measured there."""
+    def target_only(self, round_trip: int) -> Cell | None:
+        """Return the target-only cell at a round trip, if it was measured."""
         return self.best(Mode.TARGET_ONLY, round_trip)
 
     def full(self, round_trip: int) -> Cell | None:
-        """Give what a user gets of ``full``, if it was measured."""
-        return self.fastest(self.asked_full(round_trip))
+        """Return a user's ``full`` at a round trip, if it was measured."""
+        return self.fastest(self.requested_full(round_trip))
 
     def ratio(self, cell: Cell, reference: Cell, *, seed: int) -> Ratio | None:
-        """Compare two cells over the repeats that both have; ``None`` where there is none."""
+        """Compare two cells over their common repeats; ``None`` without any."""
         ours, theirs = self.times_s[cell], self.times_s[reference]
         repeats = sorted(ours.keys() & theirs.keys())
         if not repeats:
@@ -84,6 +84,6 @@ class Summary:
 
 
 def _over(runs: Sequence[Run]) -> float:
-    """Give the time per token of several recordings together."""
+    """Return the time per token over several recordings."""
     num_tokens = sum(run.facts["num_tokens"] for run in runs)
     return float(sum(run.time_per_token_s * run.facts["num_tokens"] for run in runs) / num_tokens)

@@ -1,4 +1,4 @@
-"""A sweep as tables on a terminal."""
+"""Print a sweep's tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from specwhisper.types import Mode
 def print_tables(
     summary: Summary, predicted: Mapping[Cell, Predicted], console: Console, *, seed: int
 ) -> None:
-    """Print time per token by round trip and mode: with the best draft length, and with those chosen."""
+    """Print time per token by round trip and mode, for set and for chosen draft lengths."""
     cells = summary.times_s
     arms = sorted({(cell.mode, cell.cores) for cell in cells if cell.mode.drafts}, key=_order)
     if any(cell.mode.drafts and cell.gamma != CHOSEN for cell in cells):
-        title = "Time per token over target-only's at the same round trip; best draft length that was set"
+        title = "Time per token relative to target-only at the same round trip; best set draft length"
         table = _table(title, [arm_name(*arm) for arm in arms])
         for place, reference, row in _rows(summary):
             best = [summary.best(mode, place, cores=cores, fixed=True) for mode, cores in arms]
@@ -28,7 +28,7 @@ def print_tables(
             table.add_row(*row, *shown)
         console.print(table)
     if any(cell.mode.drafts and cell.gamma == CHOSEN for cell in cells):
-        title = "The same, as sessions choose their draft length"
+        title = "The same, with draft lengths that sessions choose"
         is_simulated = any(cell.mode is Mode.FULL and cell.gamma == CHOSEN for cell in predicted)
         table = _table(title, [*(arm_name(*arm) for arm in arms), *["full, simulated"] * is_simulated])
         for place, reference, row in _rows(summary):
@@ -57,8 +57,8 @@ def _table(title: str, names: Sequence[str]) -> Table:
 
 
 def _rows(summary: Summary) -> Iterator[tuple[int, Cell, list[str]]]:
-    """Give each round trip's place, the target alone at it, and how its row begins."""
+    """Yield each round trip's index, its target-only cell and the first columns of its row."""
     for place, round_trip_s in enumerate(summary.sweep.round_trips_s):
-        if (reference := summary.alone(place)) is not None:
-            steps, alone_ms = round_trip_s / summary.sweep.step_s, 1e3 * summary.median_s(reference)
-            yield place, reference, [f"{steps:.3g}", f"{1e3 * round_trip_s:.1f}", f"{alone_ms:.1f}"]
+        if (reference := summary.target_only(place)) is not None:
+            steps, target_only_ms = round_trip_s / summary.sweep.step_s, 1e3 * summary.median_s(reference)
+            yield place, reference, [f"{steps:.3g}", f"{1e3 * round_trip_s:.1f}", f"{target_only_ms:.1f}"]

@@ -1,5 +1,5 @@
-"""The service's own engines in simulated time: only models, links and clocks are made up.
+"""The service's own engines in simulated time: only models, links and clocks are simulated.
 
-What is simulated is what a pass costs, what a message takes and what a pair of models writes; who drafts how
-far, what is dropped, who waits and who shares a pass is decided by the code that serves.
+The simulation provides the costs of forward passes and messages, and the text of a pair of models. The
+service's code decides how far to draft, what to drop, when to wait and who shares a forward pass.
 """

@@ -1,4 +1,4 @@
-"""Engines in simulated time: a host steps one as a thread would, and time passes while it computes."""
+"""Run an engine in simulated time: a host steps it as a thread would, and each step takes time."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Event = TypeVar("Event")
 
 
 class Clock:
-    """The time as an engine sees it: within a step it goes on by what the step has computed so far."""
+    """An engine's clock: simulated time plus the time that the current step has taken so far."""
 
     def __init__(self, environment: simpy.Environment) -> None:
         self._environment = environment
         self._spent_s = 0.0
 
     def __call__(self) -> int:
-        """Tell the time, in nanoseconds."""
+        """Return the time in nanoseconds."""
         return round((self._environment.now + self._spent_s) * NS_PER_S)
 
     def spend(self, seconds: float) -> None:
-        """Compute for so long."""
+        """Add computing time to the current step."""
         self._spent_s += seconds
 
     def take_spent_s(self) -> float:
-        """Give what was computed since this was asked last."""
+        """Return the computing time since the last call, and reset it."""
         spent_s, self._spent_s = self._spent_s, 0.0
         return spent_s
 
@@ -41,11 +41,11 @@ class Host(Generic[Event]):
 
     Parameters
     ----------
-    deliver : gets each session's events when the step that gave them is over.
+    deliver : called with each session's events at the end of the step that returned them.
 
     Attributes
     ----------
-    busy_s : how long it has computed.
+    busy_s : total computing time.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Host(Generic[Event]):
         self._woken = environment.event()
 
     def start(self, engine: Engine[Event]) -> None:
-        """Begin to step an engine."""
+        """Start stepping an engine."""
         self._environment.process(self._run(engine))
 
     def post(self, action: Callable[[], object], cost_s: float = 0.0) -> None:
-        """Have an action carried out between two steps; it takes so long."""
+        """Run an action between two steps; it takes ``cost_s``."""
         self._actions.append((action, cost_s))
         self.wake()
 
     def wake(self) -> None:
-        """Let the host see that its engine has work."""
+        """Notify the host that its engine has work."""
         if not self._woken.triggered:
             self._woken.succeed()
 
@@ -93,7 +93,7 @@ class Host(Generic[Event]):
 
 
 class SimulatedEncoder(Executor):
-    """Does one encoding after the other, each in so many seconds, beside the passes."""
+    """Runs encodings in sequence, ``encode_s`` each, beside the forward passes."""
 
     def __init__(self, environment: simpy.Environment, encode_s: float) -> None:
         self.busy_s = 0.0
@@ -102,7 +102,7 @@ class SimulatedEncoder(Executor):
         self._turn = simpy.Resource(environment)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have it done later, in order."""
+        """Queue an encoding."""
         future: Future[Any] = Future()
 
         def run() -> Generator[simpy.Event, Any, None]:
@@ -127,7 +127,7 @@ class SimulatedEncoder(Executor):
 
 
 class Link:
-    """One way between two hosts: messages take their time and keep their order, as on a TCP connection."""
+    """One direction between two hosts: messages are delayed and keep their order, as over TCP."""
 
     def __init__(self, environment: simpy.Environment, one_way_s: Callable[[], float]) -> None:
         self._environment = environment
@@ -136,10 +136,10 @@ class Link:
         self._under_way: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object]) -> None:
-        """Have a message delivered at the other end."""
+        """Send a message: call ``deliver`` at the other end when it arrives."""
         now_s = self._environment.now
         self._last_s = max(self._last_s, now_s + self._one_way_s())
         self._under_way.append(deliver)
         arrival = self._environment.timeout(self._last_s - now_s)
-        # Rounding may let the later of two go first: whoever arrives, the first that was sent is delivered.
+        # Rounding may fire the later timeout first; each delivers the oldest message.
         arrival.callbacks.append(lambda _: self._under_way.popleft()())

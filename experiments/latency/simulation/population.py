@@ -1,7 +1,7 @@
-"""Many clients who speak, some draft servers and some targets, in simulated time.
+"""Simulate many speaking clients with some draft servers and targets.
 
-A client's windows come due as they are spoken, and each is a session of its own: it goes to the target with
-the fewest, or waits where all are full.
+Each window of a client is a session of its own, due when it has been spoken. It opens on the target with
+the fewest sessions, or waits while all are full.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ import numpy as np
 import simpy
 
 from experiments.common.replay.trace import Decoding
-from experiments.latency.simulation.world import Costs, DraftServer, Target, Told, World, jittered
+from experiments.latency.simulation.world import Costs, DraftServer, SessionResult, Target, World, jittered
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.vocabulary import Vocabulary
 
 RETRY_S = 0.05
-WARM_UP = 0.25  # share of the time that does not count
-COOL_DOWN_S = 10.0  # what comes due then does not count either: it has no time to be late
+WARM_UP = 0.25  # share of the duration that is not counted
+COOL_DOWN_S = 10.0  # windows due in the last seconds are not counted: they cannot be late
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Who is there.
+    """Number of clients, servers and slots.
 
     Attributes
     ----------
-    num_slots : sessions of a target at once.
-    window_s : seconds of speech that a window holds: how often a client's next one comes due.
-    round_trips_s : each client has one of them, in turn.
-    jitter_s : of every link, as :func:`jittered` takes it.
+    num_slots : concurrent sessions of a target.
+    window_s : seconds of speech in a window: the mean time between a client's windows.
+    round_trips_s : assigned to the clients in turn.
+    jitter_s : jitter of every link, see :func:`jittered`.
     """
 
     num_clients: int
@@ -48,15 +48,15 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What they got.
+    """Lag, throughput and load of a simulation.
 
     Attributes
     ----------
     lag_s : 50th, 95th and 99th percentile from a window's last sample to its last token, or to the end of the
         simulation where that has not come.
-    p95_by_round_trip_s : the 95th percentile of those with each round trip, in order.
+    p95_by_round_trip_s : 95th percentile of the clients with each round trip.
     num_waited : windows that found every target full.
-    target_use, draft_use : share of the time that passes and steps took; encoding is beside them.
+    target_use, draft_use : share of the time in forward passes and draft steps, without encoding.
     """
 
     num_windows: int
@@ -73,20 +73,20 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Spoken:
-    """A window that came due; ``told`` is there when a target has taken it."""
+    """A window that is due; ``result`` is set when a target has accepted its session."""
 
     due_s: float
-    link: int  # which round trip its client has
-    told: Told | None = None
+    link: int  # index of its client's round trip
+    result: SessionResult | None = None
 
     def lag_s(self, now_s: float) -> float:
-        """Give the time to its last token, or to now."""
-        finished_s = self.told.finished_s if self.told else None
+        """Return the time from due to its last token, or to now."""
+        finished_s = self.result.finished_s if self.result else None
         return (now_s if finished_s is None else finished_s) - self.due_s
 
 
 class _Crowd:
-    """The simulation while it runs."""
+    """The running simulation."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class _Crowd:
         self.num_waited = 0
 
     def client(self, number: int) -> Generator[simpy.Event, Any, None]:
-        """Speak: a window comes due again and again."""
+        """Start a session for each window that the client speaks."""
         yield self.environment.timeout(self._random.uniform(0, self._population.window_s))
         for window in range(1_000_000):
             self.environment.process(self._window(f"{number}.{window}", number))
@@ -132,7 +132,7 @@ class _Crowd:
         while target is None or len(draft_server.receivers) == self._draft_slots:
             yield self.environment.timeout(RETRY_S)
             target = self._roomiest()
-        window.told = self._world.run_session(
+        window.result = self._world.run_session(
             name,
             target,
             draft_server,
@@ -142,7 +142,7 @@ class _Crowd:
         )
 
     def _roomiest(self) -> Target | None:
-        """Give a target with the fewest sessions; those on their way to it count."""
+        """Return the target with the fewest sessions, opening ones included; ``None`` if all are full."""
         target = min(self.targets, key=lambda target: len(target.receivers))
         return target if len(target.receivers) < self._population.num_slots else None
 
@@ -157,7 +157,7 @@ def simulate_population(
     duration_s: float,
     seed: int = 0,
 ) -> Outcome:
-    """Let clients speak for a while; what comes due at first, or too late, does not count."""
+    """Simulate clients for a while; windows due at the beginning or end are not counted."""
     crowd = _Crowd(population, decodings, vocabulary, costs, length, seed)
     for number in range(population.num_clients):
         crowd.environment.process(crowd.client(number))
@@ -168,7 +168,7 @@ def simulate_population(
         [one.lag_s(duration_s) for one in counted if one.link == link]
         for link in range(len(population.round_trips_s))
     ]
-    statistics = [one.told.statistics for one in crowd.windows if one.told]
+    statistics = [one.result.statistics for one in crowd.windows if one.result]
     num_tokens = sum(one.num_committed for one in statistics)
     num_forwards = sum(one.num_forwards for one in statistics)
     num_drafted = sum(one.num_drafted for one in statistics)
@@ -190,5 +190,5 @@ def simulate_population(
 
 
 def _quantiles(values: Sequence[float], shares: Sequence[float], *, otherwise: float) -> list[float]:
-    """Give quantiles; of nothing, what is given instead."""
+    """Return quantiles, or ``otherwise`` for no values."""
     return list(np.quantile(values, shares).tolist()) if values else [otherwise] * len(shares)

@@ -1,4 +1,4 @@
-"""Models that write what a trace says and cost what they are told to."""
+"""Models that write a trace's text at a given cost."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Outcome, Window, WordAlignment
 
-RADIX = 1000  # a prompt's tokens are the digits of the decoding that it names
+RADIX = 1000  # a prompt's tokens are the digits of its decoding's index
 PROMPT_TOKENS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a pass takes: a constant, and so much for each token and each session in it."""
+    """Time of a forward pass: constant, per token and per session."""
 
     pass_s: float
     token_s: float = 0.0
     session_s: float = 0.0
 
     def of(self, num_tokens: int, num_sessions: int) -> float:
-        """Give the seconds of a pass."""
+        """Return the seconds of a forward pass."""
         return self.pass_s + num_tokens * self.token_s + num_sessions * self.session_s
 
 
 def prompt_of(index: int) -> tuple[int, ...]:
-    """Give the prompt that names a decoding: there is no audio by which to tell it."""
+    """Return the prompt that identifies a decoding: a simulation has no audio."""
     return tuple(index // RADIX**power % RADIX for power in reversed(range(PROMPT_TOKENS)))
 
 
 class ScriptedWindows(Windows):
-    """Windows whose text is known."""
+    """Windows of known decodings."""
 
     def __init__(self, decodings: Sequence[Decoding], script: Sequence[int]) -> None:
         self._decodings = decodings
         self._script = script
 
     def open(self, num_frames: int) -> Window:
-        """Open the next one."""
+        """Open the next window."""
         room = len(self._decodings[self._script[self.next_frame]].tokens)
         return Window(self.next_frame, self.next_frame, num_frames, self._prompt(), room)
 
@@ -57,7 +57,7 @@ class ScriptedWindows(Windows):
         no_speech_prob: float | None = None,
         attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
-        """Keep it; behind the last one the recording is over."""
+        """Keep the window; after the last one the recording ends."""
         is_last = window.start_frame + 1 == len(self._script)
         self.next_frame = window.start_frame + (window.num_frames if is_last else 1)
         return ClosedWindow(Outcome.KEPT, (), ())
@@ -67,12 +67,12 @@ class ScriptedWindows(Windows):
 
 
 def script_of(options: DecodingOptions) -> list[int]:
-    """Read the decodings that a session's windows are of."""
+    """Return the indices of a session's decodings, from its prompt option."""
     return [int(index) for index in (options.initial_prompt or "0").split()]
 
 
 class ScriptedModel:
-    """A target, or the draft of one, that writes decodings of a trace; see ``Model``."""
+    """A target or draft that writes decodings of a trace; see ``Model``."""
 
     num_mel_bins = 80
     max_windows = 1
@@ -102,7 +102,7 @@ class ScriptedModel:
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Take the time of a pass, and say what the trace says."""
+        """Spend the time of a forward pass and return the trace's tokens."""
         self._clock.spend(self._cost.of(sum(len(row.tokens) for row in rows), len(rows)))
         return [self._scored(row) for row in rows]
 
@@ -117,19 +117,19 @@ class ScriptedModel:
         return Scores(tokens=tokens, log_probs=[0.0] * len(tokens), margins=[1.0] * len(tokens))
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
+        """Shorten a slot to ``length`` tokens."""
         del self._fed[slot][length:]
 
     def length(self, slot: int) -> int:
-        """Tell how many tokens a slot holds."""
+        """Return how many tokens a slot holds."""
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Take no prompt."""
+        """Return no tokens: a simulation has no prompts."""
         return ()
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Have no word times."""
+        """Refuse: a simulation has no word times."""
         raise UnsupportedOption("A simulation has no word times.")

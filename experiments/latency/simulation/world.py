@@ -1,4 +1,4 @@
-"""Targets, draft servers and the sessions between them, in simulated time."""
+"""Targets, draft servers and sessions between them, in simulated time."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import AudioChunk, Candidates, Commit, Failed, Finished, FromTarget, Limits
 
-NOTHING = AudioChunk(0, bytes(2), is_last=True)  # the engines want audio before they begin
+NOTHING = AudioChunk(0, bytes(2), is_last=True)  # engines start when they have audio
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What everything takes.
+    """Costs of models and messages.
 
     Attributes
     ----------
-    message_s : of a message, one way, beside the link: its coding, and the threads that it passes.
-    handling_s : of that, what keeps either host from everything else, since threads of Python take turns.
+    message_s : time of a message one way beside the link: serialisation and thread hand-over.
+    handling_s : CPU time of a message at either host, which Python threads cannot overlap.
     """
 
     target: Cost
@@ -43,24 +43,24 @@ class Costs:
 
 
 @dataclass(slots=True, eq=False)
-class Told:
-    """What a session's draft server was told, and when."""
+class SessionResult:
+    """A session's commits as its draft server received them."""
 
     statistics: SpeculationStatistics = field(default_factory=SpeculationStatistics)
-    tokens: list[int] = field(default_factory=list)  # of all windows
-    arrivals_s: list[float] = field(default_factory=list)  # of each token
+    tokens: list[int] = field(default_factory=list)  # tokens of all windows
+    arrivals_s: list[float] = field(default_factory=list)  # arrival of each token
     finished_s: float | None = None
 
     @property
     def time_per_token_s(self) -> float:
-        """From the first commit to the last, by the tokens behind the first commit."""
+        """Time from the first commit to the last, per token after the first commit."""
         first_s = self.arrivals_s[0]
         num_later = sum(arrival_s > first_s for arrival_s in self.arrivals_s)
         return (self.arrivals_s[-1] - first_s) / max(1, num_later)
 
 
 class Target:
-    """A target with its engine, its encoder and the slots of its sessions."""
+    """A target: engine, encoder and the receivers of its sessions' events."""
 
     def __init__(self, world: World, *, num_slots: int) -> None:
         self.clock = Clock(world.environment)
@@ -87,7 +87,7 @@ class Target:
 
 
 class DraftServer:
-    """A draft server with its engine."""
+    """A draft server: engine, encoder and the receivers of its sessions' events."""
 
     def __init__(self, world: World, *, num_slots: int) -> None:
         self.clock = Clock(world.environment)
@@ -112,12 +112,12 @@ class DraftServer:
 
 @dataclass
 class World:
-    """What all simulated parts share.
+    """Environment, texts, costs and links that all simulated parts share.
 
     Parameters
     ----------
-    one_way_s : gives what a message takes from here to there; asked for every one.
-    edit_block : changes the draft's blocks on their way, as a network or a hostile draft might.
+    one_way_s : returns the delay of a message; called for each.
+    edit_block : edits the draft's blocks in transit, as a network or a hostile draft might.
     """
 
     environment: simpy.Environment
@@ -135,9 +135,9 @@ class World:
         length: DraftLength,
         script: Sequence[int],
         one_way_s: Callable[[], float] | None = None,
-    ) -> Told:
-        """Begin a session over some windows, over a link of its own or the world's; give what it is told."""
-        told = Told()
+    ) -> SessionResult:
+        """Start a session over some windows, on its own link or the world's; return its result."""
+        result = SessionResult()
         options = DecodingOptions(language="en", initial_prompt=" ".join(map(str, script)))
         verifier, drafter = target.verifier, draft_server.drafter
         handling_s = self.costs.handling_s
@@ -150,9 +150,9 @@ class World:
         def propose(drafted: Drafted | Failed) -> None:
             if isinstance(drafted, Failed):
                 raise drafted.error
-            told.statistics.observe(drafted.report)
+            result.statistics.observe(drafted.report)
             if drafted.candidates is not None:
-                told.statistics.observe(drafted.candidates)
+                result.statistics.observe(drafted.candidates)
                 draft_server.clock.spend(handling_s)
                 for block in self.edit_block(drafted.candidates):
                     up.send(partial(offer, block))
@@ -168,17 +168,17 @@ class World:
             if isinstance(event, Failed):
                 raise event.error
             if isinstance(event, Finished):
-                told.finished_s = self.environment.now
+                result.finished_s = self.environment.now
                 target.receivers.pop(name)
                 draft_server.receivers.pop(name)
                 target.host.post(partial(verifier.close, name))
-                draft_server.host.post(lambda: told.statistics.observe(drafter.report(name)))
+                draft_server.host.post(lambda: result.statistics.observe(drafter.report(name)))
                 draft_server.host.post(partial(drafter.close, name))
                 return
-            told.statistics.observe(event)
+            result.statistics.observe(event)
             if isinstance(event, Commit):
-                told.tokens += event.tokens
-                told.arrivals_s += [self.environment.now] * len(event.tokens)
+                result.tokens += event.tokens
+                result.arrivals_s += [self.environment.now] * len(event.tokens)
             draft_server.host.post(partial(drafter.submit, name, event), handling_s)
 
         def open_both() -> None:
@@ -192,15 +192,15 @@ class World:
             draft_server.host.post(lambda: drafter.open(name, length, options, max_ahead_tokens=credit))
             draft_server.host.post(partial(drafter.submit, name, NOTHING))
         target.host.post(open_both)
-        return told
+        return result
 
     def expected(self, script: Sequence[int]) -> list[int]:
-        """Give the tokens that a session over these windows has to write."""
+        """Return the tokens that a session over these windows must write."""
         return [token for index in script for token in self.decodings[index].tokens]
 
 
 def jittered(one_way_s: float, jitter_s: float, seed: int) -> Callable[[], float]:
-    """Give a link's way: a delay, and what queues add to it, exponential with that mean."""
+    """Return the delay of a link: constant plus exponential queueing with mean ``jitter_s``."""
     random = Random(seed)
     return lambda: one_way_s + (random.expovariate(1 / jitter_s) if jitter_s else 0.0)
 
@@ -216,20 +216,20 @@ def simulate_session(
     script: Sequence[int] | None = None,
     seed: int = 0,
     edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
-) -> Told:
-    """Run one session that has target and draft server to itself; raise if its text is not the target's."""
+) -> SessionResult:
+    """Run one session alone on target and draft server; raise if its text differs."""
     environment = simpy.Environment()
     way = jittered(round_trip_s / 2, jitter_s, seed)
     world = World(environment, decodings, vocabulary, costs, way, edit_block)
     script = list(range(len(decodings))) if script is None else script
     target, draft_server = Target(world, num_slots=1), DraftServer(world, num_slots=1)
-    told = world.run_session("0", target, draft_server, length, script)
+    result = world.run_session("0", target, draft_server, length, script)
     environment.run()
-    if told.finished_s is None:
-        raise RuntimeError(f"Draft and target wait for each other ({length}, {round_trip_s:g} s).")
-    if told.tokens != world.expected(script):
+    if result.finished_s is None:
+        raise RuntimeError(f"Draft and target are in a deadlock ({length}, {round_trip_s:g} s).")
+    if result.tokens != world.expected(script):
         raise RuntimeError(f"The text is not the target's ({length}, {round_trip_s:g} s).")
-    return told
+    return result
 
 
 def simulate_together(
@@ -245,9 +245,9 @@ def simulate_together(
     jitter_s: float = 0.0,
     seed: int = 0,
 ) -> float:
-    """Give the tokens per second of many sessions on one target, until the first of them is through.
+    """Return tokens per second of many sessions on one target, until the first one ends.
 
-    Each has windows of its own; raise if what one is told is not the target's text.
+    Each session has its own windows; raise if a text differs from the target's.
     """
     environment = simpy.Environment()
     world = World(environment, decodings, vocabulary, costs, jittered(round_trip_s / 2, jitter_s, seed))
@@ -257,12 +257,12 @@ def simulate_together(
     ]
     random = Random(seed)
     scripts = [random.choices(range(len(decodings)), k=num_windows) for _ in range(num_sessions)]
-    told = [
+    result = [
         world.run_session(str(number), target, draft_servers[number // per_draft_server], length, script)
         for number, script in enumerate(scripts)
     ]
     environment.run()
-    if any(one.tokens != world.expected(script) for one, script in zip(told, scripts, strict=True)):
+    if any(one.tokens != world.expected(script) for one, script in zip(result, scripts, strict=True)):
         raise RuntimeError(f"A text is not the target's ({length}, {num_sessions} sessions).")
-    end_s = min(one.finished_s or 0.0 for one in told)
-    return sum(arrival_s <= end_s for one in told for arrival_s in one.arrivals_s) / end_s
+    end_s = min(one.finished_s or 0.0 for one in result)
+    return sum(arrival_s <= end_s for one in result for arrival_s in one.arrivals_s) / end_s

@@ -1,4 +1,4 @@
-"""The processes of a sweep: a far target, a near draft server, and both in one process."""
+"""The processes of a sweep: far target server, near draft server, and both models in one process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from experiments.common.replay.trace import Trace
 from experiments.common.servers.processes import Worker, first_two_cores, on_cores, running_server
 from experiments.latency.cells import Cell
 from experiments.latency.networks.backends import Network
-from experiments.latency.sweep.marking import Marker, MarkingClient, Marks
 from experiments.latency.sweep.models import Pair
+from experiments.latency.sweep.timed_client import TimedClient, TimedTokens, TokenTimer
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.options import DecodingOptions
@@ -22,13 +22,13 @@ from specwhisper.types import Mode
 
 
 class OneProcessWorker:
-    """Both engines, taking turns in one thread of this process."""
+    """Runs both engines in turn in one thread of this process."""
 
     def __init__(self, pair: Pair) -> None:
         self._target, self._draft = pair.load()
         self._max_new_tokens = load_checkpoint(Trace.load(pair.trace).target).max_new_tokens
 
-    def transcribe(self, sample: Sample, gamma: int) -> Marks:
+    def transcribe(self, sample: Sample, gamma: int) -> TimedTokens:
         """Transcribe a recording."""
         engine = OneProcess(
             self._target,
@@ -38,40 +38,42 @@ class OneProcessWorker:
             max_new_tokens=self._max_new_tokens,
         )
         options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
-        marker = Marker()
+        timer = TokenTimer()
 
         def watch(place: int, builder: TranscriptBuilder) -> None:
-            marker.observe(builder.statistics.num_committed)
+            timer.observe(builder.statistics.num_committed)
 
         started_s = time.perf_counter()
         (transcript,) = engine.transcribe([sample.pcm], options, watch=watch)
         wall_s = time.perf_counter() - started_s
         tokens = tuple(token for segment in transcript.segments for token in segment.tokens)
-        return Marks(tokens, wall_s, marker.first_s, marker.last_s, marker.num_first, transcript.statistics)
+        return TimedTokens(
+            tokens, wall_s, timer.first_s, timer.last_s, timer.num_first, transcript.statistics
+        )
 
 
 class Lab:
-    """Runs a cell of the sweep; the network between its servers is whatever was applied last."""
+    """Runs cells over the network conditions that were applied last."""
 
-    def __init__(self, client: MarkingClient, workers: dict[int, Worker]) -> None:
+    def __init__(self, client: TimedClient, workers: dict[int, Worker]) -> None:
         self._client = client
         self._workers = workers
 
     def warm_up(self) -> None:
-        """Let both servers and their connection see the network as it is now."""
+        """Let connections adapt to the current network conditions."""
         self._client.warm_up()
 
-    def transcribe(self, cell: Cell, sample: Sample) -> Marks:
+    def transcribe(self, cell: Cell, sample: Sample) -> TimedTokens:
         """Transcribe a recording."""
         if cell.mode is Mode.ONE_PROCESS:
-            marks: Marks = self._workers[cell.cores].call("transcribe", sample, cell.gamma)
-            return marks
+            timed: TimedTokens = self._workers[cell.cores].call("transcribe", sample, cell.gamma)
+            return timed
         return self._client.transcribe(sample, cell.mode, cell.gamma)
 
 
 @contextmanager
 def open_lab(pair: Pair, network: Network, cells: list[Cell]) -> Iterator[Lab]:
-    """Start every process that the cells need, each pinned to its core."""
+    """Start the processes that the cells need, each pinned to its core."""
     cores = cores_used()
     with ExitStack() as stack:
         workers = {}
@@ -87,7 +89,7 @@ def open_lab(pair: Pair, network: Network, cells: list[Cell]) -> Iterator[Lab]:
                 *("--host", network.far_host),
                 cores=cores["target server"],
                 prefix=network.far_prefix,
-                way_to=network.way_to,
+                route_to=network.route_to,
             )
         )
         module, arguments = pair.server("draft")
@@ -95,13 +97,13 @@ def open_lab(pair: Pair, network: Network, cells: list[Cell]) -> Iterator[Lab]:
             running_server(module, *arguments, *("--target", target), cores=cores["draft server"])
         )
         stack.enter_context(on_cores(cores["client"]))
-        client = MarkingClient(draft)
+        client = TimedClient(draft)
         stack.callback(client.close)
         yield Lab(client, workers)
 
 
 def cores_used() -> dict[str, list[int]]:
-    """Say which core each process gets; where there is only one, they share it."""
+    """Return the cores of each process; on a single-core machine all share it."""
     first, second = first_two_cores()
     return {
         "target server": [first],

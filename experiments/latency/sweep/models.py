@@ -1,4 +1,4 @@
-"""The models of a sweep: the demo pair itself, or a replay of it at the cost of another shape."""
+"""Models of a sweep: the demo pair, or a replay of its text at the cost of another shape."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ REPLAY_SERVERS = "experiments.common.replay"
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Which models are measured.
+    """Names of the measured models.
 
     Attributes
     ----------
-    kind : ``demo``, or ``replay-small`` and the like: the cost of whisper-small and whisper-tiny.
-    target, draft : the pair that is measured, or whose text is replayed.
-    dtype : of a replay's weights.
-    encodes : whether windows are encoded; else each slot of a replay keeps its first one, and all time is
-        decoding.
-    drafts_next_window : as a draft server takes it.
+    kind : ``demo``, or ``replay-small`` and the like, with the cost of whisper-small and whisper-tiny.
+    target, draft : the measured pair, or the pair whose text is replayed.
+    dtype : data type of a replay's weights.
+    encodes : whether every window is encoded. Otherwise each slot of a replay keeps its first encoding, and
+        all time is decoding.
+    drafts_next_window : as ``--next-window`` of a draft server.
     """
 
     kind: str
@@ -44,31 +44,31 @@ class Models:
     def __post_init__(self) -> None:
         if self.kind != DEMO and (not self.kind.startswith(REPLAY) or self.shape not in PUBLISHED):
             raise InvalidRequest(
-                f"--models is '{self.kind}': say {DEMO}, or {REPLAY}SHAPE with one of {', '.join(PUBLISHED)}."
+                f"--models is '{self.kind}': pass {DEMO}, or {REPLAY} and one of {', '.join(PUBLISHED)}."
             )
         if self.dtype not in DTYPES:
             raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
 
     @property
     def shape(self) -> str | None:
-        """The shape that is replayed, if one is."""
+        """The replayed shape; ``None`` for the demo pair."""
         return None if self.kind == DEMO else self.kind.removeprefix(REPLAY)
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The same with what they write.
+    """Models with the trace of their text.
 
     Attributes
     ----------
-    trace : file of what the pair writes of the recordings.
+    trace : file with the pair's text of the recordings.
     """
 
     models: Models
     trace: Path
 
     def describe(self) -> dict[str, str]:
-        """Name both models as what they are."""
+        """Return the displayed names of both models."""
         trace, models = Trace.load(self.trace), self.models
         named = {"target": trace.target, "draft": trace.draft}
         if models.shape is not None:
@@ -83,7 +83,7 @@ class Pair:
         return named
 
     def server(self, role: str) -> tuple[str, tuple[str, ...]]:
-        """Give the module of a server and its arguments."""
+        """Return a server's module and arguments."""
         models = self.models
         switches = [] if models.drafts_next_window or role == "target" else ["--no-next-window"]
         if models.shape is None:

@@ -1,4 +1,4 @@
-"""What a sweep is asked for: which cells, and of which models, recordings and network."""
+"""The request of a sweep: its cells, models, recordings and network."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from specwhisper.types import Mode
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The cells, and how often and in which order they are measured.
+class SweepRequest:
+    """The cells of a sweep, and how often and in which order they are measured.
 
     Attributes
     ----------
-    round_trips : in passes of the target alone, or in seconds where ``in_seconds``.
+    round_trips : in target-only forward passes, or in seconds with ``in_seconds``.
     """
 
     modes: Sequence[Mode]
@@ -32,25 +32,25 @@ class Asked:
     seed: int
 
     def cells(self) -> list[Cell]:
-        """Give every combination."""
+        """Return every combination of mode, draft length and round trip."""
         return cells_of(self.modes, self.gammas, len(self.round_trips), self.max_cores)
 
     def facts(self) -> dict[str, Any]:
-        """Give what makes it the same sweep, as plain values; more repeats may be added to it."""
+        """Return what identifies the sweep, as JSON values; repeats may be added later."""
         plain = {**asdict(self), "modes": [str(mode) for mode in self.modes]}
         del plain["repeats"]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What they are measured with.
+class SweepSetup:
+    """Models, recordings and network of a sweep.
 
     Attributes
     ----------
-    samples : recordings, each of another name.
-    network : its name.
-    conditions : of the network at every round trip.
+    samples : recordings with distinct names.
+    network : name of the network.
+    conditions : network conditions at every round trip.
     """
 
     models: Models
@@ -61,4 +61,4 @@ class Setting:
     def __post_init__(self) -> None:
         names = [sample.name for sample in self.samples]
         if len(set(names)) < len(names):
-            raise InvalidRequest(f"--audio has a name twice ({', '.join(names)}): give each file its own.")
+            raise InvalidRequest(f"--audio has a name twice ({', '.join(names)}): rename one of the files.")

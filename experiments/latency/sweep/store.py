@@ -1,4 +1,4 @@
-"""A sweep on disk: one line of JSON for what it is, then one for every run; an interrupted one goes on."""
+"""A sweep's file: a header line of JSON, then a line per run; an interrupted sweep continues."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from experiments.latency.terms import MAX_NETWORK_SHARE
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Mode
 
-FORMAT = 2
-SAME = ("models", "conditions", "asked", "network")  # what a sweep that goes on has in common with its file
+FORMAT = 3
+SAME = ("models", "conditions", "request", "network")  # must match to continue
 SCORES = ("log_probs", "margins", "no_speech_prob", "draft_log_probs", "continuation_log_probs")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A recording, transcribed once.
+    """One transcription of a recording in a cell.
 
     Attributes
     ----------
-    facts : what was measured, as it stands in the file.
+    facts : measured values, as in the file.
     """
 
     repeat: int
@@ -36,18 +36,18 @@ class Run:
 
     @property
     def time_per_token_s(self) -> float:
-        """What the sweep is about."""
+        """Seconds per token from the first commit to the last."""
         return float(self.facts["time_per_token_s"])
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """What the session counted."""
-        told: dict[str, Any] = self.facts["statistics"]
-        return told
+        """The session's statistics."""
+        statistics: dict[str, Any] = self.facts["statistics"]
+        return statistics
 
     @property
     def counts(self) -> bool:
-        """Whether the network itself left enough of its core; else the run is kept, but not used."""
+        """Whether the network's process used little of its core; otherwise the run is not evaluated."""
         return bool(self.facts["network_share"] <= MAX_NETWORK_SHARE)
 
     @property
@@ -61,11 +61,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What was swept, and what has been measured so far.
+    """A sweep's header and the runs measured so far.
 
     Attributes
     ----------
-    header : conditions, models, machine, and ``step_s``, a pass of the target alone.
+    header : conditions, models, machine, and ``step_s``, the time of a target-only forward pass.
     """
 
     header: dict[str, Any]
@@ -73,39 +73,39 @@ class Sweep:
 
     @property
     def step_s(self) -> float:
-        """A pass of the target alone, which round trips are given in."""
+        """Time of a target-only forward pass, the unit of round trips."""
         return float(self.header["step_s"])
 
     @property
     def round_trips_s(self) -> list[float]:
-        """The round trips that cells name by their place."""
+        """Round trips by the index that cells have."""
         return [float(round_trip_s) for round_trip_s in self.header["round_trips_s"]]
 
     @property
     def conditions(self) -> Conditions:
-        """The network at every round trip."""
+        """Network conditions at every round trip."""
         return Conditions(**self.header["conditions"])
 
     @cached_property
-    def asked_cells(self) -> list[Cell]:
-        """What was to be measured, in each repeat."""
-        asked = self.header["asked"]
-        modes = [Mode(name) for name in asked["modes"]]
-        return cells_of(modes, asked["gammas"], len(self.round_trips_s), asked["max_cores"])
+    def requested_cells(self) -> list[Cell]:
+        """The requested cells of each repeat."""
+        request = self.header["request"]
+        modes = [Mode(name) for name in request["modes"]]
+        return cells_of(modes, request["gammas"], len(self.round_trips_s), request["max_cores"])
 
     @property
     def counted(self) -> Sweep:
-        """The same with the runs that count."""
+        """The sweep with only the runs that count."""
         return replace(self, runs=tuple(run for run in self.runs if run.counts))
 
     @property
     def done(self) -> set[tuple[int, Cell, str]]:
-        """Repeat, cell and recording of what need not be measured again."""
+        """Repeat, cell and recording of the runs that count."""
         return {(run.repeat, run.cell, run.sample) for run in self.runs if run.counts}
 
     @property
     def different(self) -> list[Run]:
-        """Runs whose text was not the target's, those that do not count too."""
+        """Runs whose text differs from the target's, including those that do not count."""
         return [run for run in self.runs if not run.facts["is_same"]]
 
 
@@ -116,21 +116,21 @@ class Store:
         self._path = path
 
     def load(self) -> Sweep:
-        """Read what there is; what was being written when a sweep was killed is left out."""
+        """Read the file; leave out a last line that was not completely written."""
         try:
             lines = [json.loads(line) for line in self._path.read_bytes().split(b"\n")[:-1]]
             header, *runs = lines
             if header["format"] != FORMAT:
-                raise ValueError(f"it is of format {header['format']}, and only {FORMAT} is read")
+                raise ValueError(f"it is of format {header['format']}, and only {FORMAT} can be read")
             return Sweep(header, tuple(_run(line) for line in runs))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidRequest(
-                f"{self._path} holds no sweep that can be read ({error}): name another file, or measure one "
+                f"{self._path} holds no readable sweep ({error}): pass another file, or measure a sweep "
                 "first."
             ) from error
 
     def begin(self, header: dict[str, Any]) -> Sweep:
-        """Go on with a sweep of the same things, or begin one; refuse what is of other things."""
+        """Continue a sweep with the same request, or create one; refuse any other."""
         try:
             if not self._path.exists() or not self._path.stat().st_size:
                 self._create(json.dumps({"format": FORMAT, **header}) + "\n")
@@ -139,11 +139,11 @@ class Store:
             self._refuse_other(found.header, header)
             self._drop_torn_line()
         except OSError as error:
-            raise InvalidRequest(f"{self._path} cannot be written ({error}): name another file.") from error
+            raise InvalidRequest(f"{self._path} cannot be written ({error}): pass another file.") from error
         return found
 
     def append(self, run: Run) -> None:
-        """Add a run; it is in the file when this returns."""
+        """Append a run to the file."""
         cell = {"mode": run.cell.mode, "gamma": run.cell.gamma}
         cell |= {"round_trip": run.cell.round_trip, "cores": run.cell.cores}
         line = json.dumps({"repeat": run.repeat, **cell, "sample": run.sample, **run.facts})
@@ -151,7 +151,7 @@ class Store:
             file.write(line + "\n")
 
     def _create(self, text: str) -> None:
-        """Write the first line, or nothing of it."""
+        """Write the header line atomically."""
         beside = self._path.with_name(f"{self._path.name}.new")
         beside.write_text(text)
         beside.replace(self._path)
@@ -160,16 +160,16 @@ class Store:
         for name in SAME:
             if found[name] != header[name]:
                 raise InvalidRequest(
-                    f"{self._path} has a sweep of other {name} ({found[name]}): choose another file."
+                    f"{self._path} holds a sweep with other {name} ({found[name]}): pass another file."
                 )
         if _written(found["trace"]) != _written(header["trace"]):
             raise InvalidRequest(
-                f"{self._path} has a sweep of another trace: the models or recordings of these names are not "
-                "what they were, or write something else. Choose another file."
+                f"{self._path} holds a sweep of another trace: the models or recordings of these names have "
+                "changed, or write another text. Pass another file."
             )
         if found["texts"] != header["texts"]:
             raise InvalidRequest(
-                f"{self._path} has a sweep in which the target alone wrote another text: choose another file."
+                f"{self._path} holds a sweep in which target-only wrote another text: pass another file."
             )
 
     def _drop_torn_line(self) -> None:
@@ -179,10 +179,10 @@ class Store:
 
 
 def _written(trace: str) -> dict[str, Any]:
-    """Give a trace without its scores, whose last digits may differ from one recording of it to the next."""
-    told: dict[str, Any] = json.loads(trace)
-    decodings = [{n: v for n, v in one.items() if n not in SCORES} for one in told["decodings"]]
-    return {**told, "decodings": decodings}
+    """Return a trace without its scores, whose last digits differ between recordings."""
+    content: dict[str, Any] = json.loads(trace)
+    decodings = [{n: v for n, v in one.items() if n not in SCORES} for one in content["decodings"]]
+    return {**content, "decodings": decodings}
 
 
 def _run(line: dict[str, Any]) -> Run:

@@ -1,7 +1,7 @@
-"""The process that shapes traffic: told over its standard input what to do, watched for what it costs.
+"""A process that shapes traffic: reads commands from its standard input, and its CPU time is measured.
 
-It stands beside what is measured, never in it. It gets one line of JSON for each change of conditions and
-answers with one line when they hold.
+It runs beside the measured processes. Each line of JSON changes the conditions; it replies with one line
+when they apply.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from experiments.latency.networks.conditions import Conditions
 STOP_TIMEOUT_S = 5.0
 
 
-class Machinery:
-    """A shaping process, as those see it who started it.
+class ShapingProcess:
+    """A shaping process, seen by the process that started it.
 
     Parameters
     ----------
-    module : what to run.
-    files : descriptors that it inherits.
+    module : Python module to run.
+    files : file descriptors to inherit.
 
     Attributes
     ----------
-    told : what it said when it was ready.
+    ready : its first reply.
     """
 
     def __init__(self, module: str, *arguments: str, files: Sequence[int] = ()) -> None:
@@ -40,22 +40,22 @@ class Machinery:
             text=True,
             pass_fds=tuple(files),
         )
-        self.told = self._answer()
+        self.ready = self._read_reply()
 
     def apply(self, conditions: Conditions, *, seed: int = 0) -> None:
-        """Have traffic shaped like this from now on."""
+        """Apply conditions, and return when they hold."""
         if self._process.stdin is None:
-            raise RuntimeError("A shaping process has an input.")
+            raise RuntimeError("The shaping process has no standard input.")
         self._process.stdin.write(json.dumps({"conditions": conditions.facts(), "seed": seed}) + "\n")
         self._process.stdin.flush()
-        self._answer()
+        self._read_reply()
 
     def cpu_s(self) -> float:
-        """Tell the processor time that it has taken."""
+        """Return its CPU time."""
         return cpu_s(self._process.pid)
 
     def stop(self) -> None:
-        """End it."""
+        """Close its input and wait for its end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -65,32 +65,32 @@ class Machinery:
             self._process.kill()
             self._process.wait()
 
-    def _answer(self) -> dict[str, Any]:
+    def _read_reply(self) -> dict[str, Any]:
         line = self._process.stdout.readline() if self._process.stdout is not None else ""
         if not line:
-            raise RuntimeError("The process that shapes traffic has ended; what it said stands above.")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            raise RuntimeError("The process that shapes traffic has ended; see its output above.")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
 
-class Orders:
-    """The same pipe from inside: reads what was asked for when the input is readable."""
+class Commands:
+    """Reads commands from standard input, in the shaping process."""
 
     def __init__(self, change: Callable[[Conditions, int], None]) -> None:
         self._change = change
         self._rest = b""
 
     def read(self) -> bool:
-        """Carry out what has arrived; ``False`` when nobody will ask for anything any more."""
+        """Carry out the commands that have arrived; return ``False`` at the end of input."""
         data = os.read(0, 65_536)
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            order = json.loads(line)
-            self._change(Conditions(**order["conditions"]), order["seed"])
-            tell({"applied": True})
+            command = json.loads(line)
+            self._change(Conditions(**command["conditions"]), command["seed"])
+            reply({"applied": True})
         return bool(data)
 
 
-def tell(answer: dict[str, Any]) -> None:
-    """Answer on the standard output."""
+def reply(answer: dict[str, Any]) -> None:
+    """Write a reply to standard output."""
     print(json.dumps(answer), flush=True)

@@ -1,4 +1,4 @@
-"""Clients that note when tokens were there: over the network, or of both engines in one process."""
+"""Record when tokens are committed, over the network or in one process."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.exchange import exchange
 from specwhisper_client.messages import config_to_proto
 
-WARM_UP_CALLS = 4  # each crosses the network and back: TCP learns how far it is
+WARM_UP_CALLS = 4  # each is a round trip, by which TCP adapts to the delay
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """A transcription and when its tokens were there.
+class TimedTokens:
+    """A transcription's tokens and the times of their commits.
 
     Attributes
     ----------
-    tokens : of all segments.
-    wall_s : from the first audio sent to the last text.
-    first_s : to the first committed tokens, of which there were ``num_first``.
-    last_s : to the last ones.
+    tokens : tokens of all segments.
+    wall_s : from the first audio to the last text.
+    first_s : time of the first commit, which had ``num_first`` tokens.
+    last_s : time of the last commit.
     """
 
     tokens: tuple[int, ...]
@@ -45,12 +45,12 @@ class Marks:
 
     @property
     def time_per_token_s(self) -> float:
-        """From the first committed tokens to the last: without what opens a session or carries its audio."""
+        """Time from the first to the last commit per token: excludes opening and upload."""
         return (self.last_s - self.first_s) / max(1, self.statistics.num_committed - self.num_first)
 
 
-class Marker:
-    """Notes the moments at which more tokens were committed."""
+class TokenTimer:
+    """Records when the number of committed tokens grows."""
 
     def __init__(self) -> None:
         self.first_s = self.last_s = 0.0
@@ -59,11 +59,11 @@ class Marker:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began."""
+        """Seconds since it was created."""
         return time.perf_counter() - self._started_s
 
     def observe(self, num_committed: int) -> None:
-        """Note how many there are now."""
+        """Record the current number of committed tokens."""
         if num_committed == self._num_committed:
             return
         self.last_s = self.elapsed_s
@@ -72,7 +72,7 @@ class Marker:
         self._num_committed = num_committed
 
 
-class MarkingClient:
+class TimedClient:
     """A client of a draft server, in this process."""
 
     def __init__(self, address: str) -> None:
@@ -85,10 +85,10 @@ class MarkingClient:
         self._runner.close()
 
     def warm_up(self) -> None:
-        """Cross the network a few times."""
+        """Make a few calls over the network."""
         self._runner.run(self._warm_up())
 
-    def transcribe(self, sample: Sample, mode: Mode, gamma: int) -> Marks:
+    def transcribe(self, sample: Sample, mode: Mode, gamma: int) -> TimedTokens:
         """Transcribe a recording."""
         return self._runner.run(self._transcribe(sample, mode, gamma))
 
@@ -96,13 +96,13 @@ class MarkingClient:
         for _ in range(WARM_UP_CALLS):
             await TranscriptionStub(self._channel).GetModel(pb.GetModelRequest())
 
-    async def _transcribe(self, sample: Sample, mode: Mode, gamma: int) -> Marks:
+    async def _transcribe(self, sample: Sample, mode: Mode, gamma: int) -> TimedTokens:
         options = DecodingOptions(language="en", log_mel_max=sample.log_mel_max)
         config = config_to_proto(options, mode, None if gamma == CHOSEN else gamma, is_container=False)
         call = TranscriptionStub(self._channel).StreamingRecognize()
         tokens: list[int] = []
         response = pb.StreamingRecognizeResponse()
-        marker = Marker()
+        timer = TokenTimer()
 
         async def audio() -> AsyncIterator[bytes]:
             for start in range(0, len(sample.pcm), PIECE_BYTES):
@@ -111,14 +111,14 @@ class MarkingClient:
         request = pb.StreamingRecognitionConfig(config=config, interim_results=True)
         async with aclosing(exchange(call, request, audio())) as responses:
             async for response in responses:
-                marker.observe(response.statistics.num_committed)
+                timer.observe(response.statistics.num_committed)
                 finals = (result for result in response.results if result.is_final)
                 tokens += [token for result in finals for token in result.alternatives[0].tokens]
-        wall_s = marker.elapsed_s
+        wall_s = timer.elapsed_s
         statistics = statistics_from_proto(response.statistics)
-        return Marks(tuple(tokens), wall_s, marker.first_s, marker.last_s, marker.num_first, statistics)
+        return TimedTokens(tuple(tokens), wall_s, timer.first_s, timer.last_s, timer.num_first, statistics)
 
 
 async def _open(address: str):  # type: ignore[no-untyped-def]
-    """Open a channel inside the loop that it belongs to."""
+    """Open a channel inside its event loop."""
     return open_channel(address)

@@ -1,4 +1,4 @@
-"""One run of a cell: under its round trip, held against the target's text, again where it does not count."""
+"""Run cells under their round trips and compare their texts with the target's."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from experiments.latency.sweep.lab import Lab
 from experiments.latency.terms import MAX_NETWORK_SHARE, MAX_TRIES
 
 
-class Measuring:
+class CellRunner:
     """Runs cells, each under its round trip.
 
     Parameters
     ----------
-    round_trips_s : those that cells name by their place.
+    round_trips_s : by the index that cells have.
     """
 
     def __init__(
@@ -33,37 +33,37 @@ class Measuring:
         self._applied: int | None = None
 
     def run(self, cell: Cell, sample: Sample, tokens: Sequence[int], *, seed: int) -> dict[str, Any]:
-        """Transcribe, again where the network itself took too much of a core; give what was measured last.
+        """Transcribe; repeat where the network used too much of a core. Return the last measurement.
 
         Parameters
         ----------
-        tokens : what the target alone wrote; one try that wrote something else is enough for a difference.
+        tokens : the target's own text. One attempt with another text makes the run different.
         """
         self._apply(cell.round_trip, seed)
         is_same, num_discarded = True, 0
         while True:
             cpu_s = self._network.cpu_s()
-            marks = self._lab.transcribe(cell, sample)
-            share = (self._network.cpu_s() - cpu_s) / marks.wall_s
-            is_same = is_same and marks.tokens == tuple(tokens)
+            timed = self._lab.transcribe(cell, sample)
+            share = (self._network.cpu_s() - cpu_s) / timed.wall_s
+            is_same = is_same and timed.tokens == tuple(tokens)
             if share <= MAX_NETWORK_SHARE or num_discarded + 1 == MAX_TRIES:
                 break
             num_discarded += 1
         return {
-            "time_per_token_s": marks.time_per_token_s,
-            "wall_s": marks.wall_s,
-            "first_s": marks.first_s,
-            "num_tokens": marks.statistics.num_committed,
+            "time_per_token_s": timed.time_per_token_s,
+            "wall_s": timed.wall_s,
+            "first_s": timed.first_s,
+            "num_tokens": timed.statistics.num_committed,
             "network_share": share,
             "num_discarded": num_discarded,
             "is_same": is_same,
             "load": os.getloadavg()[0],
-            "statistics": asdict(marks.statistics),
+            "statistics": asdict(timed.statistics),
         }
 
     def _apply(self, place: int, seed: int) -> None:
         if self._applied != place:
-            told = {**self._conditions.facts(), "round_trip_s": self._round_trips_s[place]}
-            self._network.apply(Conditions(**told), seed=seed)
+            values = {**self._conditions.facts(), "round_trip_s": self._round_trips_s[place]}
+            self._network.apply(Conditions(**values), seed=seed)
             self._lab.warm_up()
             self._applied = place
