@@ -58,10 +58,12 @@ def check_hosts(schema: ServeDeploySchema, node_ips: Collection[str]) -> None:
     node_ips : the addresses of the cluster's nodes.
     """
     for application, builder in _own_applications(schema):
-        part, read = serve_app.READS[builder]
+        part, settings = serve_app.SETTINGS[builder]
         flags = application.args.get(part) or {}
         try:
-            with_node_host(read, flags, min(node_ips, default=""), node_ips, may_be_local=part == "gateway")
+            with_node_host(
+                settings, flags, min(node_ips, default=""), node_ips, may_be_local=part == "gateway"
+            )
         except SpecWhisperError as error:
             if not _is_missing_file(error):
                 raise type(error)(f"Application '{application.name}': {error}") from error

@@ -21,7 +21,8 @@ import ray.util
 from specwhisper.errors import PortTaken
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.addresses import join_address, split_address
-from specwhisper.rpc.serving import AddServicer, OnDrain, RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import AddServicer, OnDrain, RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper_deploy.health import NotServing, check_grpc
 
 logger = logging.getLogger(__name__)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TypeVar
+from collections.abc import Collection
 
 import ray
 import ray.util
 
-from specwhisper.cli.command_lines import config_from
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.addresses import is_loopback
+from specwhisper.settings.command_line import config_from
+from specwhisper.settings.setting import Config, Settings
 from specwhisper_deploy.ports import Flags, port_choices
 
 HOST_FLAGS = ("host", "metrics-host")
 NEEDS = "needs encryption and tokens, or `insecure: true` in a network where every client may use it"
 
-Config = TypeVar("Config")
 
-
-def configs_on_this_node(
-    read: Callable[..., Config], flags: Flags, *, may_be_local: bool = False
-) -> list[Config]:
+def configs_on_this_node(settings: type[Config], flags: Flags, *, may_be_local: bool = False) -> list[Config]:
     """Return a replica's configurations, one for each port that it may take, with a host for this node.
 
     Parameters
     ----------
-    read : a server's command line.
+    settings : the settings class of a server.
     may_be_local : whether ``host: 127.0.0.1`` is accepted on several nodes.
     """
     own_ip = ray.util.get_node_ip_address()
-    flags = with_node_host(read, flags, own_ip, node_ips(), may_be_local=may_be_local)
-    return [config_from(read, choice) for choice in port_choices(flags)]
+    flags = with_node_host(settings, flags, own_ip, node_ips(), may_be_local=may_be_local)
+    return [config_from(settings, choice) for choice in port_choices(flags)]
 
 
 def node_ips() -> set[str]:
@@ -42,7 +38,7 @@ def node_ips() -> set[str]:
 
 
 def with_node_host(
-    read: Callable[..., object],
+    settings: type[Settings],
     flags: Flags,
     own_ip: str,
     ips: Collection[str],
@@ -71,7 +67,7 @@ def with_node_host(
         return flags
     changed = flags | defaults
     try:
-        config_from(read, port_choices(changed)[0])
+        config_from(settings, port_choices(changed)[0])
     except UnsafeBind as error:
         raise UnsafeBind(
             f"The cluster has {len(ips)} machines, which cannot reach each other's 127.0.0.1, and a server "

@@ -14,7 +14,8 @@ from specwhisper.observe.metrics.discovery import targets_page
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.metrics_server import metrics_page, serving_page
-from specwhisper.rpc.serving import AddServicer, ServingOptions
+from specwhisper.rpc.serving import AddServicer
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1.discovery_pb2_grpc import add_DiscoveryServicer_to_server
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_client.resolving import LOCATOR
@@ -38,10 +39,9 @@ from specwhisper_deploy.nodes import configs_on_this_node
 from specwhisper_deploy.ports import Flags
 from specwhisper_deploy.routing import ADDRESS, HAS_ROOM, OPEN_SESSIONS, VOCABULARY, WEIGHTS
 from specwhisper_deploy.target_locator import TargetLocatorService
-from specwhisper_draft_server.command import read_config as read_draft
-from specwhisper_gateway.command import read_config as read_gateway
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_gateway.config import GatewayConfig
-from specwhisper_target_server.command import read_config as read_target
+from specwhisper_target_server.config import TargetConfig
 
 logger = logging.getLogger(__name__)
 
@@ -55,9 +55,9 @@ class TargetReplica(GrpcReplica):
         from specwhisper_target_server.server import loaded_service, services_of
 
         super().__init__()
-        configs = configs_on_this_node(read_target, FREE_PORT | flags)
+        configs = configs_on_this_node(TargetConfig, FREE_PORT | flags)
         self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
-        service, choices = self._service, [config.serving for config in configs]
+        service, choices = self._service, configs
         await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
         self._handler = TargetHandler(service, self.address)
 
@@ -114,9 +114,9 @@ class TargetLocatorReplica(_LocatorReplica):
 
     async def __init__(self, flags: Flags, targets: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
-        (config,) = configs_on_this_node(read_target, flags)
+        (config,) = configs_on_this_node(TargetConfig, flags)
         add = partial(add_VerificationServicer_to_server, TargetLocatorService(targets))
-        await self._serve_locator(target_locator.SERVICE_NAME, add, config.serving, targets)
+        await self._serve_locator(target_locator.SERVICE_NAME, add, config, targets)
 
 
 class DraftLocatorReplica(_LocatorReplica):
@@ -124,10 +124,10 @@ class DraftLocatorReplica(_LocatorReplica):
 
     async def __init__(self, flags: Flags, drafts: DeploymentHandle) -> None:  # type: ignore[misc]  # as above
         super().__init__()
-        (config,) = configs_on_this_node(read_draft, flags)
+        (config,) = configs_on_this_node(DraftConfig, flags)
         service = DraftLocatorService(DraftServerCache(ask_draft_servers(drafts)))
         add = partial(add_DiscoveryServicer_to_server, service)
-        await self._serve_locator(draft_locator.SERVICE_NAME, add, config.serving, drafts)
+        await self._serve_locator(draft_locator.SERVICE_NAME, add, config, drafts)
 
     async def client_address(self) -> str:
         """Return the address in the form that clients' ``--server`` takes."""
@@ -141,9 +141,9 @@ class DraftReplica(GrpcReplica):
         from specwhisper_draft_server.server import loaded_service, services_of
 
         super().__init__()
-        configs = configs_on_this_node(read_draft, flags)
+        configs = configs_on_this_node(DraftConfig, flags)
         self._service = await self._running.enter_async_context(loaded_service(configs[0]))
-        services, choices = services_of(self._service, configs[0]), [config.serving for config in configs]
+        services, choices = services_of(self._service, configs[0]), configs
         await self._listen(services, choices, metrics=self._service.metrics)
 
     async def free_slots(self) -> FreeSlots:
@@ -166,7 +166,7 @@ class GatewayReplica:
     async def __init__(self, flags: Flags) -> None:  # type: ignore[misc]  # Serve awaits it
         from specwhisper_gateway.server import GatewayServer
 
-        configs = configs_on_this_node(read_gateway, flags, may_be_local=True)
+        configs = configs_on_this_node(GatewayConfig, flags, may_be_local=True)
         self._config = configs[0]  # its port may be another one of the range
 
         async def start(config: GatewayConfig) -> tuple[GatewayServer, asyncio.Task[None]]:

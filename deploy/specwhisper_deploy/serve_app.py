@@ -6,17 +6,18 @@ also runs without Ray; Ray starts, checks, scales and replaces replicas.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import RequestRouterConfig
 
-from specwhisper.cli.command_lines import config_from
 from specwhisper.errors import InvalidRequest
 from specwhisper.rpc.health import CHECK_WITHIN_S
+from specwhisper.rpc.serving_options import ListenOptions
+from specwhisper.settings.command_line import config_from
+from specwhisper.settings.setting import Config
 from specwhisper_deploy.ports import Flags, port_choices
 from specwhisper_deploy.replicas import (
     FREE_PORT,
@@ -27,9 +28,9 @@ from specwhisper_deploy.replicas import (
     TargetReplica,
 )
 from specwhisper_deploy.routing import STATS_PERIOD_S, LeastSessions
-from specwhisper_draft_server.command import read_config as read_draft
-from specwhisper_gateway.command import read_config as read_gateway
-from specwhisper_target_server.command import read_config as read_target
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_target_server.config import TargetConfig
 
 MAX_CALLS = 1_000  # at once, over handles; Serve's default of five would queue the sixth
 FAILED_CHECKS = 3  # in a row, after which Serve replaces a replica
@@ -75,30 +76,12 @@ DraftLocator = serve.deployment(name="Locator", ray_actor_options=LOCATOR_CPUS, 
 Gateway = serve.deployment(name="Gateway", **COMMON)(GatewayReplica)
 
 
-Config = TypeVar("Config")
-
-# Of each application: the argument that holds its servers' flags, and the command line that reads them.
-READS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "targets": ("target", read_target),
-    "drafts": ("draft", read_draft),
-    "gateway": ("gateway", read_gateway),
+# Of each application: the argument that holds its servers' flags, and their settings class.
+SETTINGS: dict[str, tuple[str, type[ListenOptions]]] = {
+    "targets": ("target", TargetConfig),
+    "drafts": ("draft", DraftConfig),
+    "gateway": ("gateway", GatewayConfig),
 }
-
-
-class Serving(Protocol):
-    """The part of a server's configuration that matters to Serve."""
-
-    @property
-    def port(self) -> int:
-        """Port of its calls; 0 for a free one."""
-
-    @property
-    def metrics_port(self) -> int | None:
-        """Port of its metrics; ``None`` where it serves none."""
-
-    @property
-    def drain_timeout_s(self) -> float:
-        """Seconds that open sessions have to end."""
 
 
 class Arguments(BaseModel):
@@ -131,11 +114,9 @@ def targets(args: dict[str, Any]) -> Application:
     """Build targets of one checkpoint and their locator; use one application for each checkpoint."""
     arguments = TargetsArguments.model_validate(args)
     flags = FREE_PORT | arguments.target
-    replicas = Target.options(**_options(flags, _first_config(read_target, flags).serving))
+    replicas = Target.options(**_options(flags, _first_config(TargetConfig, flags)))
     locator_flags = _locator_flags(arguments.target, arguments.locator, "target")
-    locator = TargetLocator.options(
-        **_options(locator_flags, config_from(read_target, locator_flags).serving)
-    )
+    locator = TargetLocator.options(**_options(locator_flags, config_from(TargetConfig, locator_flags)))
     return locator.bind(locator_flags, replicas.bind(arguments.target))
 
 
@@ -143,7 +124,7 @@ def drafts(args: dict[str, Any]) -> Application:
     """Build draft servers and, if it has arguments, their locator."""
     arguments = DraftsArguments.model_validate(args)
     flags = arguments.draft
-    replicas = Draft.options(**_options(flags, _first_config(read_draft, flags).serving)).bind(flags)
+    replicas = Draft.options(**_options(flags, _first_config(DraftConfig, flags))).bind(flags)
     if arguments.locator is None:
         return replicas
     locator_flags = _locator_flags(flags, arguments.locator, "draft server")
@@ -151,14 +132,14 @@ def drafts(args: dict[str, Any]) -> Application:
         raise InvalidRequest(
             "The locator of draft servers needs a port of its own: write locator: {port: 50050}."
         )
-    locator = DraftLocator.options(**_options(locator_flags, config_from(read_draft, locator_flags).serving))
+    locator = DraftLocator.options(**_options(locator_flags, config_from(DraftConfig, locator_flags)))
     return locator.bind(locator_flags, replicas)
 
 
 def gateway(args: dict[str, Any]) -> Application:
     """Build gateways."""
     flags = GatewayArguments.model_validate(args).gateway
-    return Gateway.options(**_options(flags, _first_config(read_gateway, flags))).bind(flags)
+    return Gateway.options(**_options(flags, _first_config(GatewayConfig, flags))).bind(flags)
 
 
 def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
@@ -171,12 +152,12 @@ def _locator_flags(replicas: Flags, locator: Flags, server: str) -> Flags:
     return flags
 
 
-def _first_config(read: Callable[..., Config], flags: Flags) -> Config:
+def _first_config(settings: type[Config], flags: Flags) -> Config:
     """Read flags with the first port of each range."""
-    return config_from(read, port_choices(flags)[0])
+    return config_from(settings, port_choices(flags)[0])
 
 
-def _options(flags: Flags, serving: Serving) -> dict[str, float]:
+def _options(flags: Flags, serving: ListenOptions) -> dict[str, float]:
     """Return the options of a deployment that depend on its servers' flags.
 
     Serve kills a replica only after its drain. A node has as many replicas as there are ports, unless these

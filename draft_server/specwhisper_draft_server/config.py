@@ -1,75 +1,204 @@
-"""What a draft server can be told."""
+"""Settings of a draft server."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.addresses import split_address
-from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.rpc.serving import ServingOptions
-from specwhisper.speculation.draft_length import DraftLength
+from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
+from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
+from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SERVING, Made, Setting
+from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
+from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.types import DTYPES, Mode
 
 DEFAULT_PORT = 50_051
 DEFAULT_TARGET = "127.0.0.1:50052"
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024  # a whole recording, for Recognize
+TARGET_TOKEN = "SPECWHISPER_TARGET_TOKEN"  # the variable that may hold the token for targets
 
 
-@dataclass(frozen=True, slots=True)
-class DraftConfig:
-    """Settings of a draft server, checked when they are made.
+def draft_failpoints() -> Any:
+    """Return the failpoints in this process's environment."""
+    return load_failpoints(os.environ, "draft")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftConfig(ServingOptions):
+    """Settings of ``specwhisper-draft-server``.
 
     Attributes
     ----------
-    target : addresses of target servers, or of whatever answers ``Locate`` for many, with commas between.
-    cores : the only ones the process runs on; ``None`` for all.
-    target_credentials : how targets are reached, and who this server is to them.
-    target_model, target_revision, target_device, target_dtype : a target to run in this process instead.
-    draft_model : bundled name, Whisper size, hub id or folder.
-    mode, gamma, depth, min_confidence : how sessions draft unless they ask otherwise; what is ``None`` is
-        chosen for each session as it goes.
-    drafts_next_window : before the target opens it, in a second slot for each session.
-    compress_audio : send FLAC to the target instead of PCM.
-    connect_timeout_s : how long a session waits for a target that is not there, or not yet.
-    resume_timeout_s : how long a session whose target is lost waits for another one.
-    draft_timeout_s : how long the draft engine may take to place its model, to open a session, or for one
-        step; then sessions run target-only.
-    riva : offer NVIDIA Riva's service too; ``None`` where its client is installed.
-    audit_every : of so many recordings one is decoded again by the target alone; ``None`` for none.
-    max_audio_s : longest recording ``Recognize`` takes, in seconds.
+    target_credentials : for the connections to targets.
+    max_audio_s : longest recording ``Recognize`` accepts, in seconds.
     """
 
-    target: str = DEFAULT_TARGET
-    target_credentials: Credentials = OPEN
-    target_model: str | None = None
-    target_revision: str | None = None
-    target_device: str = "cpu"
-    target_dtype: str = "float32"
-    draft_model: str = "demo-draft-tiny"
-    revision: str | None = None
-    device: str = "cpu"
-    dtype: str = "float32"
-    threads: int | None = None
-    cores: tuple[int, ...] | None = None
-    mode: Mode = Mode.FULL
-    gamma: int | None = None
-    depth: int | None = None
-    min_confidence: float | None = None
-    drafts_next_window: bool = True
-    compress_audio: bool = False
-    connect_timeout_s: float = 5.0
-    resume_timeout_s: float = 60.0
-    draft_timeout_s: float = 15.0
-    max_sessions: int = 8
-    riva: bool | None = None
-    audit_every: int | None = None
+    draft_model: Annotated[
+        str,
+        Setting(
+            MODEL,
+            "Draft model: demo-draft-tiny, demo-draft-distil, a Whisper size (tiny ...), a hub id or folder.",
+            metavar="MODEL",
+        ),
+    ] = "demo-draft-tiny"
+    revision: Revision = None
+    device: Device = "cpu"
+    dtype: Annotated[
+        str,
+        Setting(
+            MODEL,
+            "Numeric type of the draft's weights: float32, bfloat16, float16 or, on a CPU, int8; the text is "
+            "the same with each.",
+            metavar="TYPE",
+            choices=DTYPES,
+        ),
+    ] = "float32"
+    threads: Threads = None
+    cores: Cores = None
+
+    target: Annotated[
+        str,
+        Setting(
+            DRAFTING,
+            "Addresses of target servers or locators; a session opens at the target with most room.",
+            metavar="HOST:PORT,...",
+        ),
+    ] = DEFAULT_TARGET
+    target_model: Annotated[
+        str | None,
+        Setting(
+            DRAFTING, "Target model to run in this process; default: none, --target is used.", metavar="MODEL"
+        ),
+    ] = None
+    target_revision: Annotated[
+        str | None, Setting(DRAFTING, "Commit or tag of --target-model on the hub.", metavar="REVISION")
+    ] = None
+    target_device: Annotated[str, Setting(DRAFTING, "Device of --target-model.", metavar="DEVICE")] = "cpu"
+    target_dtype: Annotated[
+        str,
+        Setting(
+            DRAFTING,
+            "Numeric type of --target-model: float32 (text identical to transformers), bfloat16, float16 or, "
+            "on a CPU, int8.",
+            metavar="TYPE",
+            choices=DTYPES,
+        ),
+    ] = "float32"
+    target_credentials: Annotated[
+        Credentials,
+        Made(
+            partial(client_credentials, variable=TARGET_TOKEN),
+            prefix="target",
+            words={"peer": "targets", "variable": f"${TARGET_TOKEN}"},
+        ),
+    ] = OPEN
+    mode: Annotated[
+        Mode,
+        Setting(
+            DRAFTING,
+            "Mode of sessions that request none: target-only, sync, pipelined or full; the text is the same "
+            "with each.",
+            metavar="MODE",
+        ),
+    ] = Mode.FULL
+    gamma: Annotated[
+        int | None,
+        Setting(
+            DRAFTING, "Draft tokens per block; default: adapted to each session.", "N", min=1, max=MAX_GAMMA
+        ),
+    ] = None
+    depth: Annotated[
+        int | None,
+        Setting(
+            DRAFTING,
+            "Blocks the draft may be ahead (pipelined and full); default: adapted to each session.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    min_confidence: Annotated[
+        float | None,
+        Setting(
+            DRAFTING,
+            "Probability that all drafted tokens are right, below which the draft stops; 0: never; default: "
+            "adapted to each session.",
+            metavar="P",
+            min=0,
+            max=0.99,
+        ),
+    ] = None
+    next_window: Annotated[
+        bool,
+        Setting(
+            DRAFTING,
+            "Drafting of the next window before the target opens it, in a second slot for each session.",
+        ),
+    ] = True
+    compress_audio: Annotated[bool, Setting(DRAFTING, "FLAC instead of PCM on the way to targets.")] = False
+    connect_timeout_s: Annotated[
+        float,
+        Setting(
+            DRAFTING,
+            "Seconds a session waits for a target that refuses connections.",
+            metavar="SECONDS",
+            min=0,
+        ),
+    ] = 5.0
+    resume_timeout_s: Annotated[
+        float,
+        Setting(
+            DRAFTING,
+            "Seconds a session that lost its target waits for another one.",
+            metavar="SECONDS",
+            min=0,
+        ),
+    ] = 60.0
+    draft_timeout_s: Annotated[
+        float,
+        Setting(
+            DRAFTING,
+            "Seconds the draft engine may take to load its model, open a session or run a step; after that, "
+            "sessions run target-only.",
+            metavar="SECONDS",
+            above=0,
+        ),
+    ] = 15.0
+
+    port: Port = DEFAULT_PORT
+    max_sessions: Annotated[int, Setting(SERVING, "Concurrent sessions of clients.", metavar="N", min=1)] = 8
+    max_message_bytes: Annotated[
+        int,
+        Setting(
+            SERVING,
+            "Largest message, and so the largest file for Recognize, in bytes.",
+            metavar="BYTES",
+            min=65_536,
+        ),
+    ] = MAX_MESSAGE_BYTES
+    riva: Annotated[
+        bool | None,
+        Setting(SERVING, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed."),
+    ] = None
+    audit_every: Annotated[
+        int | None,
+        Setting(
+            OBSERVABILITY,
+            "Parity check of one recording in N: the target decodes it again alone, and the texts are "
+            "compared; default: none.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
     max_audio_s: float = 4 * 3600.0
-    serving: ServingOptions = field(
-        default_factory=lambda: ServingOptions(port=DEFAULT_PORT, max_message_bytes=MAX_MESSAGE_BYTES)
-    )
+    failpoints: Annotated[Any, Made(draft_failpoints)] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for address in self.targets:
             split_address(address)
         if self.mode is Mode.ONE_PROCESS:
@@ -77,21 +206,6 @@ class DraftConfig:
                 "--mode is one-process: a draft server offers target-only, sync, pipelined and full."
             )
         self.length(self.mode, None)
-        for flag, dtype in (("--dtype", self.dtype), ("--target-dtype", self.target_dtype)):
-            if dtype not in DTYPES:
-                raise InvalidRequest(f"{flag} is '{dtype}': choose one of {', '.join(DTYPES)}.")
-        if self.max_sessions < 1:
-            raise InvalidRequest(f"--max-sessions is {self.max_sessions}: it must be at least 1.")
-        if not self.connect_timeout_s >= 0:
-            raise InvalidRequest(f"--connect-timeout is {self.connect_timeout_s}: it must be 0 or more.")
-        if not self.resume_timeout_s >= 0:
-            raise InvalidRequest(f"--resume-timeout is {self.resume_timeout_s}: it must be 0 or more.")
-        if not self.draft_timeout_s > 0:
-            raise InvalidRequest(f"--draft-timeout is {self.draft_timeout_s}: it must be more than 0.")
-        if self.audit_every is not None and self.audit_every < 1:
-            raise InvalidRequest(f"--audit-every is {self.audit_every}: it must be at least 1.")
-        if self.threads is not None and self.threads < 1:
-            raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -101,8 +215,13 @@ class DraftConfig:
     @property
     def num_slots(self) -> int:
         """Slots that the draft model needs."""
-        return self.max_sessions * (2 if self.drafts_next_window else 1)
+        return self.max_sessions * (2 if self.next_window else 1)
+
+    @property
+    def max_concurrent_streams(self) -> int:
+        """Limit of concurrent calls on one connection: all sessions may share one."""
+        return self.max_sessions + SHORT_CALLS
 
     def length(self, mode: Mode, gamma: int | None) -> DraftLength:
-        """Give how a session drafts that asks for a mode and, perhaps, a draft length."""
+        """Return the draft length of a session that requests a mode and perhaps a gamma."""
         return DraftLength.of(mode, gamma or self.gamma, self.depth, self.min_confidence)

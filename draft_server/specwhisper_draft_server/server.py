@@ -47,7 +47,7 @@ async def running_service(
         checkpoint, target = share_encoder(checkpoint, target, config.max_sessions)
     metrics = DraftMetrics(config, model=checkpoint.name if checkpoint is not None else "")
     transcriber = _transcriber(config, target, metrics)
-    failpoints = config.serving.failpoints
+    failpoints = config.failpoints
     drafting = None
     if checkpoint is not None:
         check_pair = partial(pair_ids, checkpoint) if place is None else lambda _: None
@@ -55,7 +55,7 @@ async def running_service(
         drafting = Drafting(
             checkpoint,
             place if failpoints is None else lambda to: failpoints.wrap_model(place(to), "draft"),
-            runs_ahead=config.drafts_next_window,
+            runs_ahead=config.next_window,
             timeout_s=config.draft_timeout_s,
             on_failure=metrics.fallbacks.inc,
             check_pair=check_pair,
@@ -148,7 +148,7 @@ async def run(config: DraftConfig) -> None:
     async with loaded_service(config) as service:
         await serve(
             services_of(service, config),
-            config.serving,
+            config,
             metrics=service.metrics,
             check_health=service.check_health,
         )

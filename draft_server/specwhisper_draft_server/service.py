@@ -66,9 +66,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         self._drafting = drafting
         self._parity = parity
         self._descriptions = Descriptions(transcriber, config.resume_timeout_s)
-        self._limiter = SessionLimiter(
-            "The draft server", config.max_sessions, config.serving.max_sessions_per_token
-        )
+        self._limiter = SessionLimiter("The draft server", config.max_sessions, config.max_sessions_per_token)
 
     @property
     def num_sessions(self) -> int:
@@ -83,7 +81,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
     @property
     def idle_timeout_s(self) -> float:
         """Longest time between two messages of a streaming client."""
-        return self._config.serving.idle_timeout_s
+        return self._config.idle_timeout_s
 
     @property
     def num_free_draft_slots(self) -> int | None:
@@ -102,7 +100,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
         return pb.GetModelResponse(
             model=self._model_info(target, self._config.length(self._config.mode, None)),
             language_codes=sorted(target.vocabulary.languages) or ["en"],
-            max_message_bytes=self._config.serving.max_message_bytes,
+            max_message_bytes=self._config.max_message_bytes,
             max_sessions=self._config.max_sessions,
             software_version=__version__,
             log_mel_max_bins=sorted(self._mel_bins(target)),

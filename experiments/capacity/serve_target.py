@@ -13,11 +13,10 @@ import typer
 from experiments.capacity.models import Measured
 from experiments.capacity.usage import Meter
 from experiments.common.replay.options import Dtype, MaxSessions
-from specwhisper.cli import flags
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.rpc.serving import serve
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server.config import TargetConfig
@@ -35,10 +34,10 @@ def serve_target(
     decoding_only: Annotated[
         bool, typer.Option("--decoding-only", help="Encode only the first window of each slot.")
     ] = False,
-    port: flags.Port = 0,
-    threads: flags.Threads = None,
-    log_format: flags.LogFormatOption = LogFormat.AUTO,
-    log_level: flags.LogLevelOption = LogLevel.INFO,
+    port: int = 0,
+    threads: int | None = None,
+    log_format: LogFormat = LogFormat.AUTO,
+    log_level: LogLevel = LogLevel.INFO,
 ) -> None:
     """Serve the demo target, or another shape that writes the same, and count what it does."""
     configure_logging(log_format, log_level)
@@ -46,9 +45,8 @@ def serve_target(
         config = TargetConfig(
             threads=threads,
             limits=Limits(max_sessions=max_sessions),
-            serving=ServingOptions(
-                port=port, max_concurrent_streams=max_sessions + SHORT_CALLS, drain_timeout_s=1.0
-            ),
+            port=port,
+            drain_timeout_s=1.0,
         )
         asyncio.run(_run(config, Measured(shape, dtype, trace, decoding_only), Meter.at(meter)))
     except SpecWhisperError as error:
@@ -61,7 +59,7 @@ async def _run(config: TargetConfig, measured: Measured, meter: Meter) -> None:
     checkpoint, model = measured.target(config.limits.max_sessions, meter)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)
+        await serve({SERVICE_NAME: add}, config, on_drain=service.say_goodbye)
 
 
 if __name__ == "__main__":

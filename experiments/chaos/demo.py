@@ -17,13 +17,13 @@ from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.rpc.serving import serve
 from specwhisper.types import Limits, Segment
 from specwhisper.wire.v1 import verification_pb2_grpc
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of
-from specwhisper_target_server.config import DEFAULT_IDLE_S, TargetConfig
+from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
 from specwhisper_target_server.server import running_service as running_target
 
@@ -56,19 +56,15 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
     config = TargetConfig(
         model=TARGET,
         limits=limits,
-        serving=ServingOptions(
-            max_message_bytes=limits.max_message_bytes,
-            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
-            drain_timeout_s=settings.drain_timeout_s,
-            idle_timeout_s=DEFAULT_IDLE_S,
-            failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
-        ),
+        port=0,
+        drain_timeout_s=settings.drain_timeout_s,
+        failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
     )
     prepare_process(config.device, 1, None)
     async with running_target(config, load_checkpoint(TARGET)) as service:
         probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({VERIFICATION: add}, config.serving, on_drain=service.say_goodbye)
+        await serve({VERIFICATION: add}, config, on_drain=service.say_goodbye)
 
 
 async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
@@ -82,15 +78,12 @@ async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
         max_sessions=settings.max_sessions,
         resume_timeout_s=settings.resume_timeout_s,
         riva=False,
-        serving=ServingOptions(
-            max_message_bytes=MAX_MESSAGE_BYTES,
-            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
-            drain_timeout_s=settings.drain_timeout_s,
-            failpoints=failpoints,
-        ),
+        port=0,
+        drain_timeout_s=settings.drain_timeout_s,
+        failpoints=failpoints,
     )
     prepare_process(config.device, 1, None)
     async with running_draft(config, load_checkpoint(DRAFT)) as service:
         probes["taken_slots"] = lambda: service.num_sessions
         probes["hanging"] = lambda: failpoints.num_hanging if failpoints is not None else 0
-        await serve(services_of(service, config), config.serving, check_health=service.check_health)
+        await serve(services_of(service, config), config, check_health=service.check_health)

@@ -23,15 +23,15 @@ from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import Model
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.rpc.serving import serve
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server import voice_activity as voice
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of
-from specwhisper_target_server.config import DEFAULT_IDLE_S, TargetConfig
+from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
 from specwhisper_target_server.server import running_service as running_target
 
@@ -113,14 +113,9 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
     limits = Limits(max_sessions=settings.max_sessions)
     config = TargetConfig(
         limits=limits,
-        serving=ServingOptions(
-            port=settings.port,
-            max_message_bytes=limits.max_message_bytes,
-            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
-            drain_timeout_s=settings.drain_timeout_s,
-            idle_timeout_s=DEFAULT_IDLE_S,
-            failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
-        ),
+        port=settings.port,
+        drain_timeout_s=settings.drain_timeout_s,
+        failpoints=load_failpoints({VARIABLE: settings.failpoints}, "target"),
     )
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint(
@@ -130,7 +125,7 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
     async with running_target(config, checkpoint, model) as service:
         probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({VERIFICATION: add}, config.serving, on_drain=service.say_goodbye)
+        await serve({VERIFICATION: add}, config, on_drain=service.say_goodbye)
 
 
 async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel | None = None) -> None:
@@ -146,14 +141,10 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         draft_timeout_s=settings.draft_timeout_s,
         max_audio_s=settings.max_audio_s,
         riva=False,
-        serving=ServingOptions(
-            port=settings.port,
-            max_message_bytes=MAX_MESSAGE_BYTES,
-            max_concurrent_streams=settings.max_sessions + SHORT_CALLS,
-            drain_timeout_s=settings.drain_timeout_s,
-            idle_timeout_s=settings.idle_timeout_s,
-            failpoints=failpoints,
-        ),
+        port=settings.port,
+        drain_timeout_s=settings.drain_timeout_s,
+        idle_timeout_s=settings.idle_timeout_s,
+        failpoints=failpoints,
     )
     prepare_process(config.device, 1, None)
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN_MULTILINGUAL)
@@ -169,7 +160,7 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
         metrics = service.metrics.collected
         probes["engine_hangs"] = lambda: int(metrics.get_sample_value("specwhisper_draft_engine_hangs") or 0)
         probes["taken_slots"] = lambda: _num_taken(service.num_free_draft_slots, config.num_slots)
-        await serve(services_of(service, config), config.serving, check_health=service.check_health)
+        await serve(services_of(service, config), config, check_health=service.check_health)
 
 
 def _num_taken(num_free: int | None, num_slots: int) -> int:

@@ -20,7 +20,7 @@ from specwhisper.engine.local import TargetEngine
 from specwhisper.model.choosing import Row, Scores
 from specwhisper.model.model import WhisperModel
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
-from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import DEFAULT_MAX_WIDTH, Limits, Mode
 from specwhisper.wire.v1.verification_pb2_grpc import add_VerificationServicer_to_server
 from specwhisper_target_server.service import VerificationService

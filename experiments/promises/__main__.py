@@ -32,8 +32,8 @@ from experiments.promises import (
     stops,
 )
 from experiments.promises.messages import QUICK_SIZES, SIZES
-from specwhisper.rpc.collector import freeze_loaded
-from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.process import freeze_loaded
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper_draft_server.config import DraftConfig
 
 PROCESSES = {"OMP_NUM_THREADS": "1"}

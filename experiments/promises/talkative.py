@@ -13,7 +13,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from experiments.common.servers.forked import ForkedServer, Probes
 from experiments.soak.servers import serve_gateway
-from specwhisper.rpc.serving import ServingOptions, serve
+from specwhisper.rpc.serving import serve
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_gateway.config import GatewayConfig

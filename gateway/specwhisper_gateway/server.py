@@ -12,12 +12,12 @@ from typing import Any
 
 import uvicorn
 
+from specwhisper.observe.logs import LogLevel
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.rpc.addresses import cannot_listen, join_address
-from specwhisper.rpc.collector import freeze_loaded
 from specwhisper.rpc.handshakes import encrypted
 from specwhisper.rpc.metrics_server import metrics_page, serving_page
-from specwhisper.rpc.stop_signals import stop_signals
+from specwhisper.rpc.process import freeze_loaded, stop_signals
 from specwhisper_gateway.app import create_app
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.metrics import GatewayMetrics
@@ -52,6 +52,7 @@ class GatewayServer(uvicorn.Server):
             self._app,
             lifespan="on",
             log_config=None,  # the process's own
+            log_level="warning" if config.log_level is LogLevel.INFO else None,  # we log start and stop
             access_log=False,  # the middleware's lines say more
             server_header=False,
             proxy_headers=False,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import compress
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -87,7 +88,7 @@ class WhisperModel:
         vocabulary: Vocabulary | None = None,
         ids: Sequence[int | None] | None = None,
         device_map: dict[str, int | str] | None = None,
-        offload_folder: str | None = None,
+        offload_folder: Path | None = None,
         is_draft: bool = False,
         cross_cache_dtype: str | None = None,
         has_static_shapes: bool | None = None,

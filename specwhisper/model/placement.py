@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ def place(
     decoder: nn.Module,
     device_map: Mapping[str, int | str],
     *,
-    offload_folder: str | None,
+    offload_folder: Path | None,
     main_device: torch.device,
 ) -> None:
     """Dispatch the modules; those on "cpu" or "disk" run on ``main_device``, their weights brought there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import grpc
 import grpc.aio
@@ -13,10 +13,12 @@ import grpc.aio
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.observe import request_id, tracing
 from specwhisper.rpc.addresses import is_loopback, split_address
-from specwhisper.rpc.keepalive import keepalive
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import read_token
+from specwhisper.settings.setting import SECURITY, Setting
 
+PING_AFTER_S = 20.0  # our servers permit a ping every ten seconds
+PING_TIMEOUT_S = 10.0
 MAX_REPLY_BYTES = 8 * 1024 * 1024  # a vocabulary of 52,000 tokens takes 0.6 MB, an hour's transcript less
 
 
@@ -38,20 +40,60 @@ OPEN = Credentials()
 
 
 def client_credentials(
-    use_ssl: bool,
-    roots: Path | None,
-    certificate: Path | None,
-    key: Path | None,
-    token_file: Path | None,
+    use_ssl: Annotated[bool, Setting(SECURITY, "TLS on connections to {peer}.")] = False,
+    root_cert: Annotated[
+        Path | None,
+        Setting(
+            SECURITY,
+            "CA bundle (PEM) used to verify the certificate of {peer}; default: gRPC's own.",
+            metavar="FILE",
+        ),
+    ] = None,
+    client_cert: Annotated[
+        Path | None, Setting(SECURITY, "Client certificate (PEM) for {peer}.", metavar="FILE")
+    ] = None,
+    client_key: Annotated[
+        Path | None, Setting(SECURITY, "Private key (PEM) of the client certificate.", metavar="FILE")
+    ] = None,
+    server_name: Annotated[
+        str | None,
+        Setting(
+            SECURITY,
+            "Host name in the certificate of {peer}; default: the host of the address.",
+            metavar="NAME",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        Setting(
+            SECURITY, "File with the token for {peer}; default: the token in {variable}.", metavar="FILE"
+        ),
+    ] = None,
     *,
     variable: str,
-    server_name: str | None = None,
 ) -> Credentials:
-    """Put together what was said on a command line; the token may stand in the environment's ``variable``."""
-    if not use_ssl and (roots or certificate or key or server_name):
+    """Return a caller's credentials; without a file, the environment's ``variable`` may hold its token."""
+    if not use_ssl and (root_cert or client_cert or client_key or server_name):
         raise InvalidRequest("A certificate is given, but no encryption: ask for it.")
-    tls = ClientTls(roots, certificate, key, server_name) if use_ssl else None
+    tls = ClientTls(root_cert, client_cert, client_key, server_name) if use_ssl else None
     return Credentials(tls, read_token(token_file, variable))
+
+
+def keepalive(after_s: float = PING_AFTER_S, timeout_s: float = PING_TIMEOUT_S) -> list[tuple[str, int]]:
+    """Return gRPC's options, of a channel or a server, that end a dead connection.
+
+    Parameters
+    ----------
+    after_s : seconds without a byte from the peer until it is pinged.
+    timeout_s : seconds until a ping without an answer ends the connection.
+    """
+    return [
+        ("grpc.keepalive_time_ms", round(after_s * 1_000)),
+        ("grpc.keepalive_timeout_ms", round(timeout_s * 1_000)),
+        # Without it gRPC 1.85 waits for a minute, whatever the line above says.
+        ("grpc.http2.ping_timeout_ms", round(timeout_s * 1_000)),
+        ("grpc.http2.max_pings_without_data", 0),  # pings also keep streams without messages alive
+    ]
 
 
 def check_credentials(address: str, credentials: Credentials) -> None:

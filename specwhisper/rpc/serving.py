@@ -6,32 +6,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from specwhisper.errors import InvalidRequest, UnsafeBind
-from specwhisper.observe.failpoints import VARIABLE
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.access import Access
-from specwhisper.rpc.addresses import cannot_listen, check_bind, is_loopback, join_address
+from specwhisper.rpc.addresses import cannot_listen, join_address
 from specwhisper.rpc.calls import CallInterceptor, OpenCalls
-from specwhisper.rpc.collector import freeze_loaded
+from specwhisper.rpc.channels import keepalive
 from specwhisper.rpc.health import CheckHealth, Health
-from specwhisper.rpc.keepalive import keepalive
 from specwhisper.rpc.metrics_server import metrics_page, serving_page
-from specwhisper.rpc.stop_signals import stop_signals
-from specwhisper.rpc.tls import ServerTls
-from specwhisper.rpc.tokens import Tokens
-from specwhisper.types import Limits
+from specwhisper.rpc.process import freeze_loaded, stop_signals
+from specwhisper.rpc.serving_options import ServingOptions
 
 logger = logging.getLogger(__name__)
 
-SHORT_CALLS = 100  # unary calls that one connection may have open beside its sessions
 HANDSHAKE_S = 20.0  # for who connects; whoever says nothing is hung up on
 # For a connection without a call; clients open another one by themselves. How old one may become is not
 # bounded: behind its grace, gRPC cuts off the calls that are open, and a session may last for hours.
@@ -44,74 +36,6 @@ GOODBYE_S = 0.5  # for the last bytes, once no call of ours is open
 # Adds a servicer to a server, as generated: ``partial(add_VerificationServicer_to_server, servicer)``.
 AddServicer = Callable[[grpc.aio.Server], Any]
 OnDrain = Callable[[], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class ServingOptions:
-    """How a server listens and stops.
-
-    Attributes
-    ----------
-    host, port : where to listen; port 0 takes a free one.
-    insecure : allow a host that other machines can reach, without encryption or tokens.
-    tls : encrypts every connection.
-    tokens : who may call; ``None`` lets everybody in.
-    max_message_bytes : largest message it receives.
-    max_concurrent_streams : most calls at once on one connection; further ones wait without a word, so there
-        has to be room for all the sessions of a draft server.
-    drain_timeout_s : how long open calls may go on after a stop signal.
-    idle_timeout_s : how long the caller of a stream may send nothing, or take no answer, until it ends.
-    max_session_s : how long a call may last.
-    max_sessions_per_token : most sessions of one caller; ``None`` for no such limit.
-    metrics_host, metrics_port : where metrics are served, under the same protection; ``None`` serves none.
-    failpoints : :class:`specwhisper.testing.failpoints.Failpoints`, in tests.
-    local_socket : a path where it listens as well, unencrypted: for questions of its own process, which has
-        neither a certificate to show nor one to trust. Nobody else may enter the folder.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    insecure: bool = False
-    tls: ServerTls | None = None
-    tokens: Tokens | None = None
-    max_message_bytes: int = Limits().max_message_bytes
-    max_concurrent_streams: int = SHORT_CALLS
-    drain_timeout_s: float = 30.0
-    idle_timeout_s: float = 60.0
-    max_session_s: float = 86_400.0
-    max_sessions_per_token: int | None = None
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int | None = None
-    failpoints: Any = None
-    local_socket: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.failpoints is not None and not is_loopback(self.host):
-            raise UnsafeBind(
-                f"{VARIABLE} is set, which makes this server fail: unset it, or listen on 127.0.0.1 only."
-            )
-        for host in (self.host, self.metrics_host):
-            check_bind(host, insecure=self.insecure, tls=self.tls, tokens=self.tokens)
-        for flag, seconds in (
-            ("--idle-timeout", self.idle_timeout_s),
-            ("--session-timeout", self.max_session_s),
-        ):
-            if not seconds > 0:
-                raise InvalidRequest(f"{flag} is {seconds}: it must be more than 0.")
-        if self.max_sessions_per_token is not None:
-            if self.tokens is None:
-                raise InvalidRequest(
-                    "--max-sessions-per-token needs --tokens-file or $SPECWHISPER_TOKENS: callers have names."
-                )
-            if self.max_sessions_per_token < 1:
-                raise InvalidRequest(
-                    f"--max-sessions-per-token is {self.max_sessions_per_token}: it must be at least 1."
-                )
-
-    @property
-    def may_reflect(self) -> bool:
-        """Whether services are listed: to this machine, or to whoever has a token."""
-        return is_loopback(self.host) or self.tokens is not None
 
 
 class RunningServer:
@@ -168,7 +92,7 @@ async def start_server(
     is healthy for as long as that returns in time.
     """
     calls = OpenCalls()
-    interceptor = CallInterceptor(calls, options.max_session_s, options.idle_timeout_s, metrics)
+    interceptor = CallInterceptor(calls, options.session_timeout_s, options.idle_timeout_s, metrics)
     access = [Access(options.tokens, metrics)] if options.tokens is not None else []
     server = grpc.aio.server(
         interceptors=[*access, interceptor],
@@ -190,7 +114,7 @@ async def start_server(
     for name, add_servicer in services.items():
         add_servicer(server)
         await health_servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
-    if options.may_reflect:
+    if options.may_describe:
         names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
     metrics_address = None

@@ -6,10 +6,12 @@ import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import grpc
 
 from specwhisper.errors import InvalidRequest
+from specwhisper.settings.setting import SECURITY, Setting
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +66,38 @@ class ServerTls:
         roots = None if self.client_roots is None else read_pem(self.client_roots)
         pair = (read_pem(self.key), read_pem(self.certificate))
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)
+
+
+def server_tls(
+    use_ssl: Annotated[bool, Setting(SECURITY, "TLS on every connection.")] = False,
+    use_ssl_mutual: Annotated[
+        bool, Setting(SECURITY, "TLS with client certificates on every connection.")
+    ] = False,
+    server_cert: Annotated[
+        Path | None, Setting(SECURITY, "Certificate (PEM) of this server.", metavar="FILE")
+    ] = None,
+    server_key: Annotated[
+        Path | None, Setting(SECURITY, "Private key (PEM) of the certificate.", metavar="FILE")
+    ] = None,
+    root_cert: Annotated[
+        Path | None,
+        Setting(SECURITY, "CA bundle (PEM) used to verify client certificates.", metavar="FILE"),
+    ] = None,
+    *,
+    protocol: str = "grpc",
+) -> ServerTls | None:
+    """Return a server's certificates, as its flags name them; incomplete flags are an error."""
+    if not (use_ssl or use_ssl_mutual):
+        if server_cert or server_key or root_cert:
+            raise InvalidRequest(f"A certificate is given, but no encryption: add --{protocol}-use-ssl.")
+        return None
+    if server_cert is None or server_key is None:
+        raise InvalidRequest(
+            f"--{protocol}-use-ssl needs --{protocol}-server-cert and --{protocol}-server-key."
+        )
+    if use_ssl_mutual != (root_cert is not None):
+        raise InvalidRequest(f"--{protocol}-use-ssl-mutual and --{protocol}-root-cert belong together.")
+    return ServerTls(server_cert, server_key, root_cert)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated
 
 from specwhisper.errors import InvalidRequest, Unauthenticated
+from specwhisper.settings.setting import SECURITY, Setting
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +20,16 @@ TOKEN = re.compile(r"[!-~]{16,512}")  # shorter ones can be guessed
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 SCHEME = "bearer "
 TOKENS = "SPECWHISPER_TOKENS"  # the variable that holds the lines themselves
+
+TokensFlag = Annotated[
+    Path | None,
+    Setting(
+        SECURITY,
+        "File with the tokens of callers, a line of NAME TOKEN each; default: the lines in "
+        "$SPECWHISPER_TOKENS. Other callers are refused.",
+        metavar="FILE",
+    ),
+]
 
 
 class Tokens:
@@ -81,15 +93,10 @@ class TokensFile(Tokens):
         return file.st_mtime_ns, file.st_size, file.st_ino
 
 
-def read_tokens(path: Path | None) -> Tokens | None:
-    """Read tokens, each behind the name of who holds it; lines with # are remarks.
-
-    Parameters
-    ----------
-    path : their file; without one they are those of ``$SPECWHISPER_TOKENS``, or there are none.
-    """
-    if path is not None:
-        return TokensFile(path)
+def read_tokens(tokens_file: TokensFlag = None) -> Tokens | None:
+    """Read the callers' tokens; without a file, the variable may hold the lines, or there are none."""
+    if tokens_file is not None:
+        return TokensFile(tokens_file)
     if (lines := os.environ.get(TOKENS)) is not None:  # an empty one is a mistake, and no open door
         return Tokens(_some(_read(lines.splitlines(), f"${TOKENS}"), f"${TOKENS}"))
     return None

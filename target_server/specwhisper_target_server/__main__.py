@@ -1,6 +1,6 @@
 """Start ``specwhisper-target-server``: first the signals that end it, then the slow imports."""
 
-from specwhisper.rpc.stop_signals import exit_on_stop_signals
+from specwhisper.rpc.process import exit_on_stop_signals
 
 
 def main() -> None:

@@ -1,72 +1,144 @@
-"""What a target server can be told."""
+"""Settings of a target server."""
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
 
 from specwhisper.errors import InvalidRequest
-from specwhisper.rpc.serving import ServingOptions
+from specwhisper.observe.failpoints import load_failpoints
+from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
+from specwhisper.settings.setting import MODEL, SERVING, Made, Setting
+from specwhisper.settings.shared import Cores, Device, IdleTimeout, Port, Revision, Threads
 from specwhisper.types import CROSS_CACHES, DTYPES, Limits
 
 DEFAULT_PORT = 50_052
-DEFAULT_IDLE_S = 30.0  # draft servers give signs of life
+DEFAULT_IDLE_S = 30.0  # draft servers send heartbeats
 
 
-@dataclass(frozen=True, slots=True)
-class TargetConfig:
-    """Settings of a target server, checked when they are made.
+def session_limits(
+    max_sessions: Annotated[
+        int, Setting(SERVING, "Concurrent sessions; each takes a slot of memory.", metavar="N", min=1)
+    ] = 8,
+) -> Limits:
+    """Return the limits of a target with so many sessions."""
+    return Limits(max_sessions=max_sessions)
+
+
+def read_device_map(
+    device_map: Annotated[
+        Path | None,
+        Setting(
+            MODEL, 'JSON file that maps decoder modules to devices, e.g. {{"layers.0": 0}}.', metavar="FILE"
+        ),
+    ] = None,
+) -> dict[str, int | str] | None:
+    """Read accelerate's map from decoder module to device."""
+    if device_map is None:
+        return None
+    try:
+        devices = json.loads(device_map.read_text())
+    except OSError as error:
+        raise InvalidRequest(f"--device-map {device_map} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InvalidRequest(f"--device-map {device_map} is not JSON: {error}.") from error
+    if not (isinstance(devices, dict) and all(isinstance(value, int | str) for value in devices.values())):
+        raise InvalidRequest(f'--device-map {device_map} must hold an object such as {{"layers.0": 0}}.')
+    return devices
+
+
+def target_failpoints() -> Any:
+    """Return the failpoints in this process's environment."""
+    return load_failpoints(os.environ, "target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetConfig(ServingOptions):
+    """Settings of ``specwhisper-target-server``.
 
     Attributes
     ----------
-    model : bundled name, Whisper size, hub id or folder.
-    dtype : numeric type of the weights; the identical-text promise is for float32.
-    threads : CPU threads of one forward pass; ``None`` leaves it to torch.
-    cores : the only ones the process runs on; ``None`` for all.
-    max_width : most candidates of one session in one pass.
-    max_num_batched_tokens : most tokens of all sessions in one pass; what is over waits for the next.
-    latency_budget_ms : sessions are refused when answers would take longer than this on average.
     device_map : accelerate's map from decoder module to device, for models larger than one device.
-    cross_cache : of :data:`specwhisper.types.CROSS_CACHES`, to keep what is heard in a byte a number.
     """
 
-    model: str = "demo-target"
-    revision: str | None = None
-    device: str = "cpu"
-    dtype: str = "float32"
-    threads: int | None = None
-    cores: tuple[int, ...] | None = None
-    max_width: int = 16
-    max_num_batched_tokens: int = 256
-    latency_budget_ms: float | None = None
-    device_map: dict[str, int | str] | None = None
-    offload_folder: str | None = None
-    cross_cache: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    serving: ServingOptions = field(
-        default_factory=lambda: ServingOptions(port=DEFAULT_PORT, idle_timeout_s=DEFAULT_IDLE_S)
-    )
+    model: Annotated[
+        str,
+        Setting(
+            MODEL,
+            "Target model: demo-target, a Whisper size (large-v3, turbo ...), a hub id or a folder.",
+            metavar="MODEL",
+        ),
+    ] = "demo-target"
+    revision: Revision = None
+    device: Device = "cpu"
+    dtype: Annotated[
+        str,
+        Setting(
+            MODEL,
+            "Numeric type of the weights: float32 (text identical to transformers), bfloat16, float16 or, on "
+            "a CPU, int8.",
+            metavar="TYPE",
+            choices=DTYPES,
+        ),
+    ] = "float32"
+    max_width: Annotated[
+        int, Setting(MODEL, "Most candidates of one session in one forward pass.", metavar="N", min=1)
+    ] = 16
+    threads: Threads = None
+    cores: Cores = None
+    device_map: Annotated[dict[str, int | str] | None, Made(read_device_map)] = None
+    offload_folder: Annotated[
+        Path | None,
+        Setting(MODEL, 'Folder for "disk" entries of the device map.', metavar="FOLDER", is_folder=True),
+    ] = None
+    cross_cache: Annotated[
+        str | None,
+        Setting(
+            MODEL,
+            "Numeric type of the cross-attention cache on a GPU: int8 or float8 take half the memory and "
+            "round it; default: that of the weights.",
+            metavar="TYPE",
+            choices=CROSS_CACHES,
+        ),
+    ] = None
+
+    port: Port = DEFAULT_PORT
+    limits: Annotated[Limits, Made(session_limits)] = field(default_factory=session_limits)
+    idle_timeout_s: IdleTimeout = DEFAULT_IDLE_S
+    max_num_batched_tokens: Annotated[
+        int,
+        Setting(
+            SERVING,
+            "Most tokens of all sessions in one forward pass; the others wait for the next one.",
+            metavar="N",
+            min=1,
+        ),
+    ] = 256
+    latency_budget_ms: Annotated[
+        float | None,
+        Setting(
+            SERVING,
+            "Mean response time in milliseconds above which sessions are refused; default: none.",
+            metavar="MS",
+            above=0,
+        ),
+    ] = None
+    failpoints: Annotated[Any, Made(target_failpoints)] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cross_cache is not None and (self.device_map is not None or not self.is_on_gpu):
+            raise InvalidRequest("--cross-cache is for a model on one GPU: leave it out.")
 
     @property
     def is_on_gpu(self) -> bool:
         """Whether the model runs on a CUDA device."""
         return self.device.partition(":")[0] == "cuda"
 
-    def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise InvalidRequest(f"--dtype is '{self.dtype}': choose one of {', '.join(DTYPES)}.")
-        if self.threads is not None and self.threads < 1:
-            raise InvalidRequest(f"--threads is {self.threads}: it must be at least 1.")
-        for flag, value in (
-            ("--max-width", self.max_width),
-            ("--max-num-batched-tokens", self.max_num_batched_tokens),
-        ):
-            if value < 1:
-                raise InvalidRequest(f"{flag} is {value}: it must be at least 1.")
-        if self.latency_budget_ms is not None and not self.latency_budget_ms > 0:
-            raise InvalidRequest(f"--latency-budget is {self.latency_budget_ms} ms: it must be above 0.")
-        if self.cross_cache not in (None, *CROSS_CACHES):
-            raise InvalidRequest(
-                f"--cross-cache is '{self.cross_cache}': choose one of {', '.join(CROSS_CACHES)}."
-            )
-        if self.cross_cache is not None and (self.device_map is not None or not self.is_on_gpu):
-            raise InvalidRequest("--cross-cache is for a model on one GPU: leave it out.")
+    @property
+    def max_concurrent_streams(self) -> int:
+        """Limit of concurrent calls on one connection: a draft server's sessions share one."""
+        return self.limits.max_sessions + SHORT_CALLS

@@ -41,7 +41,7 @@ async def running_service(
     leases : the right to open a session, which ``Locate`` gives; ``None`` asks for none.
     """
     metrics = TargetMetrics(checkpoint, config.device)
-    failpoints = config.serving.failpoints
+    failpoints = config.failpoints
     model = model or _placed(config, checkpoint)
     engine = TargetEngine(
         model if failpoints is None else failpoints.wrap_model(model, "verify"),
@@ -53,7 +53,7 @@ async def running_service(
         observe=metrics.engine.observe,
     )
     metrics.engine.watch(engine.verifier)
-    service = VerificationService(checkpoint, engine, config.serving, metrics, leases)
+    service = VerificationService(checkpoint, engine, config, metrics, leases)
     if failpoints is not None:
         failpoints.install_in_target(service, engine.thread)
     try:
@@ -121,7 +121,7 @@ async def run(config: TargetConfig) -> None:
     async with loaded_service(config) as service:
         await serve(
             services_of(service),
-            config.serving,
+            config,
             on_drain=service.say_goodbye,
             metrics=service.metrics,
             check_health=service.check_health,

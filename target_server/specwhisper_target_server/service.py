@@ -21,7 +21,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.access import ANYBODY, caller
 from specwhisper.rpc.eviction import Evictor
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.session_limiter import SessionLimiter
 from specwhisper.types import AudioChunk, Failed, Finished, Mode, ToTarget
 from specwhisper.wire import HEARTBEAT_S, codec

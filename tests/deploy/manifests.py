@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shutil
@@ -10,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,21 @@ import pytest
 import typer
 import yaml
 
+from specwhisper.settings.command_line import app_of
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_target_server.config import TargetConfig
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 COMPOSE = ("compose.yaml", "compose.gpu.yaml")
 SECRETS = "/run/secrets/specwhisper/"
 INIT = ["tini", "--"]  # process 1 of every container
-MODULES = {
-    "specwhisper-target-server": "specwhisper_target_server.command",
-    "specwhisper-draft-server": "specwhisper_draft_server.command",
-    "specwhisper-gateway": "specwhisper_gateway.command",
+SETTINGS = {
+    "specwhisper-target-server": TargetConfig,
+    "specwhisper-draft-server": DraftConfig,
+    "specwhisper-gateway": GatewayConfig,
 }
 PROGRAMS = {
     "target": "specwhisper-target-server",
@@ -66,12 +69,7 @@ class Started:
 @cache
 def command_of(program: str) -> Any:
     """Return a server's command line."""
-    module = import_module(MODULES[program])
-    functions = [value for value in vars(module).values() if inspect.isfunction(value)]
-    [function] = [f for f in functions if "drain_timeout" in inspect.signature(f).parameters]
-    app = typer.Typer(add_completion=False)
-    app.command()(function)
-    return typer.main.get_command(app)
+    return typer.main.get_command(app_of(SETTINGS[program], lambda **_: None))
 
 
 def read_compose(name: str) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from specwhisper.cli.command_lines import config_from
 from specwhisper.errors import UnsafeBind
-from specwhisper_target_server.command import read_config as read_target
+from specwhisper.settings.command_line import config_from
 from specwhisper_target_server.config import DEFAULT_PORT as TARGET_PORT
+from specwhisper_target_server.config import TargetConfig
 from tests.deploy.manifests import DEPLOY, PROGRAMS, ROOT, SECRETS, Started, in_kubernetes, of_kind, ray_pods
 
 ONE_MACHINE = DEPLOY / "specwhisper_deploy" / "serve.yaml"
@@ -87,10 +87,10 @@ def test_targets_listen_on_all_interfaces_with_encryption_and_tokens(secrets):
     here = {
         k: v.replace(SECRETS, f"{secrets}/target/") if isinstance(v, str) else v for k, v in flags.items()
     }
-    serving = config_from(read_target, here).serving
+    serving = config_from(TargetConfig, here)
     assert (serving.host, serving.metrics_host, serving.insecure) == ("0.0.0.0", "0.0.0.0", False)
     with pytest.raises(UnsafeBind):
-        config_from(read_target, here | {"tokens-file": None})
+        config_from(TargetConfig, here | {"tokens-file": None})
 
 
 def test_pods_have_the_ports_and_the_number_that_the_configuration_needs():

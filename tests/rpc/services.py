@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 
 import grpc
@@ -20,7 +20,7 @@ from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import open_channel
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript
@@ -29,7 +29,7 @@ from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2_grpc
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.drafting import PlaceDraft
 from specwhisper_draft_server.server import running_service as running_draft
 from specwhisper_draft_server.server import services_of
@@ -41,14 +41,6 @@ from specwhisper_target_server.service import VerificationService
 
 RATE = 16_000
 MAX_SESSIONS = 8
-SERVING_SETTINGS = (
-    "failpoints",
-    "idle_timeout_s",
-    "max_session_s",
-    "max_sessions_per_token",
-    "metrics_port",
-    "tokens",
-)
 PROMPTLY_S = 5.0  # a second on a machine that does nothing else
 
 
@@ -98,18 +90,13 @@ async def target_server(
 ) -> AsyncIterator[Target]:
     """Run a target, which is scripted unless there is a checkpoint."""
     limits = limits or Limits(max_sessions=MAX_SESSIONS)
-    serving = ServingOptions(
-        port=port,
-        max_message_bytes=limits.max_message_bytes,
-        **{name: settings.pop(name) for name in SERVING_SETTINGS if name in settings},
-    )
-    config = TargetConfig(limits=limits, serving=serving, **settings)
+    config = TargetConfig(limits=limits, port=port, max_message_bytes=limits.max_message_bytes, **settings)
     if checkpoint is None:
         checkpoint, model = scripted_checkpoint(), model or ScriptedModel(limits.max_sessions)
     async with running_target(config, checkpoint, model, leases) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
         check = service.check_health if reports_engine_health else None
-        server = await start_server({VERIFICATION: add}, serving, service.metrics, check)
+        server = await start_server({VERIFICATION: add}, config, service.metrics, check)
         try:
             async with open_channel(server.address) as channel:
                 yield Target(service, server, verification_pb2_grpc.VerificationStub(channel))
@@ -138,14 +125,12 @@ async def draft_server(
         "target": target,
         "connect_timeout_s": 20.0,
         "max_sessions": MAX_SESSIONS,
-        "serving": ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES),  # on a free port
+        "port": 0,
     }
-    serving = {name: settings.pop(name) for name in SERVING_SETTINGS if name in settings}
     config = DraftConfig(**(defaults | settings))
-    config = replace(config, serving=replace(config.serving, **serving))
     async with running_draft(config, checkpoint, place) as service:
         check = service.check_health if reports_engine_health else None
-        server = await start_server(services_of(service, config), config.serving, service.metrics, check)
+        server = await start_server(services_of(service, config), config, service.metrics, check)
         try:
             async with open_channel(server.address) as channel:
                 yield Draft(service, server, channel, transcription_pb2_grpc.TranscriptionStub(channel))

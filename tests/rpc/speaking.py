@@ -10,14 +10,12 @@ from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SpeechModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.serving import ServingOptions
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client.streaming import StreamingClient
 from specwhisper_client.transcript import Update
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.services import (
     MAX_SESSIONS,
     Draft,
@@ -58,8 +56,7 @@ async def speaking_draft(
 ) -> AsyncIterator[Draft]:
     checkpoint = scripted_checkpoint("scripted-draft", vocabulary=SPOKEN)
     model = model or SpeechModel(MAX_SESSIONS, error_rate=error_rate)
-    serving = ServingOptions(port=port, max_message_bytes=MAX_MESSAGE_BYTES)
-    async with draft_server(target, model, checkpoint, serving=serving, **settings) as draft:
+    async with draft_server(target, model, checkpoint, port=port, **settings) as draft:
         yield draft
 
 

@@ -18,7 +18,8 @@ from grpc_reflection.v1alpha import reflection_pb2
 from specwhisper.errors import InvalidRequest, TargetUnavailable, Unauthenticated, UnsafeBind
 from specwhisper.rpc.access import caller
 from specwhisper.rpc.channels import Credentials, open_channel
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens, read_tokens
 from specwhisper.wire.status import error_from_rpc

@@ -19,7 +19,8 @@ from ray.exceptions import ActorDiedError
 from ray.serve.exceptions import DeploymentUnavailableError
 
 from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import discovery_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc

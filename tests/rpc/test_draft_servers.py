@@ -14,7 +14,8 @@ import trustme
 
 from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, UnsafeBind
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_client import resolving

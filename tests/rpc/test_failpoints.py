@@ -7,10 +7,8 @@ import signal
 import pytest
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.rpc.serving import ServingOptions
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.services import (
     all_free,
     audio_requests,
@@ -34,10 +32,9 @@ async def test_every_point_is_passed_more_than_once():
     def failing(points: tuple[str, ...]) -> Failpoints:
         return Failpoints({point: Failpoint(Fault.STOP, 2) for point in points}, sent.append)
 
-    serving = ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES, failpoints=failing(DRAFT_POINTS))
     async with (
         target_server(failpoints=failing(TARGET_POINTS)) as target,
-        draft_server(target.address, serving=serving) as draft,
+        draft_server(target.address, failpoints=failing(DRAFT_POINTS)) as draft,
     ):
         # A target that waits for drafts: another may be done before the draft's second step.
         responses = await stream(draft, recording(LENGTH_S), interim=True, mode="MODE_PIPELINED")

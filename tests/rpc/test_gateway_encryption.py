@@ -14,11 +14,12 @@ import pytest
 import trustme
 import websockets
 
-from specwhisper.cli import flags
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.rpc.channels import Credentials
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
+from specwhisper.rpc.tls import server_tls as read_server_tls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.wire.v1 import transcription_pb2_grpc as rpc
 from specwhisper_gateway.config import GatewayConfig
@@ -151,16 +152,16 @@ async def test_a_certificate_and_anothers_key(draft, folder):
             pass
 
 
-def test_half_of_it_is_refused_in_the_gateways_own_words(folder):
+def test_incomplete_flags_are_refused_with_the_gateways_names(folder):
     paths = (folder / "server.pem", folder / "server.key", folder / "roots.pem")
-    told = partial(flags.server_tls, protocol="http")
+    tls = partial(read_server_tls, protocol="http")
     with pytest.raises(InvalidRequest, match="add --http-use-ssl"):
-        told(False, False, *paths[:2], None)
+        tls(False, False, *paths[:2], None)
     with pytest.raises(InvalidRequest, match="--http-use-ssl needs --http-server-cert and --http-server-key"):
-        told(True, False, paths[0], None, None)
+        tls(True, False, paths[0], None, None)
     with pytest.raises(InvalidRequest, match="--http-use-ssl-mutual and --http-root-cert"):
-        told(True, False, *paths)
-    assert told(False, True, *paths) == server_tls(folder, is_mutual=True)
+        tls(True, False, *paths)
+    assert tls(False, True, *paths) == server_tls(folder, is_mutual=True)
 
 
 @asynccontextmanager

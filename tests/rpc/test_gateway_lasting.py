@@ -50,7 +50,7 @@ def speaking() -> ScriptedTranscription:
 async def test_an_upload_that_goes_on_and_on():
     async with (
         serving(ScriptedTranscription()) as address,
-        running_gateway(address, max_session_s=0.05) as gateway,
+        running_gateway(address, session_timeout_s=0.05) as gateway,
     ):
         host, _, port = gateway.server.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -159,7 +159,7 @@ async def test_a_stream_that_nobody_reads(is_read_again, monkeypatch):
         yield first
 
     first = events.TranscriptionTextDeltaEvent(type="transcript.text.delta", delta="Hello")
-    gateway = SimpleNamespace(config=SimpleNamespace(max_session_s=0.01))
+    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=0.01))
     scope: dict[str, Any] = {
         "type": "http",
         "state": {},
@@ -172,7 +172,7 @@ async def test_a_stream_that_nobody_reads(is_read_again, monkeypatch):
 
 
 async def test_another_time_that_is_over_stays_what_it_is():
-    gateway = SimpleNamespace(config=SimpleNamespace(max_session_s=DAY_S))
+    gateway = SimpleNamespace(config=SimpleNamespace(session_timeout_s=DAY_S))
     scope = {"type": "http", "state": {}, "app": SimpleNamespace(state=SimpleNamespace(gateway=gateway))}
     with pytest.raises(TimeoutError):
         async with lasting.within_time(lasting.HTTPConnection(scope)):

@@ -142,7 +142,7 @@ async def test_forms_that_are_none():
 async def test_a_recording_that_is_too_long_is_refused():
     async with (
         serving(ScriptedTranscription()) as address,
-        running_gateway(address, max_audio_s=0.1) as gateway,
+        running_gateway(address, max_audio_seconds=0.1) as gateway,
     ):
         error = await refusal(gateway, openai.BadRequestError)
         stream = await refusal(gateway, openai.BadRequestError, stream=True)

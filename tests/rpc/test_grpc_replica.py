@@ -11,7 +11,8 @@ import pytest
 import trustme
 
 from specwhisper.errors import InvalidRequest, PortTaken
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ServerTls
 from specwhisper_deploy.grpc_replica import retry_while_ports_are_taken
 from tests.rpc.services import eventually

@@ -10,7 +10,8 @@ import trustme
 from rich.console import Console
 
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_client.cli.health import show_health

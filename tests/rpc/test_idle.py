@@ -177,7 +177,7 @@ async def test_a_client_that_read_no_response_may_cancel():
 async def test_a_streaming_client_outlives_its_calls():
     """Each call ends after a while; the next one continues after the last final word."""
     async with (
-        speaking_pair(max_session_s=0.3) as (target, draft),
+        speaking_pair(session_timeout_s=0.3) as (target, draft),
         live_client(draft.address) as client,
     ):
         listener = Listener(client)

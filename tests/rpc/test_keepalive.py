@@ -8,7 +8,7 @@ import grpc
 import grpc.aio
 
 from experiments.common.network.proxy import Proxy
-from specwhisper.rpc.keepalive import keepalive
+from specwhisper.rpc.channels import keepalive
 
 SOON = keepalive(1.0, 1.0)
 WAIT_S = 30.0  # half of what gRPC waits by itself

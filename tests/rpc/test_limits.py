@@ -213,7 +213,7 @@ class Slow(ScriptedModel):
 async def test_sessions_that_last_too_long_for_a_target_go_on_in_others():
     alone = target_alone(65.0)
     async with (
-        target_server(Slow(MAX_SESSIONS), max_session_s=1.0) as target,  # half of what its passes take
+        target_server(Slow(MAX_SESSIONS), session_timeout_s=1.0) as target,  # half of what its passes take
         draft_server(target.address) as draft,
     ):
         responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
@@ -226,7 +226,7 @@ async def test_sessions_that_last_too_long_for_a_target_go_on_in_others():
 
 @pytest.mark.parametrize("sends", [False, True])
 async def test_a_call_that_lasts_too_long_ends(sends):
-    async with running_pair(max_session_s=1.0) as (target, draft):
+    async with running_pair(session_timeout_s=1.0) as (target, draft):
         call = with_true_status(draft.stub.StreamingRecognize())
         await call.write(streaming_config())
         speaking = asyncio.create_task(speak(call, 10.0 if sends else 0.0))
@@ -241,7 +241,7 @@ async def test_a_call_that_lasts_too_long_ends(sends):
 
 async def test_a_recording_that_takes_too_long_ends_and_leaves_nothing():
     model = Gated()
-    async with target_server(model) as target, draft_server(target.address, max_session_s=0.3) as draft:
+    async with target_server(model) as target, draft_server(target.address, session_timeout_s=0.3) as draft:
         config = transcription_pb2.RecognitionConfig(
             encoding="AUDIO_ENCODING_LINEAR16", sample_rate_hertz=RATE, mode="MODE_TARGET_ONLY"
         )

@@ -20,7 +20,8 @@ from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExp
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc import backoff, handshakes, metrics_server
 from specwhisper.rpc.channels import Credentials, open_channel
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens
@@ -136,7 +137,7 @@ async def test_sessions_that_do_not_complete_are_told_apart():
 async def test_a_call_that_the_server_ends_is_not_taken_for_one_that_the_caller_left():
     async with (
         target_server() as target,
-        draft_server(target.address, max_session_s=0.2) as draft,
+        draft_server(target.address, session_timeout_s=0.2) as draft,
     ):
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config(mode="MODE_SYNC"))

@@ -13,7 +13,8 @@ from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import ServerFull
 from specwhisper.rpc import backoff
 from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire import status
 from specwhisper.wire.v1 import transcription_pb2_grpc
 from tests.rpc.network import CutClients

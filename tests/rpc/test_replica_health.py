@@ -12,7 +12,8 @@ import pytest
 import trustme
 
 from specwhisper.rpc.addresses import join_address
-from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ServerTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper_deploy.health import NotServing, check_grpc, check_http

@@ -61,7 +61,7 @@ async def demo_pair():
     tiny = load_checkpoint("demo-draft-tiny")
     async with (
         target_server(checkpoint=load_checkpoint("demo-target")) as target,
-        draft_server(target.address, checkpoint=tiny, drafts_next_window=False) as draft,  # a slot a session
+        draft_server(target.address, checkpoint=tiny, next_window=False) as draft,  # a slot a session
     ):
         yield target, draft
 

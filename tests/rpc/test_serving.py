@@ -24,7 +24,8 @@ from specwhisper.errors import (
 )
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.status import INTERNAL_ERROR, error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2, transcription_pb2_grpc
 from specwhisper.wire.v1 import verification_pb2 as pb

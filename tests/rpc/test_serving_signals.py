@@ -17,7 +17,8 @@ import asyncio
 import gc
 from functools import partial
 from specwhisper.observe.logs import LogFormat, configure_logging
-from specwhisper.rpc.serving import ServingOptions, serve
+from specwhisper.rpc.serving import serve
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.wire.v1 import verification_pb2 as pb, verification_pb2_grpc as pb_grpc
 
 class Echo(pb_grpc.VerificationServicer):

@@ -21,7 +21,8 @@ from specwhisper.errors import InvalidRequest, ServerFull, TargetUnavailable, Un
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.channels import OPEN, Credentials, open_channel
 from specwhisper.rpc.leases import Leases
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits

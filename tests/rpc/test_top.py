@@ -11,9 +11,7 @@ from specwhisper.errors import TargetUnavailable
 from specwhisper.observe.metrics.discovery import targets_page
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc.metrics_server import metrics_page, serving_page
-from specwhisper.rpc.serving import ServingOptions
 from specwhisper_client.cli.main import app
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES
 from tests.rpc.client_scripts import ScriptedTranscription, serving
 from tests.rpc.gateways import running_gateway
 from tests.rpc.scrapes import collected, parsed, scrape, value
@@ -41,10 +39,9 @@ async def run(*arguments: str) -> tuple[int, str]:
 
 
 async def test_a_cluster_is_shown_once():
-    serving = ServingOptions(max_message_bytes=MAX_MESSAGE_BYTES, metrics_port=0)
     async with (
         target_server(metrics_port=0) as target,
-        draft_server(target.address, serving=serving) as draft,
+        draft_server(target.address, metrics_port=0) as draft,
     ):
         addresses = f"{target.server.metrics_address},{draft.server.metrics_address}"
         responses = await stream(draft, recording(70.0), mode="MODE_SYNC")

@@ -10,7 +10,6 @@ import pytest
 
 from experiments.common.models.checkpoints import Shape, build_checkpoint
 from experiments.common.models.scripted import VOCABULARY
-from specwhisper.cli.flags import parse_cores
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import (
     InvalidAudio,
@@ -21,9 +20,10 @@ from specwhisper.errors import (
     UnsafeBind,
     UnsupportedOption,
 )
-from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.rpc.streams import with_true_status
 from specwhisper.rpc.tokens import Tokens
+from specwhisper.settings.shared import parse_cores
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb
@@ -132,7 +132,7 @@ async def test_a_bad_stream(case):
 async def test_a_bad_recording(case):
     fields, audio, error_type, words = RECORDINGS[case]
     request = pb.RecognizeRequest(config=pb.RecognitionConfig(**fields), audio=audio)
-    async with running_pair(serving=ServingOptions(max_message_bytes=66_000)) as (target, draft):
+    async with running_pair(max_message_bytes=66_000) as (target, draft):
         error = await error_of(draft.stub.Recognize(request))
         await check_served(target, draft)
     check_error(error, error_type, words)
@@ -242,8 +242,8 @@ async def test_a_draft_with_another_tokenizer():
 @pytest.mark.parametrize("config_class", [DraftConfig, TargetConfig])
 def test_settings_that_cannot_work(config_class):
     with pytest.raises(UnsafeBind, match="--insecure"):
-        config_class(serving=ServingOptions(host="0.0.0.0"))
-    config_class(serving=ServingOptions(host="0.0.0.0", insecure=True))
+        config_class(host="0.0.0.0")
+    config_class(host="0.0.0.0", insecure=True)
     with pytest.raises(InvalidRequest, match="--dtype is 'int4': choose one of float32"):
         config_class(dtype="int4")
     with pytest.raises(InvalidRequest, match="--threads is 0"):
@@ -272,7 +272,7 @@ def test_settings_of_a_draft_server_that_cannot_work(settings, words):
     [
         ({"idle_timeout_s": 0.0}, "--idle-timeout is 0.0"),
         ({"idle_timeout_s": math.nan}, "--idle-timeout is nan"),
-        ({"max_session_s": -1.0}, "--session-timeout is -1"),
+        ({"session_timeout_s": -1.0}, "--session-timeout is -1"),
         ({"max_sessions_per_token": 1}, "--max-sessions-per-token needs --tokens-file"),
         ({"max_sessions_per_token": 0, "tokens": Tokens({})}, "--max-sessions-per-token is 0"),
     ],

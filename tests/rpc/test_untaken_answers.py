@@ -10,7 +10,8 @@ import grpc
 import grpc.aio
 import pytest
 
-from specwhisper.rpc.serving import RunningServer, ServingOptions, start_server
+from specwhisper.rpc.serving import RunningServer, start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from tests.rpc.services import PROMPTLY_S, eventually
 
 SERVICE, METHOD = "a.Service", "/a.Service/Get"

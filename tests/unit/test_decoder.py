@@ -293,7 +293,7 @@ class TestPlacement:
         ],
     )
     def test_offloaded_weights_give_the_same_text(self, device_map, tmp_path):
-        offloaded = WhisperModel(CHECKPOINT, 2, device_map=device_map, offload_folder=str(tmp_path))
+        offloaded = WhisperModel(CHECKPOINT, 2, device_map=device_map, offload_folder=tmp_path)
         assert ("disk" in device_map.values()) == bool(list(tmp_path.iterdir()))
         tokens = text(9, 8)
         assert self.scores(offloaded, tokens, 5) == self.scores(WhisperModel(CHECKPOINT, 2), tokens, 5)

@@ -11,7 +11,7 @@ import pytest
 
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.observe.failpoints import VARIABLE, load_failpoints
-from specwhisper.rpc.serving import ServingOptions
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.testing.failpoints import (
     DRAFT_POINTS,
     TARGET_POINTS,

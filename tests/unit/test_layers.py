@@ -16,7 +16,7 @@ RAY = {"ray"}
 CORE = {"specwhisper", *(f"specwhisper.{name}" for name in "errors live options types validated".split())}
 PURE = {"specwhisper.audio", "specwhisper.speculation", "specwhisper.transcription"}
 MODELS = {"specwhisper.model", "specwhisper.engine", "specwhisper.api"}
-SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.cli"}
+SERVICE = {"specwhisper.wire", "specwhisper.rpc", "specwhisper.observe", "specwhisper.settings"}
 PROGRAMS = {
     "specwhisper_client",
     "specwhisper_draft_server",
@@ -46,8 +46,11 @@ LAYERS = {
     # Loads faults for tests, if a variable names some.
     "specwhisper.observe": (CORE | PURE | {"specwhisper.wire", "specwhisper.testing"}, TORCH | RAY),
     "specwhisper.testing": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
-    "specwhisper.rpc": (CORE | {"specwhisper.wire", "specwhisper.observe"}, TORCH | RAY),
-    "specwhisper.cli": (CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.rpc"}, TORCH | RAY),
+    "specwhisper.settings": (CORE | {"specwhisper.observe"}, TORCH | GRPC | RAY),
+    "specwhisper.rpc": (
+        CORE | {"specwhisper.wire", "specwhisper.observe", "specwhisper.settings"},
+        TORCH | RAY,
+    ),
     "specwhisper": (CORE | PURE | MODELS | {"specwhisper.text"}, RAY),  # the package: may re-export, lazily
     "specwhisper_client": (CORE | PURE | SERVICE, TORCH | RAY),
     "specwhisper_gateway": (CORE | PURE | SERVICE | {"specwhisper_client"}, TORCH | RAY),

@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 from ray.serve.deployment import deployment_to_schema
 
-from specwhisper.cli.command_lines import config_from
 from specwhisper.errors import InvalidRequest, UnsafeBind
+from specwhisper.settings.command_line import config_from
 from specwhisper_deploy import serve_app
-from specwhisper_target_server.command import read_config
+from specwhisper_target_server.config import TargetConfig
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_wrong_arguments_of_draft_servers_are_refused(args, words):
 
 def test_flags_in_a_file_mean_the_same_as_on_the_command_line():
     flags = {"max-sessions": 3, "insecure": True, "host": "0.0.0.0", "cores": "0,1", "device-map": None}
-    config = config_from(read_config, flags)
+    config = config_from(TargetConfig, flags)
     assert config.limits.max_sessions == 3
-    assert (config.serving.host, config.serving.insecure, config.cores) == ("0.0.0.0", True, (0, 1))
-    assert not config_from(read_config, {"insecure": False}).serving.insecure
+    assert (config.host, config.insecure, config.cores) == ("0.0.0.0", True, (0, 1))
+    assert not config_from(TargetConfig, {"insecure": False}).insecure
 
 
 def test_a_locator_shares_host_and_security_flags_with_its_replicas():

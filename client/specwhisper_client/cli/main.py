@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from specwhisper.cli import flags
 from specwhisper.errors import InvalidRequest, SpecWhisperError, UnsupportedOption
 from specwhisper.observe.tracing import configure_tracing
 from specwhisper.options import (
@@ -24,6 +23,7 @@ from specwhisper.options import (
     fallback_temperatures,
 )
 from specwhisper.rpc.channels import client_credentials
+from specwhisper.settings.command_line import Version
 from specwhisper.transcription.subtitles import Layout
 from specwhisper.types import Mode
 from specwhisper_client.api import DEFAULT_SERVER
@@ -88,7 +88,7 @@ def specwhisper(
         Path | None,
         typer.Option(metavar="FILE", help=f"Token that the server asks for; else ${TOKEN_VARIABLE}."),
     ] = None,
-    version: flags.Version = False,
+    version: Version = False,
 ) -> None:
     """Transcribe speech with a small draft model near you and a large target model on a GPU.
 
@@ -99,9 +99,9 @@ def specwhisper(
         ssl_root_cert,
         ssl_client_cert,
         ssl_client_key,
+        ssl_server_name,
         token_file,
         variable=TOKEN_VARIABLE,
-        server_name=ssl_server_name,
     )
 
 

@@ -14,16 +14,16 @@ from experiments.common.replay.model import EncodeOnceModel, ReplayDraft
 from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
-from specwhisper.cli import flags
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.rpc.serving import serve
+from specwhisper.settings.shared import parse_cores
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2_grpc
-from specwhisper_draft_server.config import MAX_MESSAGE_BYTES, DraftConfig
+from specwhisper_draft_server.config import DraftConfig
 from specwhisper_draft_server.server import SERVICE_NAME, running_service
 
 
@@ -36,14 +36,14 @@ def serve_draft(
     depth: Annotated[int | None, typer.Option(help="Blocks ahead; default: chosen.")] = None,
     next_window: Annotated[bool, typer.Option(help="Draft windows before the target opens them.")] = True,
     max_sessions: MaxSessions = 8,
-    device: flags.Device = "cpu",
+    device: str = "cpu",
     dtype: Dtype = "float32",
     decoding_only: DecodingOnly = False,
-    port: flags.Port = 0,
-    threads: flags.Threads = None,
-    cores: flags.Cores = None,
-    log_format: flags.LogFormatOption = LogFormat.AUTO,
-    log_level: flags.LogLevelOption = LogLevel.INFO,
+    port: int = 0,
+    threads: int | None = None,
+    cores: str | None = None,
+    log_format: LogFormat = LogFormat.AUTO,
+    log_level: LogLevel = LogLevel.INFO,
 ) -> None:
     """Serve the draft of a trace at the cost of another shape."""
     configure_logging(log_format, log_level)
@@ -52,17 +52,13 @@ def serve_draft(
             target=target,
             device=device,
             threads=threads,
-            cores=flags.parse_cores(cores),
+            cores=parse_cores(cores),
             mode=mode,
             gamma=gamma,
             depth=depth,
-            drafts_next_window=next_window,
+            next_window=next_window,
             max_sessions=max_sessions,
-            serving=ServingOptions(
-                port=port,
-                max_message_bytes=MAX_MESSAGE_BYTES,
-                max_concurrent_streams=max_sessions + SHORT_CALLS,
-            ),
+            port=port,
         )
         asyncio.run(_run(config, shape, dtype, Trace.load(trace), encode_once=decoding_only))
     except SpecWhisperError as error:
@@ -84,7 +80,7 @@ async def _run(config: DraftConfig, shape: str, dtype: str, trace: Trace, *, enc
 
     async with running_service(config, checkpoint, place) as service:
         add = partial(transcription_pb2_grpc.add_TranscriptionServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config.serving)
+        await serve({SERVICE_NAME: add}, config)
 
 
 if __name__ == "__main__":

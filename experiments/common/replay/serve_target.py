@@ -13,12 +13,12 @@ from experiments.common.replay.model import EncodeOnceModel, ReplayTarget
 from experiments.common.replay.options import DecodingOnly, Dtype, MaxSessions, Shape, TraceFile
 from experiments.common.replay.shapes import FREE, random_checkpoint, replay_name
 from experiments.common.replay.trace import Trace
-from specwhisper.cli import flags
 from specwhisper.engine.process import prepare_process
 from specwhisper.errors import SpecWhisperError
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
-from specwhisper.rpc.serving import SHORT_CALLS, ServingOptions, serve
+from specwhisper.rpc.serving import serve
+from specwhisper.settings.shared import parse_cores
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_target_server.config import TargetConfig
@@ -29,15 +29,15 @@ def serve_target(
     shape: Shape,
     trace: TraceFile,
     max_sessions: MaxSessions = 8,
-    device: flags.Device = "cpu",
+    device: str = "cpu",
     dtype: Dtype = "float32",
     decoding_only: DecodingOnly = False,
-    host: flags.Host = "127.0.0.1",
-    port: flags.Port = 0,
-    threads: flags.Threads = None,
-    cores: flags.Cores = None,
-    log_format: flags.LogFormatOption = LogFormat.AUTO,
-    log_level: flags.LogLevelOption = LogLevel.INFO,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    threads: int | None = None,
+    cores: str | None = None,
+    log_format: LogFormat = LogFormat.AUTO,
+    log_level: LogLevel = LogLevel.INFO,
 ) -> None:
     """Serve the target of a trace at the cost of another shape."""
     configure_logging(log_format, log_level)
@@ -45,11 +45,11 @@ def serve_target(
         config = TargetConfig(
             device=device,
             threads=threads,
-            cores=flags.parse_cores(cores),
+            cores=parse_cores(cores),
             limits=Limits(max_sessions=max_sessions),
-            serving=ServingOptions(
-                host=host, port=port, insecure=True, max_concurrent_streams=max_sessions + SHORT_CALLS
-            ),
+            host=host,
+            port=port,
+            insecure=True,
         )
         asyncio.run(_run(config, shape, dtype, Trace.load(trace), encode_once=decoding_only))
     except SpecWhisperError as error:
@@ -69,7 +69,7 @@ async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, en
     model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config.serving, on_drain=service.say_goodbye)
+        await serve({SERVICE_NAME: add}, config, on_drain=service.say_goodbye)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from experiments.common.models.scripted import ScriptedModel
 from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.serving import ServingOptions, start_server
+from specwhisper.rpc.serving import start_server
+from specwhisper.rpc.serving_options import ServingOptions
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_draft_server.link.link import TargetLink

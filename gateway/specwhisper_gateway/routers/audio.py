@@ -93,7 +93,7 @@ async def _begin(request: Request, received: Upload, fields: AudioFields) -> Tra
         received.path,
         fields.options(),
         interim_results=False,
-        max_duration_s=gateway.config.max_audio_s,
+        max_duration_s=gateway.config.max_audio_seconds,
     )
 
 

@@ -17,7 +17,7 @@ ENDS_AT = "ends_at_s"
 @asynccontextmanager
 async def within_time(connection: HTTPConnection) -> AsyncGenerator[None]:
     """End what is within by :class:`SessionExpired` once the time is over that began with the first use."""
-    max_s = gateway_of(connection).config.max_session_s
+    max_s = gateway_of(connection).config.session_timeout_s
     ends_at_s: float = connection.scope["state"].setdefault(ENDS_AT, get_running_loop().time() + max_s)
     limit = timeout_at(ends_at_s)
     try:

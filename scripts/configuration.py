@@ -1,0 +1,63 @@
+"""Write the tables of docs/configuration.md from the programs' settings classes.
+
+Run ``python -m scripts.configuration`` after a setting has changed; a test compares.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+
+from specwhisper.settings.setting import PANELS, Option, Settings, options_of
+from specwhisper_draft_server.config import DraftConfig
+from specwhisper_gateway.config import GatewayConfig
+from specwhisper_target_server.config import TargetConfig
+
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+PROGRAMS: dict[str, type[Settings]] = {
+    "specwhisper-target-server": TargetConfig,
+    "specwhisper-draft-server": DraftConfig,
+    "specwhisper-gateway": GatewayConfig,
+}
+
+
+def with_tables(page: str) -> str:
+    """Return the page with the current tables, each below its program's heading."""
+    for program, settings in PROGRAMS.items():
+        section = re.compile(rf"(?<=^## {program}\n\n).*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+        page = section.sub(lambda _, settings=settings: tables_of(settings) + "\n", page, count=1)
+    return page.rstrip("\n") + "\n"
+
+
+def tables_of(settings: type[Settings]) -> str:
+    """Return a table for each panel of --help."""
+    options, tables = options_of(settings), []
+    for panel in PANELS:
+        rows = [row_of(option) for option in options if option.setting.panel == panel]
+        if rows:
+            head = [f"### {panel}", "", "| Flag | Variable | Default | Meaning |", "|---|---|---|---|"]
+            tables.append("\n".join([*head, *rows]) + "\n")
+    return "\n".join(tables)
+
+
+def row_of(option: Option) -> str:
+    """Return a setting's row."""
+    default = option.default.value if isinstance(option.default, Enum) else option.default
+    if default is None:
+        default = ""
+    elif isinstance(default, bool):
+        default = "on" if default else "off"
+    cells = [f"`{flag_of(option)}`", f"`{option.variable}`", f"`{default}`" if default != "" else ""]
+    return f"| {' | '.join([*cells, option.setting.help.replace('|', '/')])} |"
+
+
+def flag_of(option: Option) -> str:
+    """Return a flag with its value's placeholder, or both forms of a switch that is not off by default."""
+    if option.setting.metavar is not None:
+        return f"{option.flag} {option.setting.metavar}"
+    return option.flag if option.default is False else f"{option.flag}`, `--no-{option.flag[2:]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))

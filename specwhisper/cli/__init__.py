@@ -1,1 +1,0 @@
-"""Flags and command lines that every program shares."""

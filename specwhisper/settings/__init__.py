@@ -1,0 +1,1 @@
+"""One settings class a program: the source of its flags, environment variables and documentation."""

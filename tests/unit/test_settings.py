@@ -1,0 +1,98 @@
+"""Settings classes: flags, environment variables, validation and documentation come from the fields."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+
+from scripts.configuration import PAGE, PROGRAMS, with_tables
+from specwhisper.errors import InvalidRequest
+from specwhisper.settings.command_line import config_from
+from specwhisper.settings.setting import MODEL, PANELS, SERVING, Made, Setting, Settings, options_of
+
+
+def join(
+    first: Annotated[str, Setting(SERVING, "First part of {whole}.", metavar="TEXT")] = "a",
+    second: Annotated[str | None, Setting(SERVING, "Second part.", metavar="TEXT")] = None,
+) -> str:
+    return first + (second or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example(Settings):
+    wait_s: Annotated[float, Setting(SERVING, "Seconds to wait.", metavar="SECONDS", above=0)] = 2.0
+    count: Annotated[int | None, Setting(MODEL, "Items.", metavar="N", min=1, max=3)] = None
+    color: Annotated[str, Setting(MODEL, "Color.", metavar="COLOR", choices=("red", "blue"))] = "red"
+    loud: Annotated[bool, Setting(SERVING, "Noise.")] = False
+    quick: Annotated[bool, Setting(SERVING, "Speed.")] = True
+    text: Annotated[str, Made(join, prefix="my", words={"whole": "the text"})] = "a"
+    internal: int = 7
+
+
+def test_defaults_are_those_of_the_class():
+    assert config_from(Example, {}) == Example()
+
+
+def test_flags_have_the_names_of_fields_without_units():
+    flags = {"wait": 0.5, "count": 3, "color": "blue", "loud": True, "quick": False, "my-second": "b"}
+    expected = Example(wait_s=0.5, count=3, color="blue", loud=True, quick=False, text="ab")
+    assert config_from(Example, flags) == expected
+
+
+def test_variables_are_read_where_flags_are_absent(monkeypatch):
+    monkeypatch.setenv("SPECWHISPER_COUNT", "2")
+    monkeypatch.setenv("SPECWHISPER_LOUD", "1")
+    monkeypatch.setenv("SPECWHISPER_MY_FIRST", "x")
+    assert config_from(Example, {}) == Example(count=2, loud=True, text="x")
+    assert config_from(Example, {"count": 1, "my-first": "y"}) == Example(count=1, loud=True, text="y")
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"wait_s": 0.0}, "--wait is 0.0 s: it must be more than 0."),
+        ({"wait_s": math.nan}, "--wait is nan s: it must be more than 0."),
+        ({"count": 0}, "--count is 0: it must be at least 1."),
+        ({"count": 4}, "--count is 4: it must be at most 3."),
+        ({"color": "green"}, "--color is 'green': choose one of red, blue."),
+    ],
+)
+def test_invalid_values_are_refused_with_flag_value_and_what_is_valid(values, sentence):
+    with pytest.raises(InvalidRequest) as raised:
+        Example(**values)
+    assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize(
+    "flags", [{"count": 4}, {"count": "many"}, {"color": "green"}, {"wait": 0}, {"internal": 8}, {"no": 1}]
+)
+def test_invalid_flags_are_refused(flags):
+    with pytest.raises(InvalidRequest):
+        config_from(Example, flags)
+
+
+def test_help_names_what_it_is_about():
+    assert {option.flag: option.setting.help for option in options_of(Example)}["--my-first"] == (
+        "First part of the text."
+    )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_setting_is_explained(program):
+    options = options_of(PROGRAMS[program])
+    assert len({option.flag for option in options}) == len(options)
+    for option in options:
+        assert option.setting.panel in PANELS
+        assert option.setting.help.endswith("."), option.flag
+        switch = bool in (
+            option.annotation.__origin__,
+            *getattr(option.annotation.__origin__, "__args__", ()),
+        )
+        assert switch == (option.setting.metavar is None), option.flag
+
+
+def test_the_tables_of_the_page_are_the_settings():
+    assert PAGE.read_text() == with_tables(PAGE.read_text()), "run python -m scripts.configuration"
