@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.following import Following
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire import SILENCE_S, WELCOME_S
 from specwhisper.wire.v1 import transcription_pb2 as pb
 

@@ -184,7 +184,7 @@ class DraftConfig(ServingOptions):
         bool | None,
         Setting(SERVING, "NVIDIA Riva's service as well; default: if nvidia-riva-client is installed."),
     ] = None
-    audit_every: Annotated[
+    parity_check_every: Annotated[
         int | None,
         Setting(
             OBSERVABILITY,

@@ -61,7 +61,7 @@ async def running_service(
             check_pair=check_pair,
         )
         metrics.watch_engine(drafting)
-    parity = ParityChecker(config.audit_every, transcriber, metrics)
+    parity = ParityChecker(config.parity_check_every, transcriber, metrics)
     try:
         link = transcriber if failpoints is None else failpoints.wrap_transcriber(transcriber)
         service = TranscriptionService(config, link, drafting, metrics, parity)

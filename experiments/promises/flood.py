@@ -24,7 +24,7 @@ from experiments.promises.sessions import (
     status_of,
 )
 from specwhisper.live import LiveOptions
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.status import PUSHBACK_KEY
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 

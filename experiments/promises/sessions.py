@@ -15,7 +15,7 @@ from experiments.common.models.scripted import recording
 from experiments.common.servers.clients import LOG_MEL_MAX
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub

@@ -2,8 +2,8 @@
 
 The trace context travels in metadata and headers as W3C's ``traceparent``. OpenTelemetry's own
 instrumentations are not used. That of grpc.aio wraps calls that we read and write in two tasks at once and
-whose status we correct (:mod:`specwhisper.rpc.streams`). That of ASGI names a span before its route is known,
-and pins four more packages of beta versions.
+whose status we correct (:mod:`specwhisper.rpc.channels`). That of ASGI names a span before its route is
+known, and pins four more packages of beta versions.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -13,6 +13,7 @@ import grpc.aio
 from specwhisper.errors import InvalidRequest, UnsafeBind
 from specwhisper.observe import request_id, tracing
 from specwhisper.rpc.addresses import is_loopback, split_address
+from specwhisper.rpc.compat import WRITE_NOT_BEGUN, filter_internal_errors
 from specwhisper.rpc.tls import ClientTls
 from specwhisper.rpc.tokens import read_token
 from specwhisper.settings.setting import SECURITY, Setting
@@ -37,6 +38,7 @@ class Credentials:
 
 
 OPEN = Credentials()
+Call = TypeVar("Call")
 
 
 def client_credentials(
@@ -144,6 +146,19 @@ def open_channel(
         tls = credentials.tls.credentials()
         channel = grpc.aio.secure_channel(resolved or address, tls, options=options)
     return _Telling(channel, address, credentials.token)
+
+
+def with_true_status(call: Call) -> Call:
+    """Return a streaming call that ends with the server's status, also after a failed write.
+
+    When a server ends a stream, the client's next write fails, and grpc.aio then reports INTERNAL instead of
+    the status that the server sent, even OK (https://github.com/grpc/grpc/issues/36066). A target ends its
+    stream while candidates are still in flight, and may refuse a session in the middle of its audio.
+
+    Read in one task and write in another: a write that failed waits for the status.
+    """
+    filter_internal_errors(call, lambda details: WRITE_NOT_BEGUN in details)
+    return call
 
 
 class _Telling(grpc.aio.Channel):  # type: ignore[misc]  # grpc has no type hints

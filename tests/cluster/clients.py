@@ -16,8 +16,7 @@ from specwhisper.live import LiveOptions
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.model import WhisperModel
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.types import SAMPLE_RATE, Mode
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2 as internal

@@ -11,8 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specwhisper.errors import ServerDraining, TargetUnavailable
-from specwhisper.rpc.channels import open_channel
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import transcription_pb2_grpc, verification_pb2, verification_pb2_grpc

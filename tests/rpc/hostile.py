@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import grpc.aio
 
 from experiments.common.models.scripted import VOCABULARY
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import verification_pb2 as pb

@@ -18,10 +18,9 @@ from specwhisper.engine.one_process import OneProcess
 from specwhisper.model.checkpoint import Checkpoint
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import RunningServer, start_server
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Limits

@@ -10,7 +10,7 @@ from experiments.common.models.scripted import END
 from experiments.common.models.speech import SPOKEN, SpeechModel
 from specwhisper.live import EndpointingOptions, LiveOptions
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.v1 import decoding_pb2
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -13,7 +13,7 @@ import pytest
 from experiments.common.audio import silence
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.audio.decode import decode_bytes
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.gated import Gated

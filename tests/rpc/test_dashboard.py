@@ -34,7 +34,7 @@ Names = dict[str, set[str]]  # labels by name
 
 async def names_exported() -> Names:
     """What all servers export behind a session, also what nothing was counted of yet."""
-    async with running_pair(audit_every=1) as (target, draft):
+    async with running_pair(parity_check_every=1) as (target, draft):
         await stream(draft, recording(1.0), mode="MODE_SYNC")
         gateway = GatewayMetrics()
         gateway.count(SpeculationStatistics(), 1.0)

@@ -10,7 +10,7 @@ import pytest
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc import backoff
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from specwhisper.errors import SpecWhisperError
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Failpoint, Failpoints, Fault
 from tests.rpc.services import (
     all_free,

@@ -13,10 +13,9 @@ import pytest
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.network.bad_network import bad_network
 from specwhisper.errors import TargetUnavailable
-from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire import codec
 from specwhisper.wire.status import error_from_rpc

@@ -12,9 +12,9 @@ import torch
 
 from experiments.common.models.speech import EnergyVad, SpeechModel, spoken_utterances, talk
 from specwhisper.rpc import backoff
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.testing.failpoints import Failpoint, Failpoints, Fault
 from specwhisper.types import SAMPLE_RATE, Limits, Mode
 from specwhisper.wire import status

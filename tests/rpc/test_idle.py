@@ -14,7 +14,7 @@ from riva.client.proto.riva_asr_pb2_grpc import RivaSpeechRecognitionStub
 
 from experiments.common.models.speech import SPANS, EnergyVad, spoken_utterances, talk
 from specwhisper.errors import IdleClient, SlowReader
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from tests.rpc.riva_clients import live_config

@@ -14,8 +14,7 @@ import pytest
 from experiments.common.models.scripted import ScriptedModel
 from specwhisper.errors import ServerFull, SessionExpired, SlowReader
 from specwhisper.rpc import serving
-from specwhisper.rpc.channels import Credentials, open_channel
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import AudioChunk, Limits
 from specwhisper.wire import codec

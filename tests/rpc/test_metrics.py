@@ -19,10 +19,9 @@ from specwhisper import __version__
 from specwhisper.errors import InvalidRequest, PortTaken, ServerFull, SessionExpired, UnsafeBind
 from specwhisper.observe.metrics.server import ServerMetrics
 from specwhisper.rpc import backoff, handshakes, metrics_server
-from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.channels import Credentials, open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.rpc.tls import ClientTls, ServerTls
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.types import Limits

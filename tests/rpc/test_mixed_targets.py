@@ -24,10 +24,9 @@ from experiments.common.network.bad_network import BadNetwork
 from experiments.common.serve_scripted import scripted_checkpoint
 from specwhisper.errors import PairMismatch, ServerFull, TargetUnavailable
 from specwhisper.rpc import backoff
-from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.transcription.transcriber import TargetDescription
 from specwhisper.types import SAMPLE_RATE, Limits
 from specwhisper.wire.status import error_from_rpc

@@ -11,10 +11,10 @@ import pytest
 from experiments.common.models.scripted import ScriptedModel
 from experiments.common.network.bad_network import BadNetwork
 from specwhisper.errors import PairMismatch, ServerFull, SpecWhisperError, TargetUnavailable
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.leases import Leases
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Limits
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc

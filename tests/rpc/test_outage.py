@@ -27,7 +27,7 @@ from specwhisper.errors import InvalidAudio, InvalidRequest, PairMismatch, Serve
 from specwhisper.live import LiveOptions
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc import backoff
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.transcription.live_transcript import LiveTranscript
 from specwhisper.transcription.live_windows import LiveWindows

@@ -64,7 +64,7 @@ def skipped(draft: Draft, reason: str) -> float:
 
 async def test_one_recording_in_n_is_decoded_again_with_the_same_text(caplog):
     caplog.set_level(logging.INFO)
-    async with target_server() as target, draft_server(target.address, audit_every=2) as draft:
+    async with target_server() as target, draft_server(target.address, parity_check_every=2) as draft:
         for mode in ("MODE_SYNC", "MODE_PIPELINED", "MODE_FULL", "MODE_TARGET_ONLY", "MODE_FULL"):
             responses = await stream(draft, recording(LENGTH_S), mode=mode)
             assert finals(responses) == expected_finals(target_alone(LENGTH_S))
@@ -85,7 +85,7 @@ async def test_a_check_survives_a_lost_target(monkeypatch):
     async with (
         target_server() as target,
         cut_network(target.address, [1, 7, 3, 0, 5]) as (network, cutting),
-        draft_server(network.address, audit_every=1) as draft,
+        draft_server(network.address, parity_check_every=1) as draft,
     ):
         await stream(draft, recording(LENGTH_S))
         await eventually(lambda: counted(draft) == (1, 0))
@@ -96,7 +96,7 @@ async def test_a_different_text_is_reported(caplog):
     caplog.set_level(logging.INFO)
     alone = target_alone(LENGTH_S)
     model = Wavering(len(alone.window_tokens))
-    async with target_server(model) as target, draft_server(target.address, audit_every=1) as draft:
+    async with target_server(model) as target, draft_server(target.address, parity_check_every=1) as draft:
         responses = await stream(draft, recording(LENGTH_S))
         assert finals(responses) == expected_finals(alone), "the client does not notice"
         await eventually(lambda: counted(draft) == (1, 1))
@@ -110,7 +110,7 @@ async def test_a_different_text_is_reported(caplog):
 async def test_a_check_is_skipped_if_the_target_is_full():
     async with (
         target_server(limits=Limits(max_sessions=1)) as target,
-        draft_server(target.address, audit_every=1) as draft,
+        draft_server(target.address, parity_check_every=1) as draft,
     ):
         await stream(draft, recording(LENGTH_S))
         await eventually(lambda: skipped(draft, "full") == 1)
@@ -122,7 +122,7 @@ async def test_a_check_is_skipped_if_the_target_is_full():
 
 async def test_the_audio_that_is_kept_for_checks_is_bounded(monkeypatch):
     monkeypatch.setattr(parity_check, "MAX_KEPT_BYTES", len(recording(2.0)))
-    async with target_server() as target, draft_server(target.address, audit_every=1) as draft:
+    async with target_server() as target, draft_server(target.address, parity_check_every=1) as draft:
         responses = await stream(draft, recording(2.1))
         assert finals(responses) == expected_finals(target_alone(2.1))
         assert skipped(draft, "size") == 1
@@ -133,7 +133,7 @@ async def test_the_audio_that_is_kept_for_checks_is_bounded(monkeypatch):
 
 
 async def test_a_call_that_is_cancelled_is_not_checked():
-    async with target_server() as target, draft_server(target.address, audit_every=1) as draft:
+    async with target_server() as target, draft_server(target.address, parity_check_every=1) as draft:
         call = draft.stub.StreamingRecognize()
         await call.write(streaming_config())
         await call.read()
@@ -145,7 +145,7 @@ async def test_a_call_that_is_cancelled_is_not_checked():
 
 async def test_live_audio_is_not_checked(monkeypatch):
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
-    async with speaking_target() as target, speaking_draft(target.address, audit_every=1) as draft:
+    async with speaking_target() as target, speaking_draft(target.address, parity_check_every=1) as draft:
         await listen(draft, talk())
         assert draft.service._parity._checking is None
 

@@ -9,7 +9,7 @@ from experiments.common.models.scripted import MULTILINGUAL
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.transcription.transcript import Transcript
 from specwhisper.types import Mode
 from specwhisper.wire import codec

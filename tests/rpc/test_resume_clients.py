@@ -15,7 +15,7 @@ from specwhisper.errors import InvalidRequest, PairMismatch, ServerFull, TargetU
 from specwhisper.observe.metrics.engine import EngineMetrics
 from specwhisper.observe.metrics.registry import Registry
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.speculation.draft_length import DraftLength
 from specwhisper.types import Limits, Mode
 from specwhisper.wire.v1 import checkpoint_pb2

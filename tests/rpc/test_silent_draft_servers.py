@@ -12,7 +12,7 @@ from experiments.common.network.proxy import Proxy
 from specwhisper.errors import TargetUnavailable
 from specwhisper.options import DecodingOptions
 from specwhisper.rpc import backoff
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import SAMPLE_RATE
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_client import exchange

@@ -11,10 +11,9 @@ import grpc.aio
 import pytest
 
 from specwhisper.errors import ServerFull
-from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc

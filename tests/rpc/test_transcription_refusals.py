@@ -20,8 +20,8 @@ from specwhisper.errors import (
     UnsafeBind,
     UnsupportedOption,
 )
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.rpc.tokens import Tokens
 from specwhisper.settings.shared import parse_cores
 from specwhisper.types import Mode

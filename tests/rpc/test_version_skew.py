@@ -12,7 +12,7 @@ import specwhisper_draft_server.link.link
 import specwhisper_target_server.service
 from specwhisper import __version__
 from specwhisper.errors import PairMismatch
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper.wire import PROTOCOL_VERSION
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb

@@ -12,7 +12,7 @@ import torch
 
 from experiments.common.models.speech import EnergyVad, spoken_utterances, talk
 from specwhisper.errors import UnsupportedOption
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import with_true_status
 from specwhisper_draft_server import voice_activity
 from tests.rpc.services import PROMPTLY_S, all_free, audio_requests, error_of, is_one_sentence
 from tests.rpc.speaking import config, final_results, listen, speaking_pair, texts_of

@@ -13,8 +13,7 @@ import grpc.aio
 from specwhisper import __version__
 from specwhisper.errors import GONE, PairMismatch, TargetUnavailable
 from specwhisper.options import DecodingOptions
-from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.rpc.streams import with_true_status
+from specwhisper.rpc.channels import OPEN, Credentials, with_true_status
 from specwhisper.transcription.transcriber import TargetDescription, TargetStream
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Mode, Resume

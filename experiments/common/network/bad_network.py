@@ -10,10 +10,9 @@ from typing import Any
 
 import grpc.aio
 
-from specwhisper.rpc.channels import open_channel
+from specwhisper.rpc.channels import open_channel, with_true_status
 from specwhisper.rpc.serving import RunningServer, start_server
 from specwhisper.rpc.serving_options import ServingOptions
-from specwhisper.rpc.streams import with_true_status
 from specwhisper.types import Candidates
 from specwhisper.wire import codec
 from specwhisper.wire.v1 import verification_pb2 as pb
