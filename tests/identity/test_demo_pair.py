@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import WhisperForConditionalGeneration
@@ -22,6 +25,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.types import Mode
 
 SAMPLES = sorted(path for path in (DEMO_FOLDER / "samples").glob("*") if path.suffix != ".jsonl")
+SHORTEST, LONG = SAMPLES[0], SAMPLES[5]  # of one window, of several
 MODES_AND_DRAFTS = [
     (Mode.TARGET_ONLY, None),
     (Mode.SYNC, "demo-draft-tiny"),
@@ -57,8 +61,22 @@ def draft(name: str) -> WhisperModel:
     return WhisperModel(draft, 1, vocabulary=target.vocabulary, ids=ids)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
-@pytest.mark.parametrize(("mode", "draft_name"), MODES_AND_DRAFTS)
+def runs() -> Iterator[Any]:
+    """Yield every sample with every mode; by day each mode on the shortest, three on a long one."""
+    for sample, (mode, draft_name) in product(SAMPLES, MODES_AND_DRAFTS):
+        is_by_day = sample is SHORTEST or (
+            sample is LONG and mode in (Mode.TARGET_ONLY, Mode.FULL, Mode.PIPELINED)
+        )
+        yield pytest.param(
+            sample,
+            mode,
+            draft_name,
+            id="-".join(filter(None, (sample.stem, mode, draft_name))),
+            marks=() if is_by_day else pytest.mark.nightly,
+        )
+
+
+@pytest.mark.parametrize(("sample", "mode", "draft_name"), list(runs()))
 def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: str | None):
     pcm, options, expected = reference(sample)
     target = Steered(WhisperModel(checkpoint("demo-target"), 1), {len(pcm) // 2: expected})
@@ -72,6 +90,7 @@ def test_every_mode_equals_transformers(sample: Path, mode: Mode, draft_name: st
     oracle.assert_equal(split.transcribe([pcm], options), [expected])
 
 
+@pytest.mark.nightly
 def test_hardly_a_token_is_a_tie():
     windows = [window for sample in SAMPLES for window in reference(sample)[2].windows]
     num_tokens = sum(len(window.tokens) for window in windows)

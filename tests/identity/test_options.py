@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
 import pytest
 
@@ -33,8 +36,15 @@ def split(made: Prepared, mode: Mode, gamma: int, draft: str, kind: str) -> OneP
     )
 
 
-@pytest.mark.parametrize("case", OPTIONS, ids=lambda case: case.name)
-@pytest.mark.parametrize(("mode", "gamma", "draft", "kind"), RUNS, ids=[run[0] for run in RUNS])
+def runs() -> Iterator[Any]:
+    """Yield every option with every kind of run; by day each option with two of the four, in turn."""
+    for (number, case), (place, run) in product(enumerate(OPTIONS), enumerate(RUNS)):
+        is_by_day = (number + place) % len(RUNS) < 2
+        marks = () if is_by_day else pytest.mark.nightly
+        yield pytest.param(case, *run, id=f"{case.name}-{run[0]}", marks=marks)
+
+
+@pytest.mark.parametrize(("case", "mode", "gamma", "draft", "kind"), list(runs()))
 def test_every_option_equals_transformers(case: Case, mode: Mode, gamma: int, draft: str, kind: str):
     made = prepared(case)
     batch = made.batch
