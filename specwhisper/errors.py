@@ -1,29 +1,29 @@
-"""Every error this project raises on purpose.
+"""The errors that this project raises on purpose.
 
     SpecWhisperError
     ├── InvalidRequest            the caller sent something that can never work
     │   ├── InvalidAudio          not decodable, empty, wrong rate, a gap in the stream
     │   ├── InvalidCandidates     a token id or position outside its range, a block too long
-    │   ├── IdleClient            nothing was sent for too long
-    │   │   └── SlowReader        no answer was taken for too long, or too many wait
-    │   ├── PortTaken             another one listens where a server is to listen
+    │   ├── IdleClient            a client sent no message for too long
+    │   │   └── SlowReader        a client read no response for too long, or too many wait
+    │   ├── PortTaken             the address of a server is in use
     │   └── UnsupportedOption     an option this model or this version does not have
     ├── MessageTooLarge           one message exceeds the announced limit
     ├── PairMismatch              this draft cannot work with this target
     ├── CheckpointError           a model that is missing, unsafe or not Whisper
-    ├── ServerFull                every slot is taken
+    ├── ServerFull                every slot is in use
     ├── ServerDraining            the server is stopping and takes no new work
     │   └── SessionExpired        a session lasted, or was silent, for too long there
-    ├── TargetUnavailable         no target answers, or it went away
-    │   ├── LeaseRefused          the right to open a session there is another target's, or has run out
-    │   ├── OutOfMemory           it has no memory for what the session needs
-    │   └── DeviceFault           its device works no more until its process is restarted
+    ├── TargetUnavailable         no target answers, or the connection to it was lost
+    │   ├── LeaseRefused          the lease is of another target, or has run out
+    │   ├── OutOfMemory           it has no memory for the session
+    │   └── DeviceFault           its device does not work until its process is restarted
     ├── RecordingsFailed          some recordings of a call failed; the others' results are attached
-    ├── Unauthenticated           the caller shows no token that the server knows
+    ├── Unauthenticated           the caller sent no token that the server knows
     └── UnsafeBind                an address that would expose an unprotected server
 
-Each message is one sentence: what is wrong, where, and what to do about it. The gRPC status that each
-one maps to stands in one table, :mod:`specwhisper.wire.status`.
+Each message is one sentence: what is wrong, where, and what to do about it. One table maps each error to its
+gRPC status: :mod:`specwhisper.wire.status`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SpecWhisperError(Exception):
 
     Attributes
     ----------
-    retry_after_s : when to try again, where a server said so.
+    retry_after_s : when to try again, if the server named a time.
     """
 
     retry_after_s: float | None = None
@@ -55,19 +55,22 @@ class InvalidAudio(InvalidRequest):
 
 
 class InvalidCandidates(InvalidRequest):
-    """A candidate block breaks the contract: an id or a position out of range, or too many tokens."""
+    """A candidate block breaks the contract.
+
+    An id or a position is out of range, or it has too many tokens.
+    """
 
 
 class IdleClient(InvalidRequest):
-    """The client of a stream has sent nothing for too long."""
+    """The client of a stream has sent no message for too long."""
 
 
 class SlowReader(IdleClient):
-    """A caller takes no answers: one has waited for too long, or too many wait."""
+    """A client reads no responses: one has waited for too long, or too many wait."""
 
 
 class PortTaken(InvalidRequest):
-    """Somebody listens already where a server is to listen; the port may be free later."""
+    """The address of a server is in use; it may be free later."""
 
 
 class UnsupportedOption(InvalidRequest):
@@ -95,35 +98,38 @@ class ServerDraining(SpecWhisperError):
 
 
 class SessionExpired(ServerDraining):
-    """The server has ended a session that lasted, or was silent, for too long: it may go on elsewhere."""
+    """The server ended a session that lasted, or was silent, for too long.
+
+    The session may continue elsewhere.
+    """
 
 
 class TargetUnavailable(SpecWhisperError):
-    """No target server answers, or the one that did has gone."""
+    """No target server answers, or the connection to it was lost."""
 
 
 class LeaseRefused(TargetUnavailable):
-    """A lease that this target has not given, or not to this caller, or too long ago."""
+    """The lease is of another target or another caller, or has run out."""
 
 
 class OutOfMemory(TargetUnavailable):
-    """The target has no memory for what a session needs: it may go on elsewhere."""
+    """The target has no memory for a session, which may continue elsewhere."""
 
 
 class DeviceFault(TargetUnavailable):
-    """The target's device has failed in a way that only a new process gets over."""
+    """The target's device does not work until its process is restarted."""
 
 
 class RecordingsFailed(SpecWhisperError):
-    """Some of a call's recordings could not be transcribed, or prompts continued; the others were.
+    """Some recordings or prompts of a call failed; the others did not.
 
-    Its cause is what the iterable of recordings raised, where that ended the call.
+    If the iterable of recordings raised an error and so ended the call, that is the cause of this one.
 
     Attributes
     ----------
-    errors : what was wrong, by the recording's place in the call; empty where only the iterable raised.
-    results : of all recordings, in their order, with the error in the place of one that failed; empty where
-        results were handed over as they finished.
+    errors : by the recording's index in the call; empty if only the iterable raised an error.
+    results : of all recordings, in their order, with an error for each one that failed; empty if results
+        were yielded as they finished.
     """
 
     def __init__(
@@ -143,36 +149,36 @@ class RecordingsFailed(SpecWhisperError):
         ended_by: Exception | None = None,
         kind: str = "recordings",
     ) -> RecordingsFailed:
-        """Make the error of a call of so many recordings, with the first reasons in its message.
+        """Return the error of a call; its message has the first reasons.
 
         Parameters
         ----------
-        ended_by : what the iterable of recordings raised after them.
-        kind : what the recordings are.
+        ended_by : the error that the iterable of recordings raised after them.
+        kind : "recordings", or another word for them in the message.
         """
-        told = [f"{len(errors)} of {num_recordings} {kind} failed."] if errors else []
-        told += [f"Number {place + 1}: {errors[place]}" for place in sorted(errors)[:MAX_REASONS]]
+        reasons = [f"{len(errors)} of {num_recordings} {kind} failed."] if errors else []
+        reasons += [f"Number {place + 1}: {errors[place]}" for place in sorted(errors)[:MAX_REASONS]]
         if len(errors) > MAX_REASONS:
-            told.append(f"And {len(errors) - MAX_REASONS} more.")
+            reasons.append(f"And {len(errors) - MAX_REASONS} more.")
         if ended_by is not None:
             reason = str(ended_by) or type(ended_by).__name__
-            told.append(f"Number {num_recordings + 1} could not be read: {reason.removesuffix('.')}.")
+            reasons.append(f"Number {num_recordings + 1} could not be read: {reason.removesuffix('.')}.")
         if results and len(errors) < num_recordings:
-            told.append("The other results are in .results.")
-        return cls(" ".join(told), errors, results)
+            reasons.append("The other results are in .results.")
+        return cls(" ".join(reasons), errors, results)
 
 
 class Unauthenticated(SpecWhisperError):
-    """The caller shows no token, or one that the server does not know."""
+    """The caller sent no token, or one that the server does not know."""
 
 
 class UnsafeBind(SpecWhisperError):
     """A listening address would expose an unprotected server to the network."""
 
 
-GONE = (TargetUnavailable, ServerDraining)  # a server that is away, or stops: what another one may mend
-RETRY_ELSEWHERE = (*GONE, ServerFull)  # what another one may mend, or another try
-RETRY_OTHER_TARGET = (*RETRY_ELSEWHERE, PairMismatch)  # the same of targets, which differ in their weights
+GONE = (TargetUnavailable, ServerDraining)  # the server is lost, or stops
+RETRY_ELSEWHERE = (*GONE, ServerFull)  # another server may succeed, or another try
+RETRY_OTHER_TARGET = (*RETRY_ELSEWHERE, PairMismatch)  # targets also differ in their weights
 
 
 def within_floats(number: Any) -> Any:
@@ -185,7 +191,7 @@ def within_floats(number: Any) -> Any:
 
 
 def check_between(name: str, value: float, lowest: float, highest: float) -> None:
-    """Refuse a number outside its bounds."""
+    """Raise ``InvalidRequest`` for a number outside its bounds, both included."""
     value = within_floats(value)
     if not lowest <= value <= highest:
         raise InvalidRequest(f"{name} is {value:g}: it must lie between {lowest:g} and {highest:g}.")

@@ -22,7 +22,7 @@ class StabilityPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LivePosition:
-    """Where a live session continues: on another server, or after the connection was lost.
+    """Where a live session continues after an interruption, or elsewhere.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class LivePosition:
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How live audio is decoded: again and again during speech, until the text is final.
+    """How live audio is decoded: repeatedly during speech, until text is final.
 
     Attributes
     ----------

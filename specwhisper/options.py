@@ -1,4 +1,4 @@
-"""The options of a transcription, with the meaning that openai/whisper and transformers give them."""
+"""The options of a transcription, as openai/whisper and transformers mean them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class Acceptance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DecodingOptions:
-    """Options of a transcription; the same options and audio give the same text in every mode.
+    """Options of a transcription.
+
+    The same options and audio give the same text in every mode.
 
     Only ``acceptance`` and ``acceptance_threshold`` can make the text depend on the draft. ``None`` leaves an
     option out; choices may be given as plain strings, and a single temperature as a number.

@@ -1,4 +1,4 @@
-"""Fields of dataclasses that convert and check their values: the rule stands beside the option.
+"""Declare fields of dataclasses together with the rules for their values.
 
 A dataclass that declares them calls :func:`validate` in its ``__post_init__``.
 """
@@ -27,7 +27,10 @@ class Rule(NamedTuple):
 
 
 def option(default: Any, read: Callable[[Any], Any], *rules: Rule) -> Any:
-    """Declare an option; ``read`` converts its value, or raises ``ValueError`` with what it must be."""
+    """Declare an option.
+
+    ``read`` converts its value, or raises ``ValueError`` with what it must be.
+    """
     return field(default=default, metadata={"read": read, "rules": rules})
 
 

@@ -193,7 +193,7 @@ class StreamingClient:
                     self._has_changed = False
                 except IdleClient:  # the server has given the place to others
                     heard_to = round(self.received_s * SAMPLE_RATE)
-                    if self._all_is_final and not await self._audio.goes_on_behind(heard_to):
+                    if self._all_is_final and not await self._audio.continues_after(heard_to):
                         return
                 except RETRY_ELSEWHERE as error:
                     # A server that never answered is more likely a wrong address than lost; one that did, and

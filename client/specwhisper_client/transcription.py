@@ -20,7 +20,7 @@ from specwhisper.options import DecodingOptions
 from specwhisper.rpc.backoff import Backoff
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.types import Mode, Segment
-from specwhisper.wire.status import error_from_rpc, has_broken, was_told
+from specwhisper.wire.status import ended_by_server, error_from_rpc, has_broken
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper_client.exchange import exchange
@@ -164,7 +164,7 @@ class Transcription:
 
     def _has_given_up(self, error: SpecWhisperError, rpc_error: grpc.aio.AioRpcError) -> bool:
         """Whether the only server says that it has found no target; it has looked for long."""
-        return self._servers.is_one and isinstance(error, TargetUnavailable) and was_told(rpc_error)
+        return self._servers.is_one and isinstance(error, TargetUnavailable) and ended_by_server(rpc_error)
 
     async def _call(
         self, connection: Connection, config: pb.StreamingRecognitionConfig, source: AudioSource

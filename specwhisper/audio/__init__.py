@@ -1,1 +1,1 @@
-"""From any audio to the 16 kHz stream and the features that Whisper hears; without torch or network."""
+"""From any audio to canonical samples and features, without torch or network."""

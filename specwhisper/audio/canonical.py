@@ -1,7 +1,7 @@
-"""The one place where audio becomes canonical: 16 kHz, mono, signed 16-bit little-endian.
+"""Convert audio to canonical PCM: 16 kHz, mono, signed 16-bit little-endian.
 
-Client, servers and test oracles all hear what this produces, so that the same recording is the same samples
-everywhere, however it was cut into pieces on its way.
+Client, servers and test oracles all use this module, so a recording has the same samples everywhere, however
+it was cut into pieces on its way.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Samples = NDArray[np.float32] | NDArray[np.int16]
 
 
 class CanonicalStream:
-    """Turns audio of one rate and channel count into canonical PCM, piece by piece.
+    """Converts audio of one rate and channel count to canonical PCM, piece by piece.
 
     Channels are averaged, then resampled by soxr (HQ), then rounded: ``x * 32768`` to the nearest integer,
-    halves to the even one, clipped to 16 bits. 16 kHz mono s16 comes out byte for byte as it went in.
+    halves to the even one, clipped to 16 bits. 16 kHz mono s16 stays the same, byte for byte.
     """
 
     def __init__(self, sample_rate: int, num_channels: int = 1) -> None:
@@ -43,10 +43,14 @@ class CanonicalStream:
             self._resampler = soxr.ResampleStream(sample_rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
 
     def push(self, samples: bytes | Samples) -> bytes:
-        """Take the next samples, channels interleaved, and give the canonical bytes that are ready.
+        """Convert the next samples, channels interleaved; return the bytes so far.
 
         Bytes are s16le and may break off anywhere, even within a sample; arrays are float32 in -1..1 or
         int16, flat or ``[frames, channels]``, and hold whole frames.
+
+        Raises
+        ------
+        InvalidAudio : for samples of another type, half a frame in an array, and numbers that are not finite.
         """
         if isinstance(samples, bytes | bytearray | memoryview):
             samples = self._whole_frames(samples)
@@ -62,7 +66,12 @@ class CanonicalStream:
         return _quantise(mono if self._resampler is None else self._resampler.resample_chunk(mono))
 
     def finish(self) -> bytes:
-        """Say that no samples follow and give the last canonical bytes."""
+        """End the audio; return the last canonical bytes.
+
+        Raises
+        ------
+        InvalidAudio : if the audio ends within a frame.
+        """
         if self._partial:
             raise InvalidAudio(f"The audio ends within a frame of {self._num_channels} 16-bit samples.")
         if self._resampler is None:
@@ -70,7 +79,7 @@ class CanonicalStream:
         return _quantise(self._resampler.resample_chunk(np.zeros(0, np.float32), last=True))
 
     def _whole_frames(self, data: bytes | bytearray | memoryview) -> NDArray[np.int16]:
-        """Decode the bytes up to the last whole frame and keep the rest for the next push."""
+        """Decode bytes up to the last whole frame; keep the rest for the next push."""
         data = self._partial + data if self._partial else bytes(data)
         end = len(data) - len(data) % (self._num_channels * BYTES_PER_SAMPLE)
         self._partial = data[end:]
@@ -90,5 +99,8 @@ def _to_mono(frames: Samples) -> NDArray[np.float32]:
 
 
 def _quantise(samples: NDArray[np.float32]) -> bytes:
-    """Round -1..1 to s16le; the scale is a power of two, so that 16-bit samples come back unchanged."""
+    """Round -1..1 to s16le.
+
+    The scale is a power of two, so 16-bit samples stay unchanged.
+    """
     return np.rint(samples * 32768).clip(-32768, 32767).astype("<i2").tobytes()

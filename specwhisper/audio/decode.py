@@ -1,4 +1,4 @@
-"""Audio files of any format to canonical PCM, block by block: libsndfile first, FFmpeg for the rest."""
+"""Decode audio files to canonical PCM, by libsndfile or else by FFmpeg."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BLOCK_SAMPLES = 65_536  # over all channels
 MAX_PCM_BYTES_PER_S = 8 * 48_000 * BYTES_PER_SAMPLE
 # Demuxers that only read the bytes they are given. Playlists (HLS, DASH, concat) would open further files.
 CONTAINERS = "aac,ac3,aiff,amr,ape,asf,avi,caf,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,tta,w64,wav,wv"
-# Recorders that cannot seek back leave the size of their data open; anything from here on is no promise.
+# Recorders that cannot seek back leave the size of their data open: sizes from here on mean nothing.
 OPEN_ENDED_BYTES = 0x7FFF_0000
 # How libsndfile's log notes that a header announces more data than the file holds.
 CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be \d+\)", re.MULTILINE)
@@ -33,9 +33,17 @@ CUT_OFF = re.compile(r"^\s*(?:data|SSND|Data Size)\s*:\s*(\d+) \(should be \d+\)
 def decode_file(
     file: str | os.PathLike[str] | BinaryIO, max_duration_s: float | None = None
 ) -> Iterator[bytes]:
-    """Decode a file to canonical PCM in constant memory; what is wrong with it surfaces while iterating.
+    """Decode a file to canonical PCM, in constant memory.
 
-    Where a longest duration is named, what is decoded before mixing and resampling is bounded with it.
+    Errors are raised while the caller iterates.
+
+    Parameters
+    ----------
+    max_duration_s : longest recording; it also bounds the decoded bytes before mixing and resampling.
+
+    Raises
+    ------
+    InvalidAudio : for a file that is missing, damaged, empty or too long.
     """
     max_pcm_bytes = None
     if max_duration_s is not None:  # a second at least: blocks are counted whole
@@ -55,7 +63,7 @@ def decode_file(
 
 
 def decode_bytes(data: bytes, max_duration_s: float, max_pcm_bytes: int) -> Iterator[bytes]:
-    """Decode a file held in memory that nobody vouches for.
+    """Decode a file in memory that is not trusted.
 
     Parameters
     ----------
@@ -93,7 +101,7 @@ def _canonical(
 
 
 def _decode(source: BinaryIO, name: str) -> Iterator[Block]:
-    """Decode with whichever library knows the format."""
+    """Decode with the library that knows the format."""
     if not source.read(1):
         return
     source.seek(0)
@@ -106,7 +114,7 @@ def _decode(source: BinaryIO, name: str) -> Iterator[Block]:
         with sound:
             yield from _decode_with_libsndfile(sound, name)
     else:
-        # A recorder that died leaves a size of 0 behind: FFmpeg reads what is there all the same.
+        # A recorder that was killed leaves a size of 0; FFmpeg reads the samples all the same.
         source.seek(0)
         yield from _decode_with_ffmpeg(source, name, is_known=sound is not None)
 
@@ -133,7 +141,7 @@ def _decode_with_ffmpeg(source: BinaryIO, name: str, is_known: bool) -> Iterator
         container = av.open(source, "r", options={"format_whitelist": CONTAINERS})
     except (av.FFmpegError, ValueError) as error:
         if is_known:
-            return  # libsndfile opened it and found nothing in it
+            return  # libsndfile opened it and found no samples
         raise InvalidAudio(
             f"{name} cannot be decoded: neither libsndfile nor FFmpeg recognises it as a complete audio file."
         ) from error

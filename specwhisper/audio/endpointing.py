@@ -1,7 +1,7 @@
-"""When somebody begins to speak, pauses and has ended: marks from the probability of speech, frame by frame.
+"""Mark where speech begins, pauses and ends, from its probability by frame.
 
-Like silero-vad's own ``VADIterator``, with what live decoding asks for beyond it: pauses, which are told
-before it is sure that they are ends, and a shortest utterance.
+Like silero-vad's own ``VADIterator``, with two additions for live decoding: pauses, which are marked before
+it is certain that the utterance has ended, and a shortest utterance.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from specwhisper.live import EndpointingOptions
 from specwhisper.types import SAMPLE_RATE, VoiceEvent, VoiceMark
 
-FRAME_SAMPLES = 512  # what silero-vad hears at once: 32 ms
-HYSTERESIS = 0.15  # silero-vad's: between this much below the threshold and the threshold nothing changes
-SURE_SILENCE = 0.01  # silero-vad's: below it nobody speaks, however low the threshold
+FRAME_SAMPLES = 512  # one input of silero-vad: 32 ms
+HYSTERESIS = 0.15  # silero-vad's: this much below the threshold, or less, nothing changes
+SURE_SILENCE = 0.01  # silero-vad's: below it there is silence, however low the threshold
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
-# A model that has heard nothing yet takes the beginning of a hum for speech: what begins at once must last.
+# At first the model takes the beginning of a hum for speech, so speech that begins there must last longer.
 SETTLING_MS, SETTLED_SPEECH_MS = 320, 250
 
 
 class Endpointer:
-    """Turns probabilities into marks.
+    """Converts probabilities of speech to voice marks.
 
     Parameters
     ----------
-    start_sample : place of the first frame.
-    settling_ms : how long the model that hears takes to settle, in milliseconds.
+    start_sample : first sample of the first frame.
+    settling_ms : time in which the model is not reliable yet, in milliseconds.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Endpointer:
     ) -> None:
         self._options = options
         self._settled_from = start_sample + settling_ms * SAMPLES_PER_MS
-        self._end_sample = start_sample  # of what was heard
+        self._end_sample = start_sample  # of the last frame
         self._speech_start: int | None = None  # of an utterance, or of a noise that may become one
         self._silence_start: int | None = None
         self._is_speech = False
         self._has_paused = False
 
     def on_vad_probability(self, speech_prob: float) -> list[VoiceMark]:
-        """Take in the next frame and give what it makes known."""
+        """Add the probability of the next frame; return the marks that it leads to."""
         frame_start, self._end_sample = self._end_sample, self._end_sample + FRAME_SAMPLES
         if speech_prob >= self._options.threshold:
             return self._on_speech(frame_start)
@@ -68,7 +68,7 @@ class Endpointer:
         if self._silence_start is None:
             self._silence_start = frame_start
         silence = self._end_sample - self._silence_start
-        # What is decoded reaches a little into the silence: last sounds are soft.
+        # The utterance reaches a little into the silence, since last sounds are soft.
         end_sample = self._silence_start + self._options.pause_ms * SAMPLES_PER_MS
         marks = []
         if not self._has_paused and silence >= self._options.pause_ms * SAMPLES_PER_MS:

@@ -1,4 +1,4 @@
-"""Decode whatever a Python caller passes as a recording to canonical PCM."""
+"""Decode the recordings that Python callers pass to canonical PCM."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Source:
 
     Attributes
     ----------
-    name : what error messages call it; empty where it has no name.
-    decode : decodes it to canonical PCM, from the beginning each time.
+    name : in error messages; empty if it has none.
+    decode : yields canonical PCM, from the beginning at each call.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Source:
 
 
 def recordings_in(audio: Audio | Iterable[Audio]) -> tuple[Iterable[Source | InvalidAudio], bool]:
-    """Return what decodes each recording, and whether ``audio`` is a single one.
+    """Return the source of each recording, and whether ``audio`` is a single one.
 
     A list, or any other sequence, is checked at once. Other iterables are checked item by item as they are
     read. An error stands for an item that is no recording, or a file that does not exist.
@@ -107,7 +107,7 @@ def _source(recording: Any) -> Source:
 
 
 def _is_of_dataset(recording: Any) -> bool:
-    """Whether it is what `datasets` has for audio: a mapping, or its decoder."""
+    """Return whether it is audio of `datasets`: a mapping, or its decoder."""
     return isinstance(recording, Mapping) or hasattr(recording, "get_all_samples")
 
 
@@ -123,7 +123,7 @@ def _source_of_dataset(recording: Any) -> Source:
 
 
 class _OpenFile:
-    """Decodes an open file from its beginning; what comes through a pipe is read whole and kept."""
+    """Decodes an open file from its beginning; data of a pipe is read and kept."""
 
     def __init__(self, file: Any) -> None:
         try:

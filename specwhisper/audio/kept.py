@@ -1,4 +1,4 @@
-"""Audio that is kept until its text is final, so that it can be heard again elsewhere."""
+"""Keep audio until its text is final, so that it can be decoded again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_UNREAD_SAMPLES = 30 * SAMPLE_RATE
 
 
 class KeptAudio:
-    """Canonical PCM from some sample on; written once, read from any sample that is still kept."""
+    """Canonical PCM from some sample on, read from any sample that is kept."""
 
     def __init__(self, start_sample: int = 0) -> None:
         self._pcm = bytearray()
@@ -24,7 +24,7 @@ class KeptAudio:
 
     @property
     def num_samples(self) -> int:
-        """How much is kept."""
+        """Number of samples that are kept."""
         return len(self._pcm) // BYTES_PER_SAMPLE
 
     @property
@@ -33,7 +33,10 @@ class KeptAudio:
         return self._is_complete
 
     async def put(self, pcm: bytes) -> None:
-        """Add audio, and wait while much of it was never read; behind its end there is none."""
+        """Append audio; wait while more than 30 s of it are unread.
+
+        After :meth:`finish`, audio is ignored.
+        """
         if self._is_complete:
             return
         self._pcm += pcm
@@ -42,29 +45,29 @@ class KeptAudio:
             self._is_read.clear()
             await self._is_read.wait()
 
-    async def goes_on_behind(self, sample: int) -> bool:
-        """Wait for audio from a sample on, or for the end; tell whether there is any."""
+    async def continues_after(self, sample: int) -> bool:
+        """Wait for audio from a sample on, or for the end; return whether there is any."""
         while self._end_sample <= sample and not self._is_complete:
             self._has_grown.clear()
             await self._has_grown.wait()
         return self._end_sample > sample
 
     def finish(self) -> None:
-        """Say that no audio follows."""
+        """End the audio."""
         self._is_complete = True
         self._has_grown.set()
         self._is_read.set()
 
     def forget_before(self, sample: int) -> None:
-        """Free what is final."""
+        """Free the audio before a sample."""
         num_bytes = min(max(0, sample - self._start_sample) * BYTES_PER_SAMPLE, len(self._pcm))
         del self._pcm[:num_bytes]
         self._start_sample += num_bytes // BYTES_PER_SAMPLE
 
     async def pieces(self, sample: int, piece_bytes: int = PIECE_BYTES) -> AsyncGenerator[bytes]:
-        """Give what there is from a sample on, and then what comes."""
+        """Yield the audio from a sample on as it arrives, to its end."""
         while True:
-            sample = max(sample, self._start_sample)  # what is forgotten is passed over
+            sample = max(sample, self._start_sample)  # forgotten audio is skipped
             begin = (sample - self._start_sample) * BYTES_PER_SAMPLE
             piece = bytes(self._pcm[begin : begin + piece_bytes])
             if piece:

@@ -1,4 +1,4 @@
-"""The log-mel maximum: the loudest log10 mel power, to which a window's features are clamped."""
+"""The log-mel maximum: the loudest log10 mel power, which scales features."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ class LogMelMax:
         self._maxima: dict[int, dict[int, float]] = {}  # by number of mel bins, by end frame of the window
 
     def update(self, num_mel_bins: int, end_frame: int, log_mel_max: float) -> float:
-        """Add the maximum of a window that ends at ``end_frame``; return the maximum for its features."""
+        """Add a window's maximum; return the maximum for its features.
+
+        Parameters
+        ----------
+        end_frame : where the window ends.
+        """
         if num_mel_bins in self._known:
             return self._known[num_mel_bins]
         maxima = self._maxima.setdefault(num_mel_bins, {})
@@ -36,14 +41,19 @@ class LogMelMax:
         return maxima[end_frame]
 
     def at(self, num_mel_bins: int, end_frame: int) -> float | None:
-        """Return the maximum for a window that ends at ``end_frame``; ``None`` before any window."""
+        """Return the maximum for a window; ``None`` before any window.
+
+        Parameters
+        ----------
+        end_frame : where the window ends.
+        """
         if num_mel_bins in self._known:
             return self._known[num_mel_bins]
         maxima = self._maxima.get(num_mel_bins, {})
         return max((value for end, value in maxima.items() if end <= end_frame), default=None)
 
     def merge_windows_before(self, frame: int) -> None:
-        """Merge the windows that end by ``frame`` into one, so that memory does not grow with the audio."""
+        """Merge the windows that end by ``frame``, so that memory stays constant."""
         for num_mel_bins, maxima in self._maxima.items():
             past = {end: value for end, value in maxima.items() if end <= frame}
             if past:

@@ -1,4 +1,7 @@
-"""Whisper's log-mel features in numpy, equal to transformers' ``WhisperFeatureExtractor``."""
+"""Compute Whisper's log-mel features in numpy.
+
+They equal those of transformers' ``WhisperFeatureExtractor``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE
 
 NUM_FFT = 400
 NUM_FREQUENCIES = NUM_FFT // 2 + 1
-DYNAMIC_RANGE = 8.0  # log10: what lies more than 80 dB below the loudest moment is silence
+DYNAMIC_RANGE = 8.0  # log10: power more than 80 dB below the log-mel maximum counts as silence
 MIN_MEL_POWER = np.float32(1e-10)
 SILENCE = np.log10(np.full((1, 1), MIN_MEL_POWER))  # log-mel of digital silence
 BLOCK_FRAMES = 200  # a block's spectra fit into a core's cache
@@ -20,7 +23,9 @@ Floats = NDArray[np.float32]
 
 
 def power_spectrogram(samples: Floats) -> Floats:
-    """Give the power spectrum of every whole frame: 400 samples under a Hann window, every 160 samples.
+    """Return the power spectrum of every whole frame.
+
+    A frame has 400 samples under a Hann window; frames begin every 160 samples.
 
     Returns
     -------
@@ -38,7 +43,7 @@ def power_spectrogram(samples: Floats) -> Floats:
 
 
 def log_mel_power(power: Floats, num_mel_bins: int) -> Floats:
-    """Give log10 of the mel power, at least -10, as ``[num_mel_bins, frames]``."""
+    """Return log10 of the mel power, at least -10, as ``[num_mel_bins, frames]``."""
     mel = mel_filters(num_mel_bins).T @ power.T
     np.maximum(mel, MIN_MEL_POWER, out=mel)
     np.log10(mel, out=mel)
@@ -52,7 +57,12 @@ def normalise(log_mel: Floats, log_mel_max: float) -> Floats:
 
 @cache
 def mel_filters(num_mel_bins: int) -> Floats:
-    """Give Slaney's triangular filters from 0 to 8 kHz, each of area one, as ``[201, num_mel_bins]``."""
+    """Return Slaney's triangular filters from 0 to 8 kHz, each of area one.
+
+    Returns
+    -------
+    shape ``[201, num_mel_bins]``
+    """
     corners_mel = np.linspace(0.0, _hertz_to_mel(SAMPLE_RATE / 2), num_mel_bins + 2)
     corners_hz = _mel_to_hertz(corners_mel)
     frequencies_hz = np.linspace(0.0, SAMPLE_RATE / 2, NUM_FREQUENCIES)
@@ -85,5 +95,5 @@ def _mel_to_hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @cache
 def _hann_window() -> Floats:
-    """Give the periodic Hann window."""
+    """Return the periodic Hann window."""
     return np.hanning(NUM_FFT + 1)[:-1].astype(np.float32)

@@ -1,8 +1,9 @@
-"""The audio that a session has so far, and the features of its windows.
+"""Keep the audio of a session, and compute the features of its windows.
 
 Features equal those that transformers computes from the whole file at once, although the file arrives piece
-by piece and only what the open window needs is kept. Mel frame k is centred at sample 160 k; before the first
-sample and behind the last one the audio is mirrored; a recording shorter than 30 s is padded with silence.
+by piece and only the audio of the open window is kept. Mel frame k is centred at sample 160 k; before the
+first sample and after the last one the audio is mirrored; a recording shorter than 30 s is padded with
+silence.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ CONTEXT_SAMPLES = NUM_FFT // 2  # how far a frame reaches to either side of its 
 
 
 class Recording:
-    """Canonical audio from some sample on, in order; one thread may append while another computes features.
+    """Canonical audio from some sample on, in order.
+
+    One thread may append while another computes features.
 
     Parameters
     ----------
@@ -55,7 +58,10 @@ class Recording:
 
     @property
     def total_frames(self) -> int | None:
-        """Mel frames of the whole recording, padding to 30 s included; ``None`` until the audio has ended."""
+        """Mel frames of the whole recording, padding to 30 s included.
+
+        ``None`` until the audio has ended.
+        """
         return self._padded_samples // HOP_SAMPLES if self._is_complete else None
 
     @property
@@ -68,7 +74,14 @@ class Recording:
         return max(self.received_samples, WINDOW_SAMPLES)
 
     def append(self, chunk: AudioChunk) -> None:
-        """Add what is new in a chunk; the first one may start anywhere, the others must leave no gap."""
+        """Append the new samples of a chunk.
+
+        The first chunk may start at any sample; the others must leave no gap.
+
+        Raises
+        ------
+        InvalidAudio : for a gap, half a sample, samples after the end, and an end before known samples.
+        """
         if len(chunk.pcm) % BYTES_PER_SAMPLE:
             raise InvalidAudio(f"An audio chunk of {len(chunk.pcm)} bytes holds no whole 16-bit samples.")
         end_sample = chunk.start_sample + len(chunk.pcm) // BYTES_PER_SAMPLE
@@ -94,7 +107,7 @@ class Recording:
             self._is_complete |= chunk.is_last
 
     def discard_before(self, sample: int) -> None:
-        """Free what no window starting at ``sample`` or later needs."""
+        """Free the audio that no window starting at ``sample`` or later needs."""
         with self._lock:
             keep_from = min(sample - CONTEXT_SAMPLES, self.received_samples)
             if keep_from > self._first_sample:
@@ -103,22 +116,25 @@ class Recording:
             self._log_mel_max.merge_windows_before(sample // HOP_SAMPLES)
 
     def window_is_ready(self, start_frame: int) -> bool:
-        """Whether the features of the window can be computed and will not change any more."""
+        """Return whether the features of a window can be computed and are final."""
         needed = start_frame * HOP_SAMPLES + WINDOW_SAMPLES + CONTEXT_SAMPLES - HOP_SAMPLES
         return self._is_complete or self.received_samples >= needed
 
     def window_frames(self, start_frame: int) -> int:
-        """Count the frames of the window: 3,000, or what is left of the recording; 0 behind its end."""
+        """Count the frames of a window: 3,000, or the rest of the recording.
+
+        0 after its end.
+        """
         if self.total_frames is None:
             return WINDOW_FRAMES
         return max(0, min(WINDOW_FRAMES, self.total_frames - start_frame))
 
     def window_features(self, start_frame: int, num_mel_bins: int) -> NDArray[np.float32]:
-        """Give the normalised log-mel of a window.
+        """Return the normalised log-mel of a window.
 
         Returns
         -------
-        shape ``[num_mel_bins, 3000]``; frames behind the end of the recording are 0.
+        shape ``[num_mel_bins, 3000]``; frames after the end of the recording are 0.
         """
         num_frames = self.window_frames(start_frame)
         log_mel = log_mel_power(power_spectrogram(self.window_samples(start_frame)), num_mel_bins)
@@ -131,7 +147,7 @@ class Recording:
         return features
 
     def clip(self, start_frame: int, num_frames: int) -> Recording:
-        """Give so many frames as a recording of their own, or as many as there are."""
+        """Return frames as a recording of their own; fewer if the audio ends before."""
         begin, end = start_frame * HOP_SAMPLES, (start_frame + num_frames) * HOP_SAMPLES
         with self._lock:
             if begin < self._first_sample or begin >= self.received_samples:
@@ -143,21 +159,21 @@ class Recording:
         return clip
 
     def log_mel_max(self, start_frame: int, num_mel_bins: int) -> float | None:
-        """Return the log-mel maximum of a window's features; ``None`` before any were computed."""
+        """Return a window's log-mel maximum; ``None`` before any features were computed."""
         with self._lock:
             return self._log_mel_max.at(num_mel_bins, start_frame + self.window_frames(start_frame))
 
     def resume_log_mel_max(self, num_mel_bins: int, log_mel_max: float) -> None:
-        """Take over the log-mel maximum that another recording of the same audio had reached."""
+        """Take over the log-mel maximum of another recording of the same audio."""
         with self._lock:
             self._log_mel_max.update(num_mel_bins, 0, log_mel_max)
 
     def window_samples(self, start_frame: int) -> NDArray[np.float32]:
-        """Give the samples under the window's frames, but for those that are nothing but padding."""
+        """Return the samples of a window's frames, except frames of padding only."""
         with self._lock:
             if start_frame < 0 or not (self.window_is_ready(start_frame) and self.window_frames(start_frame)):
                 raise InvalidAudio(f"There is no window at frame {start_frame}: {self._extent()}.")
-            # Whatever else the recording is padded with is exact silence.
+            # Frames of padding only are exact silence.
             audible_frames = (self.received_samples + CONTEXT_SAMPLES) // HOP_SAMPLES + 1 - start_frame
             num_frames = min(self.window_frames(start_frame), max(1, audible_frames))
             begin = start_frame * HOP_SAMPLES - CONTEXT_SAMPLES

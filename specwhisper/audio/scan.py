@@ -1,4 +1,4 @@
-"""The loudest moment of a whole recording, in constant memory."""
+"""Compute the log-mel maximum of a whole recording, in constant memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from specwhisper.audio.mel import log_mel_power, power_spectrogram
 from specwhisper.audio.recording import Recording
 from specwhisper.types import HOP_SAMPLES, WINDOW_FRAMES, AudioChunk
 
-MEL_BINS = (80, 128)  # of all of Whisper's models, before large-v3 and since
+MEL_BINS = (80, 128)  # of Whisper's models, before large-v3 and since
 
 
 def log_mel_max(pcm_blocks: Iterable[bytes], num_mel_bins: Iterable[int] = MEL_BINS) -> dict[int, float]:
-    """Give a recording's largest log10 mel power by number of mel bins, as ``DecodingOptions`` wants it."""
+    """Return the log-mel maximum of a recording by number of mel bins."""
     num_mel_bins = tuple(num_mel_bins)
     maxima = dict.fromkeys(num_mel_bins, -np.inf)
     recording = Recording()

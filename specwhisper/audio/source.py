@@ -1,4 +1,4 @@
-"""A recording as a sender needs it: canonical PCM in small pieces, decoded beside the event loop."""
+"""A recording for a sender: canonical PCM in pieces, decoded in threads."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from specwhisper.audio.canonical import BYTES_PER_SAMPLE
 from specwhisper.audio.scan import log_mel_max
 from specwhisper.types import SAMPLE_RATE, WINDOW_SAMPLES
 
-PIECE_BYTES = 32 * 1024  # one second of audio: candidates never queue behind much of it
+PIECE_BYTES = 32 * 1024  # one second of audio: candidates never wait for more of it
 
 Decode = Callable[[], Iterator[bytes]]
 T = TypeVar("T")
 
 
 class AudioSource:
-    """A recording, read no further ahead than its consumer is; long ones are decoded twice, never held whole.
+    """A recording that is read as its consumer needs it.
+
+    Long recordings are decoded twice, and never held whole.
 
     Parameters
     ----------
-    decode : starts to give the recording as canonical PCM, from its beginning each time.
+    decode : yields the recording as canonical PCM, from its beginning at each call.
+    short_pcm : the recording if it has at most 30 s.
     """
 
     def __init__(self, decode: Decode, short_pcm: bytes | None) -> None:
@@ -31,12 +34,12 @@ class AudioSource:
 
     @classmethod
     async def open(cls, decode: Decode) -> AudioSource:
-        """Decode a recording's first 30 s; it is held if that is all there is."""
+        """Decode a recording's first 30 s; a recording that is no longer is kept."""
         return cls(decode, await _in_thread(pcm_if_short, decode()))
 
     @property
     def fits_one_window(self) -> bool:
-        """Whether the recording has at most 30 s, so that its first window tells its loudest moment."""
+        """Whether the recording has at most 30 s: one window has its log-mel maximum."""
         return self._short_pcm is not None
 
     @property
@@ -46,7 +49,7 @@ class AudioSource:
         return num_bytes / BYTES_PER_SAMPLE / SAMPLE_RATE or None
 
     async def log_mel_max(self, num_mel_bins: Iterable[int]) -> dict[int, float]:
-        """Listen to all of it for the loudest moment."""
+        """Decode all of it, and return its log-mel maximum by number of mel bins."""
         num_bytes = 0
 
         def counted(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -60,17 +63,20 @@ class AudioSource:
         return loudest
 
     async def pieces(self, start_sample: int = 0) -> AsyncIterator[bytes]:
-        """Give the recording from a sample on in pieces of at most 32 KiB."""
+        """Yield the recording from a sample on in pieces of at most 32 KiB."""
         blocks = self._decode() if self._short_pcm is None else iter([self._short_pcm])
-        num_passed_over = start_sample * BYTES_PER_SAMPLE
+        num_skipped = start_sample * BYTES_PER_SAMPLE
         while (pcm := await asyncio.to_thread(next, blocks, None)) is not None:
-            for start in range(min(num_passed_over, len(pcm)), len(pcm), PIECE_BYTES):
+            for start in range(min(num_skipped, len(pcm)), len(pcm), PIECE_BYTES):
                 yield pcm[start : start + PIECE_BYTES]
-            num_passed_over = max(0, num_passed_over - len(pcm))
+            num_skipped = max(0, num_skipped - len(pcm))
 
 
 async def _in_thread(read: Callable[[Iterator[bytes]], T], blocks: Iterator[bytes]) -> T:
-    """Have blocks read in a thread of the pool that all share; it finds no more of them once nobody waits."""
+    """Read blocks in a thread of the shared pool.
+
+    The thread stops at the next block once the caller is cancelled.
+    """
     is_awaited = True
 
     def awaited() -> Iterator[bytes]:

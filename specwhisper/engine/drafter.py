@@ -217,10 +217,10 @@ class Drafter:
         if ahead is not None and ahead.foresaw(window):
             session.current, session.ahead = ahead, session.current
             ahead.window, ahead.is_expected = window, False
-            if tuple(ahead.belief.tokens[: len(opened.expected)]) != opened.expected:
-                self._hear(session, ahead, window, opened.expected)
+            if tuple(ahead.belief.tokens[: len(opened.reused)]) != opened.reused:
+                self._hear(session, ahead, window, opened.reused)
         else:
-            self._hear(session, session.current, window, opened.expected)
+            self._hear(session, session.current, window, opened.reused)
         if session.ahead is not None:
             session.ahead.window = None
 

@@ -246,7 +246,7 @@ class VerifierState:
         self.language_of = None
         self.ledger = Ledger(
             resumed.committed if resumed else (),
-            reused=self.closed.expected if self.closed and self.mode.drafts else (),
+            reused=self.closed.reused if self.closed and self.mode.drafts else (),
             ending=self.closed.ending if self.closed and self.mode.drafts else (),
             max_pending=self.limits.max_ahead_tokens,
         )

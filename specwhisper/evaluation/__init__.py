@@ -1,1 +1,1 @@
-"""How good and how fast: word error rates of the target alone against the pair, side by side."""
+"""Compare word error rates and times of the target alone with the pair."""

@@ -1,4 +1,4 @@
-"""The command line: ``specwhisper evaluate --folder FOLDER`` or ``--dataset NAME``."""
+"""The command line ``specwhisper evaluate``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def evaluate(
         Path | None, typer.Option(dir_okay=False, help="Write every text and figure here.")
     ] = None,
 ) -> None:
-    """Word error rate, time and acceptance of the final model alone and of the pair, side by side.
+    """Compare word error rate, time and acceptance of the final model and the pair.
 
     Recordings that cannot be decoded are left out and named; the exit status is 1 then.
     """

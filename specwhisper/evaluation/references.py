@@ -1,4 +1,4 @@
-"""Recordings with what is said in them: from a folder, or from a dataset of the Hugging Face hub."""
+"""Read recordings with their texts from a folder or a Hugging Face dataset."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def from_folder(folder: Path) -> Iterator[Reference]:
 
 
 def from_dataset(name: str, config: str | None, split: str, limit: int | None) -> Iterator[Reference]:
-    """Stream a dataset of the hub; the audio is decoded by this project, as any file is."""
+    """Stream a dataset of the hub, without decoding its audio."""
     try:
         from datasets import Audio, load_dataset
     except ModuleNotFoundError as error:
@@ -90,7 +90,7 @@ def _text_of(row: dict[str, Any]) -> str:
 
 
 def _texts(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Give recordings without their suffix, and what is said in them."""
+    """Yield recordings without their suffix, and their texts."""
     for path in sorted(folder.rglob("*.txt")):
         if path.name.endswith(".trans.txt"):
             for line in path.read_text(encoding="utf-8").splitlines():

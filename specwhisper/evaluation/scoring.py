@@ -1,4 +1,4 @@
-"""Error rates after Whisper's public normaliser, as the papers and leaderboards report them."""
+"""Compute error rates after Whisper's public normaliser, as papers report them."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def error_rates(references: Sequence[str], hypotheses: Sequence[str], language: 
     spoken = [(r, h) for r, h in pairs if r.strip()]
     if not spoken:
         return ErrorRates(0.0, 0.0)
-    truth, heard = [r for r, _ in spoken], [h for _, h in spoken]
-    return ErrorRates(float(jiwer.wer(truth, heard)), float(jiwer.cer(truth, heard)))
+    truth, texts = [r for r, _ in spoken], [h for _, h in spoken]
+    return ErrorRates(float(jiwer.wer(truth, texts)), float(jiwer.cer(truth, texts)))

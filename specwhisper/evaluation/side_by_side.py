@@ -1,4 +1,4 @@
-"""Transcribe the same recordings with the target alone and with the pair, in turns, and compare."""
+"""Transcribe recordings with the target alone and with the pair, and compare."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specwhisper.speculation.statistics import SpeculationStatistics
 
 @dataclass(slots=True)
 class Arm:
-    """One way to transcribe; ``seconds`` of waiting, one entry a batch."""
+    """One way to transcribe; ``seconds`` are the times of its batches."""
 
     name: str
     texts: list[str] = field(default_factory=list)
@@ -30,11 +30,11 @@ class Arm:
 
     @property
     def elapsed_s(self) -> float:
-        """How long it took in all."""
+        """Time of all batches."""
         return sum(self.seconds)
 
     def take(self, results: Sequence[Transcription], elapsed_s: float) -> None:
-        """Note what a batch gave."""
+        """Add the results of a batch."""
         self.seconds.append(elapsed_s)
         for result in results:
             self.texts.append(result.text)
@@ -45,7 +45,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of both arms."""
+    """The results of both arms over the same recordings."""
 
     references: list[str]
     duration_s: float
@@ -64,7 +64,7 @@ class Comparison:
         return sum(a == b for a, b in zip(self.standard.tokens, self.speculative.tokens, strict=True))
 
     def rates(self, arm: Arm) -> ErrorRates:
-        """Give the error rates of an arm."""
+        """Return the error rates of an arm."""
         return error_rates(self.references, arm.texts, self.language)
 
 
@@ -77,10 +77,16 @@ def compare(
     on_bad: Callable[[Reference, InvalidAudio], None] | None = None,
     **options: Any,
 ) -> Comparison:
-    """Transcribe batch after batch in both ways; which one goes first alternates.
+    """Transcribe each batch with both, in alternating order.
 
-    A recording that cannot be decoded is told to ``on_bad`` and left out; without it, that is an error. The
-    first batch is transcribed once more beforehand, untimed: first calls cost what later ones do not.
+    The first batch is transcribed once more beforehand, untimed, because first calls take longer.
+
+    Parameters
+    ----------
+    on_progress : called with the number of recordings done.
+    on_bad : called with each recording that cannot be decoded, which is left out; without it, the error is
+        raised.
+    options : as of :meth:`SpeculativeWhisper.transcribe`.
     """
     alone = pair.without_draft()
     standard, speculative = Arm("target alone"), Arm("speculative")
@@ -108,7 +114,7 @@ def compare(
 def _good(
     references: Iterable[Reference], on_bad: Callable[[Reference, InvalidAudio], None] | None
 ) -> Iterator[Reference]:
-    """Leave out what cannot be decoded."""
+    """Yield the recordings that can be decoded."""
     for reference in references:
         try:
             for source in recordings_in(reference.audio)[0]:

@@ -1,1 +1,1 @@
-"""Faults that tests inject into servers; loaded only if SPECWHISPER_FAILPOINTS is set."""
+"""Faults that tests inject into servers, if SPECWHISPER_FAILPOINTS is set."""

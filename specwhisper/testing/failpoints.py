@@ -1,4 +1,4 @@
-"""Failpoints: named points at which a server fails, so that tests reach every state of a session."""
+"""Failpoints: named points at which tests make a server fail."""
 
 from __future__ import annotations
 

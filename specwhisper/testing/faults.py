@@ -70,7 +70,10 @@ class FailingTargetStream:
 
 
 def fail_commits(thread: Any, hit: Hit, error: type[Exception]) -> None:
-    """Let an engine's thread hit ``commit`` when it delivers commits; ``error`` then fails its sessions."""
+    """Let an engine's thread hit ``commit`` when it delivers commits.
+
+    ``error`` then fails its sessions.
+    """
     deliver = thread._deliver
 
     def failing(events: Sequence[tuple[str, object]]) -> None:
@@ -90,7 +93,7 @@ def fail_commits(thread: Any, hit: Hit, error: type[Exception]) -> None:
 def fail_responses(
     service: Any, method: str, hit: Hit, step: str, is_counted: Callable[[Any], bool] = lambda _: True
 ) -> None:
-    """Let a service's streaming method hit ``STEP.before`` and ``STEP.after`` for its responses."""
+    """Let a streaming method hit ``STEP.before`` and ``STEP.after`` per response."""
     respond = getattr(service, method)
 
     async def failing(*args: Any) -> AsyncGenerator[Any]:

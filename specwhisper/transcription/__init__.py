@@ -1,1 +1,1 @@
-"""What to decode and what it means: windows, segments and transcripts as pure state machines."""
+"""Windows, segments and transcripts: pure state machines without a model."""

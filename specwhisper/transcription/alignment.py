@@ -1,6 +1,6 @@
-"""When each token is spoken: dynamic time warping through a matrix of tokens and moments.
+"""Find when each token is spoken, by dynamic time warping.
 
-Among paths of equal cost the one is chosen that openai/whisper and transformers choose.
+Among paths of equal cost, the choice is that of openai/whisper and transformers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ def token_positions(fit: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def dynamic_time_warping(cost: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cheapest monotonic path through a matrix, corner to corner: its rows and its columns.
+    """Return the rows and columns of the cheapest monotonic path through a matrix.
+
+    It leads from corner to corner.
 
     Cells of one antidiagonal depend only on the two before it, so each is computed at once. Three of them
-    are kept, and every operation writes into memory that is there: this runs beside a server's forward
-    passes, which wait for Python as long as it takes.
+    are kept, and every operation writes into existing memory: this runs beside a server's forward passes,
+    which wait while Python's global lock is taken.
     """
     rows, columns = cost.shape
     flat = np.ascontiguousarray(cost).ravel()

@@ -1,6 +1,8 @@
-"""Is a decoded window good enough, or is it tried again, or silence? After openai/whisper's rules.
+"""Decide whether a window is kept, decoded again or skipped.
 
-transformers has the same ones in ``WhisperGenerationMixin._need_fallback``.
+The rules are openai/whisper's.
+
+transformers has the same rules in ``WhisperGenerationMixin._need_fallback``.
 """
 
 from __future__ import annotations
@@ -21,9 +23,15 @@ def judge(
     options: DecodingOptions,
     vocabulary: Vocabulary,
 ) -> Outcome:
-    """Tell what becomes of a window by its ``tokens`` and their log-probabilities, end-of-text included.
+    """Return the outcome of a window.
 
-    ``RETRIED`` means that it should be, if there is a temperature left.
+    Parameters
+    ----------
+    tokens, log_probs : of the window, end-of-text included; natural log-probabilities.
+
+    Returns
+    -------
+    ``RETRIED`` for a window that should be decoded again, if a temperature is left.
     """
     has_failed = False
     if options.compression_ratio_threshold is not None:
@@ -43,18 +51,18 @@ def judge(
 
 
 def avg_logprob(log_probs: Sequence[float]) -> float:
-    """Mean log-probability of a window's tokens; 0 of none."""
+    """Return the mean log-probability of a window's tokens; 0 without tokens."""
     return math.fsum(log_probs) / len(log_probs) if log_probs else 0.0
 
 
 def text_compression_ratio(text: str) -> float:
-    """How much shorter zlib makes a text (openai/whisper); 0 of none."""
+    """Return a text's compression ratio by zlib (openai/whisper); 0 without text."""
     raw = text.strip().encode()
     return len(raw) / len(zlib.compress(raw)) if raw else 0.0
 
 
 def token_compression_ratio(tokens: Sequence[int], vocabulary_size: int) -> float:
-    """How much shorter zlib makes the token ids' bytes (transformers, its width of an id included)."""
+    """Return the compression ratio of token ids, in transformers' bytes."""
     width = int(math.log2(vocabulary_size) / 8) + 1
     raw = b"".join(token.to_bytes(width, "little") for token in tokens)
     return len(raw) / len(zlib.compress(raw)) if raw else 0.0

@@ -1,4 +1,4 @@
-"""Transcripts as text, subtitles and tables, in the formats that openai/whisper and OpenAI's API write."""
+"""Write transcripts in the formats of openai/whisper and OpenAI's API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from specwhisper.options import Task
-from specwhisper.transcription.subtitles import SAID, Cue, Layout, cues, one_line
+from specwhisper.transcription.subtitles import HIGHLIGHT, Cue, Layout, cues, one_line
 from specwhisper.types import Segment, Word
 
 
@@ -32,7 +32,7 @@ def to_vtt(segments: Sequence[Segment], layout: Layout | None = None) -> str:
 
 
 def vtt_blocks(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[str]:
-    """Yield the head and each WebVTT subtitle; a line break stands between two."""
+    """Yield the header and each WebVTT subtitle; a line break stands between two."""
     yield "WEBVTT\n"
     for cue in cues(segments, layout):
         yield f"{_times(cue, '.')}\n{_underlined(_escaped(_without_arrows(cue.text)))}\n"
@@ -52,10 +52,14 @@ def to_verbose_json(
     task: Task = Task.TRANSCRIBE,
     word_timestamps: bool = False,
 ) -> dict[str, Any]:
-    """Lay a transcript out as OpenAI's API does with ``response_format=verbose_json``; times in seconds.
+    """Return a transcript in the form of OpenAI's ``verbose_json``; times in seconds.
 
-    ``language`` is a name there, such as "german"; a word's ``probability`` is openai/whisper's. With
-    ``word_timestamps`` there is a list of words even where none was found.
+    A word's ``probability`` is openai/whisper's.
+
+    Parameters
+    ----------
+    language : its English name, such as "german".
+    word_timestamps : whether to add a list of words even if there are none.
     """
     document: dict[str, Any] = {
         "task": str(task),
@@ -71,7 +75,7 @@ def to_verbose_json(
 
 
 def verbose_segment(number: int, segment: Segment) -> dict[str, Any]:
-    """Lay out one segment of :func:`to_verbose_json`."""
+    """Return one segment of :func:`to_verbose_json`."""
     return {
         "id": number,
         "seek": segment.seek,
@@ -92,7 +96,7 @@ def spoken_words(segments: Iterable[Segment]) -> Iterator[Word]:
 
 
 def verbose_word(word: Word) -> dict[str, Any]:
-    """Lay out one word of :func:`to_verbose_json`."""
+    """Return one word of :func:`to_verbose_json`."""
     return {
         "word": word.text.strip(),
         "start": word.start_s,
@@ -102,7 +106,7 @@ def verbose_word(word: Word) -> dict[str, Any]:
 
 
 def clock(time_s: float, point: str) -> str:
-    """Write a time as ``HH:MM:SS.mmm``, with whatever mark stands before the milliseconds."""
+    """Write a time as ``HH:MM:SS.mmm``, with the given mark before the milliseconds."""
     total_ms = round(time_s * 1000)
     minutes, ms = divmod(total_ms, 60_000)
     hours, minutes = divmod(minutes, 60)
@@ -114,15 +118,15 @@ def _times(cue: Cue, point: str) -> str:
 
 
 def _without_arrows(text: str) -> str:
-    """Change what would be read as a line of times."""
+    """Replace arrows, which mark a line of times."""
     return text.replace("-->", "->")
 
 
 def _escaped(text: str) -> str:
-    """Escape what WebVTT would take for markup."""
+    """Escape the characters that WebVTT reads as markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _underlined(text: str) -> str:
-    """Mark the word that is being said, as both formats do."""
-    return text.replace(SAID[0], "<u>").replace(SAID[1], "</u>")
+    """Underline the highlighted word, as both formats do."""
+    return text.replace(HIGHLIGHT[0], "<u>").replace(HIGHLIGHT[1], "</u>")

@@ -1,4 +1,4 @@
-"""Build the transcript of live audio from messages: final text, and text that may still change.
+"""Build the transcript of live audio from messages.
 
 A live client sees three kinds of text, one after the other:
 
@@ -162,8 +162,8 @@ class LiveTranscript:
 
     def _open(self, opened: WindowOpened) -> None:
         self._window, self._step = opened.window, OpenWindow(opened.window)
-        if opened.expected or opened.window.start_sample != self._start_sample:
-            self._last_step = opened.expected
+        if opened.reused or opened.window.start_sample != self._start_sample:
+            self._last_step = opened.reused
         else:  # a target that reuses no candidates sends none; readers see the last step's text all the same
             self._last_step = self._vocabulary.without_ending(self._last_step)
         self._start_sample = opened.window.start_sample
@@ -174,7 +174,7 @@ class LiveTranscript:
         self._drop_belief_of_final_audio()
 
     def _drop_belief_of_final_audio(self) -> None:
-        """Drop a belief that begins before the open window: all text of that audio is final."""
+        """Drop a belief of audio before the open window: its text is final."""
         if self._belief is not None and self._belief.window.start_sample < self._start_sample:
             self._belief = None
 
@@ -236,7 +236,10 @@ class LiveTranscript:
         return step.with_scores(segment, start, end, commit.words, self._vocabulary)
 
     def _time_s(self, step: OpenWindow, position: int) -> float:
-        """Estimate when a token is spoken, in seconds: linearly between the timestamps around it."""
+        """Estimate when a token is spoken, in seconds.
+
+        Tokens are spread evenly between the timestamps around them.
+        """
         begin, window = self._vocabulary.timestamp_begin, step.window
         known = [(0, 0.0)]  # positions, and their times in the window
         for i, token in enumerate(step.tokens):

@@ -1,4 +1,4 @@
-"""Live decoding: each step decodes the open utterance again, and its stable text becomes final.
+"""Decode the open utterance again at each step; stable text becomes final.
 
 The oldest utterance that is not complete is in one of these states:
 
@@ -165,7 +165,10 @@ class LiveWindows(WhisperWindows):
         no_speech_prob: float | None = None,
         attended_ms: Sequence[float] = (),
     ) -> ClosedWindow:
-        """Make the stable text of a step final; at the end of the utterance, all of its text."""
+        """Close a step, and make its stable text final.
+
+        At the end of the utterance, all of its text becomes final.
+        """
         utterance = self._utterances.current
         if utterance is None:
             raise RuntimeError(f"Window {window.id} was closed without an utterance.")
@@ -193,7 +196,7 @@ class LiveWindows(WhisperWindows):
 
     @property
     def needed_from(self) -> int:
-        """First sample that the draft still needs: of the open window, or of a window that may open."""
+        """First sample of the open window, or of one that may open: the draft needs it."""
         start_sample = self.next_frame * HOP_SAMPLES
         return min(start_sample, self._utterances.needed_from) if self._progress.is_new else start_sample
 
@@ -231,12 +234,17 @@ class LiveWindows(WhisperWindows):
         )
 
     def _step(self, utterance: Utterance, audio: Extent) -> tuple[int, int]:
-        """Return the frames of a window up to the newest step, and the frame where that step ends."""
+        """Return the frames of a window up to the newest step, and its end frame."""
         end_frame = utterance.step_end(audio.received_samples, self._step_samples) // HOP_SAMPLES
         return min(end_frame - self.next_frame, WINDOW_FRAMES), end_frame
 
     def _decide(self, outcome: Outcome, window: Window, *, settles_all: bool) -> Outcome:
-        """Return a step's outcome by that of the thresholds, as the module's second table has it."""
+        """Return a step's outcome by the second table of this module.
+
+        Parameters
+        ----------
+        outcome : by the thresholds alone.
+        """
         if self._progress.is_exhausted:
             return Outcome.SKIPPED
         if outcome is not Outcome.RETRIED:
@@ -280,7 +288,7 @@ class LiveWindows(WhisperWindows):
         self._skip_silence()
 
     def _skip_silence(self) -> None:
-        """Move the next window to where speech begins; within an utterance it stays where it is."""
+        """Move the next window to where speech begins, unless an utterance is open."""
         progress, utterances = self._progress, self._utterances
         if progress.final and utterances.has_fallen_silent:
             progress.final = ()  # the session continued in an utterance that had already ended
@@ -297,7 +305,10 @@ class LiveWindows(WhisperWindows):
         self._previous.append([text] if text else [], window.temperature)
 
     def _cut(self, window: Window, tokens: Sequence[int], step: Step) -> tuple[int, ...]:
-        """Cut a window that has become long; return the tokens with which the next one will likely begin."""
+        """Cut a window that has become long.
+
+        Return the tokens with which the next one will likely begin.
+        """
         cut, advance_frames = self._cut_point(window, tokens, step.final_end)
         if advance_frames:
             final = self._progress.final
@@ -308,7 +319,12 @@ class LiveWindows(WhisperWindows):
         return shift_timestamps(tokens[cut:], advance_frames, self._vocabulary)
 
     def _num_final_before(self, cut: int, tokens: Sequence[int], step: Step) -> int:
-        """Count the final text tokens whose audio lies before a cut at a position of the step's tokens."""
+        """Count the final text tokens whose audio lies before a cut.
+
+        Parameters
+        ----------
+        cut : position in the step's tokens.
+        """
         text, final = self._vocabulary.text_tokens, self._progress.final
         num_after = len(text(tokens[cut : step.final_end]))
         if num_after <= len(text(tokens[step.final_start : step.final_end])):
@@ -317,7 +333,7 @@ class LiveWindows(WhisperWindows):
         return continuation(text(tokens[:cut]), final, self._may_begin)
 
     def _cut_point(self, window: Window, tokens: Sequence[int], final_end: int) -> tuple[int, int]:
-        """Return the position and the frame where a window is cut; 0 and 0 if it stays whole.
+        """Return the position and the frame of a cut; 0 and 0 for none.
 
         A full window is cut after all of its text, a long one after the last sentence that is final.
         """
@@ -333,7 +349,7 @@ class LiveWindows(WhisperWindows):
 
 
 def follow_windows(vocabulary: Vocabulary, options: DecodingOptions) -> Windows:
-    """Return windows for a draft, which follow those that the target opens for the same options."""
+    """Return windows for a draft, which follow those of its target."""
     kind = SequentialWindows if options.live is None else LiveWindows
     return kind(vocabulary, options, follows=True)
 

@@ -1,9 +1,8 @@
-"""What a window is prompted with: the caller's words, and the text of the windows before it.
+"""Build a window's prompt from the caller's words and the text before it.
 
-The rules are transformers' (``WhisperGenerationMixin._prepare_decoder_input_ids``), to which faster-whisper's
-hotwords are added: they are a prompt that stays in front of everything. Where words that stay and the text
-before would together leave a window no room to write in, which transformers refuses once it happens, the text
-before gives way.
+The rules are transformers' (``WhisperGenerationMixin._prepare_decoder_input_ids``). faster-whisper's hotwords
+are added: they stay in front of every prompt. If all of this would leave a window no room for its own tokens,
+the text before is shortened; transformers raises an error then.
 """
 
 from __future__ import annotations
@@ -14,14 +13,19 @@ from dataclasses import dataclass
 from specwhisper.errors import UnsupportedOption
 from specwhisper.transcription.vocabulary import Vocabulary
 
-# Text of a window at this temperature or above is not the next window's prompt. As in transformers it may be
-# a later one's; openai/whisper forgets all text up to a window above it for good.
+# Text of a window at this temperature or above is not in the next window's prompt. As in transformers it may
+# be in a later one's; openai/whisper drops all text up to such a window.
 CONDITION_BELOW_TEMPERATURE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PromptText:
-    """The caller's words as tokens; ``is_carried`` keeps ``initial`` in front of the previous text."""
+    """The caller's words as tokens.
+
+    Attributes
+    ----------
+    is_carried : whether ``initial`` stays in front of the previous text.
+    """
 
     initial: tuple[int, ...] = ()
     hotwords: tuple[int, ...] = ()
@@ -29,7 +33,7 @@ class PromptText:
 
 
 class PreviousText:
-    """Remembers what was written, as far as a prompt can hold it.
+    """Keeps as much of the earlier text as a prompt can hold.
 
     Attributes
     ----------
@@ -42,7 +46,7 @@ class PreviousText:
         self._condition = condition
         self._max_tokens = vocabulary.max_length // 2 - 1
         self._max_in_front = vocabulary.max_length * 3 // 4
-        self._is_believed = True
+        self._is_confident = True
         self.tokens = () if words.is_carried else words.initial
         self._has_any = bool(self.tokens)
         given = len(words.initial) + len(words.hotwords)
@@ -55,9 +59,9 @@ class PreviousText:
             )
 
     def prefix(self) -> tuple[int, ...]:
-        """Give what stands before ``<|startoftranscript|>`` in the next window."""
+        """Return the tokens before ``<|startoftranscript|>`` in the next window."""
         start, words = self._vocabulary.start_of_prev, self._words
-        if self._condition and self._is_believed and self._has_any:
+        if self._condition and self._is_confident and self._has_any:
             carried = words.initial if words.is_carried else ()
             begin = () if start is None else (start,)
             given = (*begin, *words.hotwords, *carried)
@@ -68,8 +72,8 @@ class PreviousText:
         return (start, *words.hotwords, *words.initial)
 
     def append(self, segments: Sequence[Sequence[int]], temperature: float) -> None:
-        """Note a window's segments and how hot it was decoded."""
-        self._is_believed = temperature < CONDITION_BELOW_TEMPERATURE
+        """Add a window's segments, decoded at a temperature."""
+        self._is_confident = temperature < CONDITION_BELOW_TEMPERATURE
         if not self._condition:
             return
         for tokens in segments:
@@ -78,7 +82,7 @@ class PreviousText:
             self._remember(tokens[:-1] if doubled else tokens)
 
     def resume(self, tokens: Sequence[int]) -> None:
-        """Take over what another target remembered."""
+        """Take over the previous text from another target."""
         if tokens:
             self.tokens = ()
             self._remember(tokens)

@@ -1,8 +1,20 @@
-"""Continue a recording on another target: what that target has to know.
+"""Continue a recording on another target.
 
-Only a window, what is committed in it and the audio from its start on are needed, since committed tokens
-are a prefix. Pure: the session reports what it sends and receives, and asks for
-:meth:`ResumableSession.resume` when the target is lost.
+That target needs the open window, the tokens committed in it, and the audio from its start on, since
+committed tokens never change. Pure: the session reports what it sends and receives, and calls
+:meth:`ResumeTracker.resume` when the target is lost.
+
+====================  =========================================  =========================================
+State                 Shown by                                   Events of the target
+====================  =========================================  =========================================
+no window             ``_opened`` is ``None``                    go to the reader
+open                  ``is_reopened``                            go to the reader
+reopening             not ``is_reopened``: another target has    the opening of the window goes to a
+                      the session, but not opened the window     reader that has not seen it; candidates
+                                                                 are lost until then, and answered after
+complete again        the window was complete already            the last token again: the reader sees
+                                                                 no event until the next window opens
+====================  =========================================  =========================================
 """
 
 from __future__ import annotations
@@ -19,12 +31,12 @@ SentEvents = list[WindowOpened | Commit]
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """Where a recording stands, so that a session of another draft with another target can continue it.
+    """Where a recording stands, for a session of another draft and target.
 
     Attributes
     ----------
     resume : the message that the target is sent.
-    is_sent : whether the client has the window's text: it is complete but for the last token.
+    is_sent : whether the client has the text of the window, which is complete but for its last token.
     no_speech_prob : of the window.
     language_probs : of the recording, where its language was detected.
     """
@@ -35,7 +47,10 @@ class ResumePoint:
     language_probs: Mapping[str, float] = field(default_factory=dict)
 
     def commit(self, max_ahead_tokens: int) -> Commit:
-        """Return one commit of all committed tokens, for a draft and a transcript that begin here."""
+        """Return one commit of all committed tokens.
+
+        A draft and a transcript that begin here are sent it first.
+        """
         resume, end = self.resume, len(self.resume.committed)
         return Commit(
             resume.window.id,
@@ -51,7 +66,9 @@ class ResumePoint:
 
 
 class ResumeTracker:
-    """Follows a session over all targets that run it, so that its reader sees the events of one target.
+    """Follows a session over all targets that run it.
+
+    Its reader sees the events as if one target had sent them.
 
     A window that is complete is resumed before its last token: the new target writes that token again,
     closes the window as the lost target did, and opens the next one. The reader sees none of this.
@@ -65,7 +82,7 @@ class ResumeTracker:
     Attributes
     ----------
     is_reopened : whether the current target has opened the window that it resumes. Candidates that are sent
-        before are lost.
+        earlier are lost.
     """
 
     def __init__(self, max_ahead_tokens: int, resume: Resume | None = None) -> None:
@@ -93,14 +110,14 @@ class ResumeTracker:
         return self._opened.window.start_sample if self._opened else 0
 
     def propose(self, block: Candidates) -> None:
-        """Note candidates that are sent to the target, or lost because no target is connected."""
+        """Count a block that is sent to the target, or lost without a target."""
         self._newest[block.window_id] = max(block.number, self._newest.get(block.window_id, 0))
 
     def resume(self) -> Resume | None:
-        """Return the message that makes another target continue; ``None`` if it has to begin anew.
+        """Return the message that makes another target continue.
 
-        It begins anew, with all of the audio, until something is committed: the detected language is part of
-        the first window's prompt.
+        ``None`` if the target has to begin anew, with all of the audio. It has to until some token is
+        committed, because the detected language is part of the first window's prompt.
         """
         if self._opened is None or self._window is None or not self._has_committed:
             return None
@@ -127,7 +144,10 @@ class ResumeTracker:
         self.is_reopened = self._opened is None
 
     def pop_pending_block(self) -> Candidates | None:
-        """Return a block that the target needs to go on: no draft writes a complete window's last token."""
+        """Return the block for the last token of a complete window, once.
+
+        The target waits for candidates, and no draft proposes a token that is already committed.
+        """
         block, self._pending_block = self._pending_block, None
         return block
 
@@ -175,7 +195,7 @@ class ResumeTracker:
         return new
 
     def _answer_lost_blocks(self, opened: WindowOpened) -> SentEvents:
-        """Answer the lost blocks of a window, so that the draft sends again what it still believes."""
+        """Answer the lost blocks of a window, so that the draft sends its tokens again."""
         number = self._lost.pop(opened.window.id, 0)
         if not number or self._window is None:
             return []

@@ -1,9 +1,9 @@
-"""Cut a window's tokens into segments and tell how far the next window lies.
+"""Cut a window's tokens into segments, and find where the next window begins.
 
 The rules are those of transformers' sequential long-form decoding
 (``WhisperGenerationMixin._retrieve_segment``): segments end where two timestamps meet; a single timestamp at
-the end means that nothing is said after it; otherwise an unfinished sentence behind the last pair is thrown
-away and decoded again from there.
+the end means that silence follows; otherwise an unfinished sentence after the last pair is discarded and
+decoded again from there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FRAME_S = HOP_SAMPLES / SAMPLE_RATE
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """Segments of a window, the mel frames to advance, and the tokens that were thrown away."""
+    """Segments of a window, the mel frames to advance, and the discarded tokens."""
 
     segments: tuple[Segment, ...]
     advance_frames: int
@@ -27,7 +27,10 @@ class WindowResult:
 
 
 def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) -> WindowResult:
-    """Cut the committed ``tokens`` of a window (end-of-text may stand last) into segments."""
+    """Cut the committed tokens of a window into segments.
+
+    End-of-text may be the last of them.
+    """
     if tokens and tokens[-1] == vocabulary.end_of_text:
         tokens = tokens[:-1]
     is_timestamp = [vocabulary.is_timestamp(token) for token in tokens]
@@ -61,7 +64,10 @@ def split_window(window: Window, tokens: Sequence[int], vocabulary: Vocabulary) 
 def _whole(
     window: Window, tokens: Sequence[int], is_timestamp: Sequence[bool], vocabulary: Vocabulary
 ) -> Segment:
-    """Take all tokens as one segment that ends at its last timestamp, if it has one, else with the window."""
+    """Return all tokens as one segment.
+
+    It ends at its last timestamp, or without one at the end of the window.
+    """
     end_frames = window.num_frames
     timestamps = [token for token, is_time in zip(tokens, is_timestamp, strict=True) if is_time]
     if timestamps and timestamps[-1] != vocabulary.timestamp_begin:
@@ -82,6 +88,6 @@ def _segment(
 
 
 def shift_timestamps(tokens: Sequence[int], frames: int, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """Return tokens with the timestamps that they have in a window that begins so many frames later."""
+    """Return tokens with the timestamps of a window that begins ``frames`` later."""
     begin, shift = vocabulary.timestamp_begin, frames // FRAMES_PER_TIMESTAMP
     return tuple(max(begin, token - shift) if token >= begin else token for token in tokens)

@@ -11,10 +11,10 @@ from specwhisper.types import Outcome, Window
 
 
 class SequentialWindows(WhisperWindows):
-    """Whisper's sequential decoding: each window starts where the last one's text ended."""
+    """Opens each window where the text of the last one ended."""
 
     def resume(self, window: Window, previous: Sequence[int] = ()) -> None:
-        """Take over a window that another target opened; later windows are numbered from it."""
+        """Take over a window of another target, and count on from its id."""
         self._next_id = window.id + 1
         self.next_frame = window.start_frame
         self._previous.resume(previous)
@@ -50,7 +50,7 @@ class SequentialWindows(WhisperWindows):
         return ClosedWindow(outcome, result.segments, discarded)
 
     def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
-        """Return the window after the open one, once the draft believes the open one complete.
+        """Return the next window, once the draft believes the open one complete.
 
         With the text before as its prompt, only the target can open it.
         """

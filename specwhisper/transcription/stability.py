@@ -1,29 +1,31 @@
-"""Which part of a hypothesis is final. Pure functions over text tokens, timestamps left out.
+"""Find the stable part of a hypothesis.
 
-Final text is never taken back, and never forced on the next decoding either: where that words it differently,
-what follows is found by the closest match.
+Pure functions over text tokens, without timestamps.
+
+Final text is never taken back, and never forced on the next decoding. If that words it differently, the
+continuation is found by the closest match.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-MayBegin = Callable[[int], bool]  # whether a token may be the first one behind final text
+MayBegin = Callable[[int], bool]  # whether a token may be the first one after final text
 
 
 def continuation(final: Sequence[int], text: Sequence[int], may_begin: MayBegin) -> int:
-    """Give where ``text`` goes on behind what is ``final``: its prefix with the fewest edits is left out.
+    """Return the position at which ``text`` continues the ``final`` text.
 
-    Of prefixes that match equally well, one that ends as the final text does goes first: what was inserted
-    before it repeats nothing. Then the one is taken whose length is nearest: a word that changed stands for
-    the one it was. Nothing begins within a word.
+    The prefix before it is the one that the fewest edits turn into the final text. Of several, one with the
+    final text's last token is chosen, since text inserted before that token repeats nothing; then the one
+    of the nearest length, since a changed word replaces another. A continuation never begins within a word.
     """
     num_same = 0
     while num_same < min(len(final), len(text)) and final[num_same] == text[num_same]:
         num_same += 1
     if num_same == len(final):
         start = num_same
-    else:  # what both begin with needs no edits, and is most of it
+    else:  # the common prefix, usually most of the text, needs no edits
         edits = _prefix_edits(final[num_same:], text[num_same:])
         start = min(
             range(num_same, len(text) + 1),
@@ -40,24 +42,32 @@ def continuation(final: Sequence[int], text: Sequence[int], may_begin: MayBegin)
 
 
 def agreed(before: Sequence[int], now: Sequence[int], may_begin: MayBegin) -> int:
-    """LocalAgreement-2: count the whole words at the beginning that two hypotheses share."""
+    """Count the tokens of the whole words on which two hypotheses agree.
+
+    They agree from their beginning on (LocalAgreement-2).
+    """
     count = 0
     for one, other in zip(before, now, strict=False):
         if one != other:
             break
         count += 1
-    # A word that one of them goes on with is not the same word.
+    # A word that continues in one of them is not the same word.
     return whole_words(now, whole_words(before, count, may_begin), may_begin)
 
 
 def attended(attended_ms: Sequence[float], end_ms: float, text: Sequence[int], may_begin: MayBegin) -> int:
-    """AlignAtt: count the whole words before the first one for which the decoder looks behind ``end_ms``."""
+    """Count the tokens of whole words before attention reaches ``end_ms`` (AlignAtt).
+
+    Parameters
+    ----------
+    attended_ms : for each token of ``text``, the time in the window that the decoder attended to.
+    """
     count = next((i for i, at_ms in enumerate(attended_ms) if at_ms > end_ms), len(text))
     return whole_words(text, min(count, len(text)), may_begin)
 
 
 def whole_words(text: Sequence[int], count: int, may_begin: MayBegin) -> int:
-    """Cut a prefix of ``count`` tokens back to where a word ends."""
+    """Return the length of a prefix that is cut back to the end of a word."""
     while 0 < count < len(text) and not may_begin(text[count]):
         count -= 1
     return count

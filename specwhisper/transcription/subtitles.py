@@ -1,7 +1,7 @@
-"""Segments as subtitles: when each is shown, and how its words fall into lines.
+"""Lay segments out as subtitles: the times of each cue, and its lines of words.
 
-The options and how they cut are openai/whisper's. Without any a cue is a segment and has its times, also
-where words carry times; openai/whisper then goes from the first word to the last.
+The options and their effects are openai/whisper's, with one difference: without options a cue has the times
+of its segment even if words have times. openai/whisper's cue then lasts from the first word to the last.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from math import inf
 from specwhisper.errors import InvalidRequest
 from specwhisper.types import Segment, Word
 
-SAID = ("\x0e", "\x0f")  # shift out and in, which no transcript holds: formats write their own markup
-PAUSE_S = 3.0  # after which a cue does not go on
+HIGHLIGHT = ("\x0e", "\x0f")  # around the spoken word: shift out and in, which no transcript holds
+PAUSE_S = 3.0  # a longer pause ends a cue
 
 Line = list[Word]
 
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What is shown between two times; lines are separated by line breaks.
+    """A text that is shown between two times; lines are separated by line breaks.
 
-    The word that is being said, if one is, stands between the two characters of :data:`SAID`.
+    The highlighted word, if there is one, stands between the two characters of :data:`HIGHLIGHT`.
     """
 
     start_s: float
@@ -33,14 +33,14 @@ class Cue:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How words fall into lines; they must carry times.
+    """How words are laid out in lines; they must have times.
 
     Attributes
     ----------
-    max_line_width : characters of a line.
-    max_line_count : lines of a cue, which then may hold the end of one segment and the beginning of the next.
-    max_words_per_line : words of a cue; it is one line then.
-    highlight_words : underline each word while it is said.
+    max_line_width : most characters in a line.
+    max_line_count : most lines in a cue, which may then hold words of two segments.
+    max_words_per_line : most words in a cue, which then has one line.
+    highlight_words : underline each word while it is spoken.
     """
 
     max_line_width: int | None = None
@@ -60,7 +60,7 @@ class Layout:
 
 
 def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[Cue]:
-    """Give the subtitles of a transcript: a cue per segment, or as the layout has it."""
+    """Yield the cues of a transcript: one per segment, or as the layout has it."""
     if layout is None or layout == Layout():
         whole = (Cue(s.start_s, s.end_s, one_line(s.text)) for s in segments)
         yield from (cue for cue in whole if cue.text)
@@ -79,18 +79,18 @@ def cues(segments: Sequence[Segment], layout: Layout | None = None) -> Iterator[
 
 
 def one_line(text: str) -> str:
-    """Give a text without line breaks and surrounding spaces."""
+    """Return a text without line breaks and surrounding spaces."""
     return " ".join(text.split())
 
 
 def _cut(segments: Iterable[Segment], layout: Layout) -> Iterator[list[Line]]:
-    """Cut the words into cues of lines; the first word of a line has no space before it."""
+    """Cut words into cues of lines; no line begins with a space."""
     runs_on = layout.max_line_count is not None
     lines: list[Line] = []
     width, before_s = 0, inf
     for segment in segments:
-        said = [word for word in segment.words if word.text.strip()]
-        for at, word in enumerate(said):
+        spoken = [word for word in segment.words if word.text.strip()]
+        for at, word in enumerate(spoken):
             is_pause = runs_on and word.start_s - before_s > PAUSE_S
             begins = at % layout.max_words_per_line == 0 if layout.max_words_per_line else at == 0
             ends_cue = bool(lines) and begins and not runs_on
@@ -111,13 +111,13 @@ def _cut(segments: Iterable[Segment], layout: Layout) -> Iterator[list[Line]]:
         yield lines
 
 
-def _joined(lines: Sequence[Line], said: Word | None = None) -> str:
-    """Write lines, with the word that is being said underlined."""
-    return "\n".join("".join(_shown(word, word is said) for word in line) for line in lines)
+def _joined(lines: Sequence[Line], highlighted: Word | None = None) -> str:
+    """Join lines, with one word marked as highlighted."""
+    return "\n".join("".join(_shown(word, word is highlighted) for word in line) for line in lines)
 
 
-def _shown(word: Word, is_said: bool) -> str:
-    if not is_said:
+def _shown(word: Word, is_highlighted: bool) -> str:
+    if not is_highlighted:
         return word.text
     spaces = word.text[: len(word.text) - len(word.text.lstrip())]
-    return f"{spaces}{SAID[0]}{word.text.lstrip()}{SAID[1]}"
+    return f"{spaces}{HIGHLIGHT[0]}{word.text.lstrip()}{HIGHLIGHT[1]}"

@@ -1,4 +1,4 @@
-"""The interface between drafting and transcribing: audio and candidates in, windows and commits out.
+"""The interface of a target: audio and candidates in, windows and commits out.
 
 It has two implementations: :class:`specwhisper.engine.local.LocalTranscriber`, in this process, and
 ``specwhisper_draft_server.link.link.TargetLink``, over gRPC.
@@ -18,7 +18,7 @@ from specwhisper.types import AudioChunk, Candidates, Commit, Limits, Mode, Resu
 
 @dataclass(frozen=True)
 class TargetDescription:
-    """What a draft must know of its target."""
+    """The facts of a target that a draft needs."""
 
     model: str
     weights_digest: str
@@ -32,24 +32,24 @@ class TargetStream(Protocol):
 
     @property
     def target(self) -> TargetDescription:
-        """What runs it."""
+        """The target of this transcription."""
 
     @property
     def limits(self) -> Limits:
-        """What this session may send."""
+        """Limits of this session."""
 
     @property
     def min_round_trip_ns(self) -> int:
-        """Smallest round trip measured so far; 0 before the first, or where there is none."""
+        """Smallest round trip measured so far; 0 if there is none."""
 
     def propose(self, block: Candidates) -> None:
         """Send candidates; they overtake audio."""
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio and wait until it is taken: the brake for whoever reads a recording."""
+        """Send audio, and wait until the stream accepts more (back-pressure)."""
 
     def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what the target says, until the transcript is whole; what goes wrong there is raised here."""
+        """Yield the target's events to the end of the transcript; raise its errors."""
 
 
 class Transcriber(Protocol):
@@ -60,17 +60,20 @@ class Transcriber(Protocol):
     def known(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
-        """Return what a target is that has these, where that is known; ``None`` where one has to be asked."""
+        """Return the cached description of a target that has these digests.
+
+        ``None`` if a target has to be asked.
+        """
 
     async def describe(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription:
-        """Return what a target is; where there are several, one that a session can use.
+        """Return the description of a target; of several, one that a session can use.
 
         Parameters
         ----------
-        vocabulary_digest, weights_digest : that it must have; empty for any.
-        unusable : digests of vocabularies that it must not have, and why.
+        vocabulary_digest, weights_digest : the target must have these; empty for any.
+        unusable : digests of vocabularies that the target must not have, and the reasons.
         """
 
     def open(
@@ -89,21 +92,28 @@ class Transcriber(Protocol):
 
         Parameters
         ----------
-        target : its vocabulary is that of the target that the session opens on.
-        same_weights : whether its weights are, too: text of them is known already.
-        avoid : address of a target that takes it only where no other does.
+        target : the session opens on a target with the same vocabulary.
+        same_weights : whether it must have the same weights, too, because some of its text is known already.
+        avoid : address of a target that takes the session only if no other one does.
+        resume : the window of a recording in which to continue.
         """
 
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> Transcriber:
-        """Return what opens one session where there is room for it now; else raise what opening one would.
+        """Return a transcriber for one session, on a target that has room now.
 
-        ``None`` for ``target`` asks for room at any.
+        Parameters
+        ----------
+        target : as for :meth:`open`; ``None`` for any.
+
+        Raises
+        ------
+        SpecWhisperError : as :meth:`open` does, if no target has room.
         """
 
     async def check_health(self) -> None:
-        """Return once what runs in this process has answered; a target elsewhere reports its own health."""
+        """Check the engine of this process; a target elsewhere reports its own health."""
 
     async def close(self) -> None:
-        """End it; open sessions fail."""
+        """Close the connections or the engine; open sessions fail."""

@@ -1,4 +1,4 @@
-"""Build a recording's transcript from messages: final segments, and the text of the open window."""
+"""Build the transcript of a recording from messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Transcript:
     ----------
     language : code of the speech.
     language_probs : by code, where the language was detected.
-    window_tokens : of each window that was kept, end-of-text included.
+    window_tokens : tokens of each window that was kept, end-of-text included.
     num_samples : length of the recording, where known.
     """
 
@@ -51,7 +51,7 @@ class Transcript:
 
 
 class TranscriptBuilder:
-    """Builds the transcript of one recording from the messages between draft and target.
+    """Builds the transcript of one recording from windows, candidates and commits.
 
     Attributes
     ----------

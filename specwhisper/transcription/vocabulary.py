@@ -1,7 +1,7 @@
-"""A Whisper vocabulary as plain data: token strings, the special tokens' ids and the decoding rules' ids.
+"""A Whisper vocabulary as plain data: token strings, and ids of special tokens.
 
-The target publishes it (``Describe``), so that a draft server needs no file of the target's checkpoint: it
-maps its own vocabulary onto this one by token string and turns ids into text with it.
+The target publishes it (``Describe``), so a draft server needs no file of the target's checkpoint: it maps
+its own vocabulary onto this one by token string, and decodes ids to text with it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Vocabulary:
     ----------
     tokens : byte-level BPE strings as tokenizers write them (a space is ``Ġ``); specials as ``<|...|>``.
     end_of_text : first special id; ids below it are text.
-    more_ends : further ids that end a text, as chat models have them; Whisper has none, nor has the wire.
+    more_ends : further ids that end a text, as chat models have them; never sent over the wire.
     start_of_transcript, no_timestamps : prompt tokens; ``no_timestamps`` is ``None`` where a model has none.
     timestamp_begin : id of ``<|0.00|>``; ids from it on are timestamps, 20 ms apart.
     languages, tasks : ids of the prompt tokens by code and name; both empty for English-only models.
-    own_language : what a model was tuned to where the caller names no language; ``None`` to detect it.
-    start_of_prev : what earlier text is prompted behind, and ``no_speech``, whose probability tells silence;
-        ``None`` where a model has none.
+    own_language : the language that a model was fine-tuned to; ``None`` if it must be detected.
+    start_of_prev : id in front of earlier text in a prompt; ``None`` where a model has none.
+    no_speech : id whose probability is that of silence; ``None`` where a model has none.
     suppress, begin_suppress : ids that are never generated, and never generated first.
     max_initial_timestamp : largest timestamp index allowed for the first token, or ``None``.
     max_length : most tokens of a window, prompt included.
@@ -62,7 +62,10 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over tokens and decoding ids, in hexadecimal; equal digests mean interchangeable ids."""
+        """SHA-256 over tokens and ids, in hexadecimal.
+
+        Ids of vocabularies with equal digests are interchangeable.
+        """
         content = (
             self.tokens,
             (self.end_of_text, self.start_of_transcript, self.no_timestamps, self.timestamp_begin),
@@ -73,7 +76,7 @@ class Vocabulary:
         return hashlib.sha256(repr(content).encode()).hexdigest()
 
     def check(self, options: DecodingOptions) -> None:
-        """Refuse what this model cannot do."""
+        """Raise ``UnsupportedOption`` for options that this model does not have."""
         if self.languages:
             if options.language is not None and options.language not in self.languages:
                 known = ", ".join(sorted(self.languages))
@@ -87,19 +90,21 @@ class Vocabulary:
         if options.timestamps and self.no_timestamps is None:
             raise UnsupportedOption("This model has no timestamps: ask for none.")
         if options.no_speech_threshold is not None and self.no_speech is None:
-            raise UnsupportedOption("This model does not tell silence: leave no_speech_threshold out.")
+            raise UnsupportedOption("This model does not detect silence: leave no_speech_threshold out.")
 
     @property
     def default_language(self) -> str | None:
-        """The language of a model that knows one, or was tuned to one; else it is detected."""
+        """The language of a model that has one; ``None`` if it must be detected."""
         if not self.languages:
             return "en"
         return next(iter(self.languages)) if len(self.languages) == 1 else self.own_language
 
     def prompt(self, options: DecodingOptions, language: str | None = None) -> tuple[int, ...]:
-        """Give the tokens that tell Whisper language, task and whether to write timestamps.
+        """Return the prompt tokens of language, task and timestamps.
 
-        ``language`` is what was detected where the options name none.
+        Parameters
+        ----------
+        language : the detected one, used if the options name none.
         """
         self.check(options)
         prompt = [self.start_of_transcript]
@@ -125,33 +130,39 @@ class Vocabulary:
         return tuple(token for token in tokens if token < self.end_of_text)
 
     def is_timestamp(self, token: int) -> bool:
-        """Whether the token is one of ``<|0.00|>`` ... ``<|30.00|>``."""
+        """Return whether the token is one of ``<|0.00|>`` ... ``<|30.00|>``."""
         return token >= self.timestamp_begin
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Turn text tokens into text, special ones left out; broken UTF-8 is replaced."""
+        """Decode the text tokens among ids; broken UTF-8 is replaced."""
         return self.token_bytes(ids).decode("utf-8", errors="replace")
 
     def decode_unfinished(self, ids: Iterable[int], after: Iterable[int] = ()) -> str:
-        """Return the text of tokens that others may follow, up to its last whole character.
+        """Return the text of tokens up to its last whole character.
 
         Parameters
         ----------
-        after : the tokens that they follow; a last character that is not whole there begins the text.
+        after : the tokens before them; an incomplete last character of those begins the text.
         """
-        data, held = self.token_bytes(ids), _whole_characters(self.token_bytes(after))[1]
-        goes_on = bool(data) and data[0] & 0xC0 == 0x80
-        return _whole_characters(held + data if goes_on else data)[0]
+        data, incomplete = self.token_bytes(ids), _whole_characters(self.token_bytes(after))[1]
+        continues = bool(data) and data[0] & 0xC0 == 0x80
+        return _whole_characters(incomplete + data if continues else data)[0]
 
     def may_begin_word(self, token: int, language: str | None = None) -> bool:
-        """Whether text can be cut in front of a text token: a word, or punctuation, begins with it."""
+        """Return whether text can be cut before a text token.
+
+        It can if a word or punctuation begins with the token.
+        """
         first = self.token_bytes((token,))[:1]
         if language in UNSPACED:
             return not first or first[0] & 0xC0 != 0x80  # but never within a character
         return not first or (first[0] < 0x80 and not first.isalnum())
 
     def without_ending(self, tokens: Sequence[int]) -> tuple[int, ...]:
-        """Leave out what ends a text only because the audio did: times, end-of-text, punctuation."""
+        """Return tokens without an ending that only the end of the audio caused.
+
+        That is: timestamps, end-of-text and punctuation.
+        """
         end = len(tokens)
         while end and (tokens[end - 1] >= self.end_of_text or self._is_punctuation(tokens[end - 1])):
             end -= 1
@@ -172,14 +183,20 @@ UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages that pu
 
 
 def _whole_characters(data: bytes) -> tuple[str, bytes]:
-    """Decode UTF-8, broken bytes replaced, and give what is left of a character that is not whole yet."""
+    """Decode UTF-8 up to the last whole character; broken bytes are replaced.
+
+    Return the text, and the bytes of an incomplete character after it.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     return text, decoder.getstate()[0]
 
 
 def _byte_of_character() -> dict[str, int]:
-    """GPT-2's reversible byte alphabet: printable bytes stand for themselves, the rest follow from 256 on."""
+    """Return GPT-2's reversible byte alphabet.
+
+    Printable bytes stand for themselves; the others are the characters from 256 on.
+    """
     printable = [
         *range(ord("!"), ord("~") + 1),
         *range(ord("¡"), ord("¬") + 1),

@@ -1,4 +1,4 @@
-"""Decide which stretch of audio is decoded next, with which prompt and at which temperature.
+"""Decide which audio is decoded next, with which prompt and temperature.
 
 There are two kinds: ``sequential_windows.py`` for recordings and ``live_windows.py`` for live audio.
 """
@@ -23,15 +23,15 @@ class ClosedWindow:
 
     Attributes
     ----------
-    expected : reused candidates: tokens of an earlier decoding of the same audio, with which the next window
+    reused : reused candidates: tokens of an earlier decoding of the same audio, with which the next window
         will likely begin.
     step : what a window of live audio has made final.
-    ending : reused candidates that follow ``expected`` if the next window holds no more speech.
+    ending : reused candidates that follow ``reused`` if the next window holds no more speech.
     """
 
     outcome: Outcome
     segments: tuple[Segment, ...]
-    expected: tuple[int, ...]
+    reused: tuple[int, ...]
     step: Step | None = None
     ending: tuple[int, ...] = ()
 
@@ -50,7 +50,10 @@ class PredictedWindow(NamedTuple):
 
 
 class Extent(Protocol):
-    """How much of the audio has arrived; see :class:`specwhisper.audio.recording.Recording`."""
+    """The part of the audio that has arrived.
+
+    See :class:`specwhisper.audio.recording.Recording`.
+    """
 
     @property
     def received_samples(self) -> int:
@@ -110,11 +113,19 @@ class Windows(ABC):
         """Take in a chunk's voice marks; ``end_sample`` is one past the newest sample."""
 
     def ready_frames(self, audio: Extent) -> int | None:
-        """Return the frames of the next window; ``None`` while it cannot be opened, 0 at the end."""
+        """Return the frames of the next window; ``None`` if it cannot be opened yet.
+
+        0 stands for the end of the audio.
+        """
         return self._frames_from(self.next_frame, audio)
 
     def open(self, num_frames: int) -> Window:
-        """Open the next window over so many mel frames that hold audio, or the last one again."""
+        """Open the next window, or the last one again at its next temperature.
+
+        Parameters
+        ----------
+        num_frames : mel frames of the window that hold audio.
+        """
         retry, self._retry = self._retry, None
         if retry is not None:
             attempt = retry.attempt + 1
@@ -174,7 +185,9 @@ class Windows(ABC):
             self._followed = None
 
     def predict_next(self, tokens: Sequence[int], audio: Extent) -> PredictedWindow | None:
-        """Return the window that the target will open next; ``None`` if that cannot be predicted yet.
+        """Return the window that the target will open next.
+
+        ``None`` if that cannot be predicted yet.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Audio on its way: its units, and chunks of canonical samples with the marks of speech."""
+"""Audio on its way: units, chunks of canonical samples, marks of speech."""
 
 from __future__ import annotations
 

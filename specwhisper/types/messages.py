@@ -1,4 +1,4 @@
-"""Messages between draft and target: candidates to the target, windows and commits to the draft."""
+"""Messages between draft and target."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The draft's likeliest tokens, from which a candidate was drawn; ``probs`` sum to 1."""
+    """The likeliest tokens that a candidate was drawn from; ``probs`` sum to 1."""
 
     tokens: tuple[int, ...]
     probs: tuple[float, ...]
@@ -77,7 +77,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """The tokens that the draft believes a window to have: those that are committed, then its own."""
+    """The tokens that the draft believes a window to have.
+
+    First come those that are committed, then its own.
+    """
 
     window: Window
     tokens: tuple[int, ...]
@@ -85,7 +88,7 @@ class Believed:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Continue an open window on another target: its parameters and the tokens committed in it so far.
+    """Continue an open window on another target.
 
     Attributes
     ----------
@@ -124,7 +127,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class WordAlignment:
-    """A word, tokens ``base`` to ``base + num_tokens`` of a window, and its place in the stream."""
+    """The place of a word in a window and in the stream.
+
+    It has the tokens ``base`` to ``base + num_tokens`` of the window.
+    """
 
     base: int
     num_tokens: int
@@ -146,14 +152,14 @@ class WindowOpened:
 
     Attributes
     ----------
-    expected : reused candidates, which it verifies before any of the draft's.
+    reused : reused candidates, which it verifies before any of the draft's.
     num_final : number of the newest final text tokens whose live audio lies in the window.
     log_mel_max, previous : for :class:`Resume`.
     """
 
     window: Window
     log_mel_max: float | None = None
-    expected: tuple[int, ...] = ()
+    reused: tuple[int, ...] = ()
     num_final: int = 0
     previous: tuple[int, ...] = ()
 
@@ -177,7 +183,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Tokens the target has appended, from position ``base`` on; the answer to every candidate block.
+    """Tokens that the target has appended, from position ``base`` on.
+
+    Each candidate block is answered by one, which may be empty.
 
     Attributes
     ----------
@@ -221,7 +229,10 @@ class Commit:
 
     @property
     def num_drafted_verified(self) -> int:
-        """Verified candidates of the draft; there are none after a reused candidate that was rejected."""
+        """Verified candidates of the draft.
+
+        A rejected reused candidate leaves none of them.
+        """
         return self.num_verified - self.num_reused if self.num_accepted >= self.num_reused else 0
 
     @property
@@ -232,7 +243,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class DecodedStep:
-    """A decoding of live audio between two samples, and the number of the target's forward passes."""
+    """A decoding of live audio between two samples.
+
+    Attributes
+    ----------
+    num_forwards : forward passes of the target.
+    """
 
     start_sample: int
     end_sample: int

@@ -20,10 +20,11 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of the transcript with its tokens, timestamps included; times in seconds of the stream.
+    """A stretch of the transcript; times in seconds of the stream.
 
     Attributes
     ----------
+    tokens : of the segment, timestamps included.
     confidence : mean probability of the tokens, 0 where unknown.
     avg_logprob, compression_ratio, temperature, no_speech_prob : of the window it was decoded in, as
         openai/whisper reports them; the ratio is over the text.

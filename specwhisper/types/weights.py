@@ -1,4 +1,4 @@
-"""Number types of weights and caches, by the names that options and flags have for them."""
+"""Names of the number types of weights and caches."""
 
 # Only float32 is identical to transformers. int8 is for CPUs; keys and values are bfloat16 then, and states
 # between layers are float32.

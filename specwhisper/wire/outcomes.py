@@ -11,24 +11,27 @@ from specwhisper.errors import OutOfMemory, SpecWhisperError
 from specwhisper.wire.status import status_of
 
 COMPLETE, CANCELLED, REFUSED, FAILED = OUTCOMES = ("complete", "cancelled", "refused", "failed")
-# Statuses that tell of a server or a pair that does not work; the others are the caller's to mend.
+# Statuses of a server or a pair that does not work; others are the caller's to correct.
 FAILURES = (
     grpc.StatusCode.INTERNAL,
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.FAILED_PRECONDITION,
 )
 
-# Of the call that is being answered: the error for which the server evicted it, or none.
+# Of the current call: the error for which the server evicted it, or none.
 evictions: ContextVar[list[SpecWhisperError]] = ContextVar("evictions")
 
 
 def evicted_for() -> SpecWhisperError | None:
-    """Return why the call that is being answered was evicted, if it was: its handler sees a cancellation."""
+    """Return the error for which this call was evicted; ``None`` if it was not.
+
+    The handler of an evicted call sees a cancellation.
+    """
     return next(iter(evictions.get([])), None)
 
 
 def outcome_of(error: BaseException) -> str:
-    """Tell how something ended that raised an error."""
+    """Return the outcome of a session or call that raised an error."""
     if isinstance(error, GeneratorExit | asyncio.CancelledError):
         error = evicted_for() or error
     if isinstance(error, GeneratorExit):

@@ -1,10 +1,13 @@
-"""Text of others on terminals and in logs: nothing in it ends a line, colours it or turns it round."""
+"""Make untrusted text safe for terminals and logs.
+
+In the result no character ends a line, changes colours or reverses the direction of text.
+"""
 
 from __future__ import annotations
 
 
 def escaped(text: str) -> str:
-    r"""Write what does not print as Python does: ``\n``, ``\x1b``, ``\u2028``."""
+    r"""Escape characters that do not print as Python does: ``\n``, ``\x1b``, ``\u2028``."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text
@@ -12,5 +15,5 @@ def escaped(text: str) -> str:
 
 
 def blanked(text: str) -> str:
-    """Put a space for whatever does not print."""
+    """Replace characters that do not print with spaces."""
     return "".join(character if character.isprintable() else " " for character in text)

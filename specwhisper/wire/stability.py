@@ -1,4 +1,4 @@
-"""How sure text is that may still change, as clients are told it."""
+"""Stability of text that may still change, as responses carry it."""
 
 from __future__ import annotations
 
@@ -7,5 +7,8 @@ VERIFIED_STABILITY = 0.9
 
 
 def is_verified(stability: float) -> bool:
-    """Tell whether text is the target's own; on the wire a stability is of single precision."""
+    """Return whether text is the target's own.
+
+    On the wire a stability has single precision.
+    """
     return stability > (DRAFT_STABILITY + VERIFIED_STABILITY) / 2

@@ -1,4 +1,4 @@
-"""The one table between errors and gRPC statuses, and its use on both ends of a call."""
+"""Map errors to gRPC statuses and back: one table for both ends of a call."""
 
 from __future__ import annotations
 
@@ -65,22 +65,22 @@ ERROR_BY_NAME = {error.__name__: error for error in STATUS_OF_ERROR}
 
 ERROR_KEY = "specwhisper-error"  # trailing metadata: the error's class, more precise than a status
 PUSHBACK_KEY = "grpc-retry-pushback-ms"
-PUSHBACK_MS = 1_000  # when to knock again at a full server
-PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; whatever else a peer says there is not believed
-MAX_PUSHBACK_S = 30.0  # nobody is waited for longer, whatever he says
+PUSHBACK_MS = 1_000  # delay before the next try at a full server
+PUSHBACK = re.compile("[0-9]{1,7}")  # milliseconds; other values of a peer are ignored
+MAX_PUSHBACK_S = 30.0  # longer delays of a peer are shortened
 INTERNAL_ERROR = "The server failed to handle this call; its log says why."
 NO_MEMORY = "This server has no memory for what the call needs: go on elsewhere, or later."
-TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # as grpc words it
-# As grpc words a connection, or a stream of it, that is broken, under any status: UNKNOWN where it ended
-# under a call, INTERNAL where headers cannot be read; where a proxy on the way has reset it, by its reason.
+TOO_LARGE = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")  # gRPC's details
+# gRPC's details of a broken connection or stream, under any status: UNKNOWN if it ended during a call,
+# INTERNAL if headers cannot be read, and others if a proxy has reset it.
 BROKEN = re.compile("Stream removed|parsing HTTP/2|RST_STREAM|Illegal header|Error parsing '[^']*' metadata")
-# As grpc words what its handshake finds.
+# gRPC's details of a failed TLS handshake.
 UNTRUSTED = re.compile(r"(?<=CERTIFICATE_VERIFY_FAILED: )[^:]+|Hostname Verification Check failed")
-MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire, where 8 KiB of metadata break the call
+MAX_DETAILS_CHARACTERS = 500  # up to 12 bytes each on the wire; 8 KiB of metadata break the call
 
 
 def status_of(error: BaseException) -> grpc.StatusCode:
-    """Look an error up in the table; what is not in it is internal."""
+    """Return the status of an error by the table; INTERNAL if it is not in it."""
     for kind in type(error).__mro__:
         if kind in STATUS_OF_ERROR:
             return STATUS_OF_ERROR[kind]
@@ -88,7 +88,7 @@ def status_of(error: BaseException) -> grpc.StatusCode:
 
 
 def refusal(error: SpecWhisperError) -> tuple[grpc.StatusCode, str, tuple[tuple[str, str], ...]]:
-    """Give the status, the sentence and the metadata that end a call with an error."""
+    """Return the status, the sentence and the metadata that end a call."""
     metadata = [(ERROR_KEY, type(error).__name__)]
     if isinstance(error, ServerFull):
         metadata.append((PUSHBACK_KEY, str(PUSHBACK_MS)))
@@ -101,10 +101,14 @@ async def errors_to_status(
     method: str = "call",
     count_error: Callable[[BaseException], None] = lambda _: None,
 ) -> AsyncIterator[None]:
-    """End the call with the table's status when its handler raises; the error is counted.
+    """End the call with the table's status if its handler raises an error.
 
     A cancelled call stays cancelled. Errors outside the table are logged with their traceback and reach the
-    caller as one generic sentence. A host without memory is no bug: another one may have it.
+    caller as one generic sentence. If the host has no memory left, the caller may try another server.
+
+    Parameters
+    ----------
+    count_error : called with each error that ends a call.
     """
     try:
         try:
@@ -117,7 +121,7 @@ async def errors_to_status(
     except SpecWhisperError as error:
         code, details, metadata = refusal(error)
         count_error(error)
-        # What is wrong with a request may quote it; why nobody is there is the operator's to know.
+        # Other reasons may quote the request; a missing target is the operator's concern.
         why = {"reason": details} if isinstance(error, TargetUnavailable) else {}
         facts = {"method": method, "code": code.name, "error": type(error).__name__}
         logger.info("refused", extra=facts | why)
@@ -125,14 +129,17 @@ async def errors_to_status(
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # the caller has gone; a cancellation that only came out of the handler would hang him
+            raise  # the caller has gone; after any other cancellation the call must still be ended
         count_error(error)
         logger.exception("failed", extra={"method": method})
         await context.abort(grpc.StatusCode.INTERNAL, INTERNAL_ERROR)
 
 
 def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperError:
-    """Restore the error that ended a call to ``peer`` (``HOST:PORT``), exactly if the peer is one of ours."""
+    """Restore the error that ended a call to ``peer`` (``HOST:PORT``).
+
+    It has the class and the message of the original if the peer is one of our servers.
+    """
     details = shorten(rpc_error.details() or "")
     trailing = dict(rpc_error.trailing_metadata() or ())
     error = _restored(rpc_error.code(), details, str(trailing.get(ERROR_KEY)), peer)
@@ -142,13 +149,13 @@ def error_from_rpc(rpc_error: grpc.aio.AioRpcError, peer: str) -> SpecWhisperErr
     return error
 
 
-def was_told(rpc_error: grpc.aio.AioRpcError) -> bool:
-    """Whether one of our servers ended the call itself, so that the connection to it is whole."""
+def ended_by_server(rpc_error: grpc.aio.AioRpcError) -> bool:
+    """Return whether one of our servers ended the call: the connection is intact."""
     return ERROR_KEY in dict(rpc_error.trailing_metadata() or ())
 
 
 def refused_handshake(details: str, peer: str) -> str | None:
-    """Say why two that reach each other do not speak, from gRPC's account; ``None`` if that is not why."""
+    """Return why a TLS handshake failed, from gRPC's details; ``None`` if it did not."""
     if reason := UNTRUSTED.search(details):
         return (
             f"The certificate of the server at {peer} is not trusted ({reason[0]}): check the authorities "
@@ -165,8 +172,8 @@ def refused_handshake(details: str, peer: str) -> str | None:
 
 
 def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
-    """Whether a connection has broken: it was there, and no server ended the call."""
-    if was_told(rpc_error):
+    """Return whether an open connection broke, and no server ended the call."""
+    if ended_by_server(rpc_error):
         return False
     details = rpc_error.details() or ""
     is_away = rpc_error.code() is grpc.StatusCode.UNAVAILABLE and not _never_connected(details)
@@ -174,14 +181,15 @@ def has_broken(rpc_error: grpc.aio.AioRpcError) -> bool:
 
 
 def was_there(error: SpecWhisperError) -> bool:
-    """Return whether the server whose call ended with this error answered, broke off or was connected.
+    """Return whether a server was reached before its call ended with an error.
 
-    Calls have longer than an attempt to connect takes: one that ran out of time had reached the server.
+    A call's deadline is longer than an attempt to connect takes, so a call that exceeded it had reached the
+    server.
     """
     cause = error.__cause__
     if not isinstance(cause, grpc.aio.AioRpcError):
         return False
-    return was_told(cause) or has_broken(cause) or cause.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    return ended_by_server(cause) or has_broken(cause) or cause.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> SpecWhisperError:
@@ -219,16 +227,19 @@ def _restored(code: grpc.StatusCode, details: str, name: str, peer: str) -> Spec
 
 
 def shorten(details: str) -> str:
-    """Keep a sentence on one line, whatever it quotes, and within what metadata may hold."""
+    """Keep a sentence on one line and within the limits of metadata."""
     details = escaped(details)
     return details if len(details) <= MAX_DETAILS_CHARACTERS else details[: MAX_DETAILS_CHARACTERS - 1] + "…"
 
 
 def _is_broken(details: str) -> bool:
-    """Whether grpc's wording says that a connection broke; a message that is too large also ends one."""
+    """Return whether gRPC's details name a broken connection.
+
+    A message that is too large ends a connection, too, but does not count.
+    """
     return BROKEN.search(details) is not None and TOO_LARGE.search(details) is None
 
 
 def _never_connected(details: str) -> bool:
-    """Whether grpc's wording says that no connection came about."""
+    """Return whether gRPC's details name a failure to connect."""
     return "failed to connect" in details.lower() or "dns resolution failed" in details.lower()

@@ -1,4 +1,4 @@
-"""Whether two programs of different releases understand each other."""
+"""Check whether two programs of different releases have a protocol in common."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from specwhisper.wire import (
 
 @dataclass(frozen=True, slots=True)
 class Protocols:
-    """Versions of a contract that a program speaks, from the oldest to its own.
+    """Versions of a contract that a program supports, from the oldest to its own.
 
     Attributes
     ----------
-    version : its own; 0 where it does not say.
-    oldest : 0 where it speaks no other, as releases that did not state it.
+    version : its own; 0 if it is not stated.
+    oldest : 0 if there is no other, as in releases that did not state it.
     """
 
     version: int
     oldest: int = 0
 
     def meets(self, other: Protocols) -> bool:
-        """Return whether there is a version that both speak."""
+        """Return whether both support a common version."""
         return (self.oldest or self.version) <= other.version and (
             other.oldest or other.version
         ) <= self.version
@@ -42,11 +42,11 @@ CLIENT = Protocols(CLIENT_PROTOCOL_VERSION, OLDEST_CLIENT_PROTOCOL_VERSION)  # o
 
 
 def check_protocol(peer: str, theirs: Protocols, software: str, *, here: str, own: Protocols) -> None:
-    """Raise :class:`PairMismatch`, naming both versions, unless the programs have a protocol in common.
+    """Raise :class:`PairMismatch` if two programs have no protocol in common.
 
     Parameters
     ----------
-    peer, here : who the peer is, and who asks, for the message.
+    peer, here : names of the peer and of this program, for the message.
     software : the peer's version of specwhisper.
     """
     if not own.meets(theirs):

@@ -87,14 +87,14 @@ def test_temperatures_are_tried_in_order_and_the_last_is_kept():
 def test_a_failed_text_is_expected_again():
     options = DecodingOptions(temperatures=(0.0, 0.4), logprob_threshold=-1.0)
     windows = SequentialWindows(VOCABULARY, options)
-    assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).expected == (TIME, 1, END)
+    assert windows.close(windows.open(3000), [TIME, 1, END], [-2.0] * 3).reused == (TIME, 1, END)
 
 
 def test_silence_is_skipped_whole():
     windows = SequentialWindows(VOCABULARY, DecodingOptions(no_speech_threshold=0.5))
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2]
     closed = windows.close(windows.open(2000), tokens, [-1.0] * 5, 0.9)
-    assert (closed.outcome, closed.segments, closed.expected) == (SKIPPED, (), ())
+    assert (closed.outcome, closed.segments, closed.reused) == (SKIPPED, (), ())
     assert windows.next_frame == 2000
 
 
@@ -102,4 +102,4 @@ def test_what_was_thrown_away_is_expected_in_the_next_windows_times():
     windows = SequentialWindows(VOCABULARY, DecodingOptions())
     tokens = [TIME, 1, TIME + 100, TIME + 100, 2, 3, TIME + 150, 4]
     closed = windows.close(windows.open(3000), tokens, [-math.log(2)] * len(tokens))
-    assert closed.expected == (TIME, 2, 3, TIME + 50, 4)
+    assert closed.reused == (TIME, 2, 3, TIME + 50, 4)

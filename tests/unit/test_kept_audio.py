@@ -124,12 +124,12 @@ def test_whatever_is_put_forgotten_and_read_again_is_the_same(start, steps):
 async def test_who_waits_for_more_hears_of_it_or_of_the_end():
     audio = KeptAudio(50)
     await audio.put(samples(50, 100))
-    assert await audio.goes_on_behind(99)
-    waiting = asyncio.create_task(audio.goes_on_behind(100))
+    assert await audio.continues_after(99)
+    waiting = asyncio.create_task(audio.continues_after(100))
     await audio.put(b"")
     await asyncio.sleep(0)
     assert not waiting.done()
     await audio.put(samples(100, 101))
     assert await waiting
     audio.finish()
-    assert not await audio.goes_on_behind(101)
+    assert not await audio.continues_after(101)

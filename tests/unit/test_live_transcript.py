@@ -36,7 +36,7 @@ class Followed(Heard):
         super().__init__(live, vocabulary, **options)
         self.transcript = LiveTranscript(vocabulary, (live or LiveOptions()).position)
         self.segments: list[Segment] = []
-        self.expected: tuple[int, ...] = ()
+        self.reused: tuple[int, ...] = ()
 
     def hear(self, to_s, *marks, is_last=False) -> None:
         super().hear(to_s, *marks, is_last=is_last)
@@ -46,14 +46,14 @@ class Followed(Heard):
         """Open the window that is ready, and tell of it."""
         num_final = self.windows.num_final
         window = super().open()
-        assert self.transcript.observe(WindowOpened(window, None, self.expected, num_final)) == []
+        assert self.transcript.observe(WindowOpened(window, None, self.reused, num_final)) == []
         return window
 
     def write(self, tokens: Sequence[int], pieces: Sequence[int] = (1000,), **judged) -> list[Segment]:
         """Tell of tokens in commits of so many, the last of which closes the window."""
         window, at, number = self.opened, 0, 0
         closed = self.close(tokens, **judged)
-        self.expected = closed.expected
+        self.reused = closed.reused
         fresh: list[Segment] = []
         while True:
             piece = tokens[at : at + pieces[number % len(pieces)]]

@@ -137,7 +137,7 @@ class TestAgreement:
         heard.hear(1.0)
         closed = heard.step(0.0, "ABC", 0.8, ".")
         assert heard.text() == "AB"
-        assert closed.expected == said(0.0, "ABC")
+        assert closed.reused == said(0.0, "ABC")
         assert (closed.step.final_start, closed.step.final_end) == (1, 3)
         heard.hear(1.5)
         heard.step(0.0, "ABCD.")
@@ -167,19 +167,19 @@ class TestAgreement:
         heard = Heard()
         heard.hear(0.5, mark(BEGIN, 0), mark(ENDED, 0.5))
         closed = heard.step(0.0, "ABC", 0.4, ".")
-        assert (heard.text(), heard.windows.num_final, closed.expected) == ("ABC", 0, ())
+        assert (heard.text(), heard.windows.num_final, closed.reused) == ("ABC", 0, ())
         assert (closed.step.utterance, closed.step.is_last) == (1, True)
 
     def test_without_recalls_nothing_is_expected_and_the_text_is_the_same(self):
         heard = Heard(LiveOptions(reuses_candidates=False), temperatures=(0.0, 0.5), **LOUD)
         heard.hear(0.5, mark(BEGIN, 0))
-        assert heard.step("AB.").expected == ()
+        assert heard.step("AB.").reused == ()
         heard.hear(1.0)
         heard.step("ABC.")
         assert heard.text() == "AB"
         heard.hear(5.0, is_last=True)
         closed = heard.step(LOOP)
-        assert (closed.outcome, closed.expected) == (Outcome.RETRIED, ())
+        assert (closed.outcome, closed.reused) == (Outcome.RETRIED, ())
 
 
 class TestAttention:
@@ -213,7 +213,7 @@ class TestFailures:
         heard.step("A B C.")
         heard.hear(5.5)
         closed = heard.step(LOOP)
-        assert (closed.outcome, closed.expected, heard.text()) == (Outcome.SKIPPED, (), "")
+        assert (closed.outcome, closed.reused, heard.text()) == (Outcome.SKIPPED, (), "")
         assert heard.ready is None
         heard.hear(6.0)
         assert heard.open().attempt == 0
@@ -236,7 +236,7 @@ class TestFailures:
         for _ in range(2):
             windows.append(heard.open())
             closed = heard.close(said(LOOP))
-            assert (closed.outcome, closed.step, closed.expected) == (Outcome.RETRIED, None, said(LOOP))
+            assert (closed.outcome, closed.step, closed.reused) == (Outcome.RETRIED, None, said(LOOP))
         windows.append(heard.open())
         closed = heard.close(said(LOOP))
         assert (closed.outcome, closed.step.is_last, heard.text()) == (Outcome.KEPT, True, LOOP)
@@ -276,7 +276,7 @@ class TestLongUtterances:
         heard.hear(3.0)
         closed = heard.step(0.0, "AB", 1.0, 1.0, "CDE", 2.9, ".")
         assert heard.text() == "ABCD"
-        assert closed.expected == said(0.0, "CDE")
+        assert closed.reused == said(0.0, "CDE")
         assert heard.windows.num_final == 2
         heard.hear(3.5)
         assert extent(heard) == (1.0, 3.5)
@@ -324,7 +324,7 @@ class TestLongUtterances:
         heard.hear(100)
         assert extent(heard) == (1, 31)
         closed = heard.step(0.0, "ABC", 10.0, 10.0, "DEs.")
-        assert (heard.text(), heard.windows.num_final, closed.expected) == ("ABCDEs", 0, ())
+        assert (heard.text(), heard.windows.num_final, closed.reused) == ("ABCDEs", 0, ())
         assert not closed.step.is_last
         assert extent(heard) == (31, 61)
 
@@ -637,9 +637,9 @@ def _check_step(heard: Heard, data, told: list[int], tokens: list[int], attempt:
     known = SPOKEN.max_length // 2 - 1
     assert told[-len(remembered) :] == remembered or not remembered
     assert len(remembered) >= min(known, len(before) + num_final + len(final))
-    for token in closed.expected:
+    for token in closed.reused:
         assert token < END or token >= TIME
-    assert not closed.expected or closed.expected[-1] < END
+    assert not closed.reused or closed.reused[-1] < END
     assert not step.is_last or windows.num_final == 0
     return step.is_last
 

@@ -188,7 +188,7 @@ def test_whatever_is_heard_what_is_foreseen_is_what_is_opened(
         text = [*text[: data.draw(st.integers(0, len(text)))], *data.draw(hypotheses), END]
         is_spent = followed.windows._progress.is_exhausted
         closed = followed.close(text, log_probs=[-0.1])
-        expected = closed.expected
+        expected = closed.reused
         is_done = closed.step is not None and closed.step.is_last
         # A cut stays unknown until the next window is opened; so does it that an utterance begins in one,
         # also behind the last window of an utterance that was cut where it ended.

@@ -33,7 +33,7 @@ def test_closing_gives_the_segments():
     result = made.close(made.open(3000), [TIME, 1, TIME + 100, TIME + 100, 2])
     assert [segment.end_s for segment in result.segments] == [2.0]
     assert result.outcome is Outcome.KEPT
-    assert result.expected == (TIME, 2)
+    assert result.reused == (TIME, 2)
 
 
 def test_a_resumed_window_is_taken_over():

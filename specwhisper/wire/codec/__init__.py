@@ -1,7 +1,7 @@
-"""Domain types to protobuf and back: the one place that knows both.
+"""Convert domain types to protobuf and back; no other module does.
 
-Every ``x_from_proto`` validates what came over the network and raises an error of one clear sentence. What it
-returns equals what ``x_to_proto`` was given, but for probabilities, which are single precision on the wire.
+Each ``x_from_proto`` validates its message and raises an error of one clear sentence. It returns a value
+equal to the one that ``x_to_proto`` converted, except that probabilities have single precision on the wire.
 """
 
 from specwhisper.wire.codec.checkpoints import (

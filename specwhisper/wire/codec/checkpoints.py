@@ -1,4 +1,4 @@
-"""Where a recording stands, as clients keep it: bytes that are theirs to hand back, not to read."""
+"""Convert resume points to bytes that clients keep and send back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specwhisper.wire.versions import LINK, Protocols
 
 
 def checkpoint_to_bytes(checkpoint: ResumePoint, weights_digest: str) -> bytes:
-    """Encode where a recording stands, and on which weights it was begun."""
+    """Encode a resume point and the digest of the weights of its recording."""
     return pb.CheckpointState(
         protocol_version=LINK.version,
         oldest_protocol_version=LINK.oldest,
@@ -25,12 +25,23 @@ def checkpoint_to_bytes(checkpoint: ResumePoint, weights_digest: str) -> bytes:
 
 
 def checkpoint_weights(state: bytes) -> str:
-    """Return the digest of the weights on which a recording was begun; raise where it cannot be read."""
+    """Return the digest of the weights on which a recording was begun.
+
+    Raises
+    ------
+    InvalidRequest : if the bytes cannot be read.
+    """
     return _read(state).weights_digest
 
 
 def checkpoint_from_bytes(state: bytes, weights_digest: str, *, vocabulary_size: int) -> ResumePoint:
-    """Decode what a client has handed back; the target must have the weights it was begun on."""
+    """Decode the bytes that a client sent back.
+
+    Raises
+    ------
+    PairMismatch : for a recording of other weights, or another protocol.
+    InvalidRequest : if the bytes cannot be read.
+    """
     message = _read(state)
     protocols = Protocols(message.protocol_version, message.oldest_protocol_version)
     if not LINK.meets(protocols):

@@ -9,6 +9,6 @@ from specwhisper.errors import InvalidRequest
 
 
 def check_finite(name: str, values: Iterable[float]) -> None:
-    """Refuse NaN and infinities."""
+    """Raise ``InvalidRequest`` for NaN and infinities."""
     if not all(map(math.isfinite, values)):
         raise InvalidRequest(f"{name} holds a value that is not a finite number.")

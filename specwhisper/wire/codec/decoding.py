@@ -1,4 +1,4 @@
-"""How a recording is decoded: mode, task and decoding options."""
+"""Convert modes, tasks and decoding options."""
 
 from __future__ import annotations
 

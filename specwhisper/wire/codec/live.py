@@ -1,4 +1,4 @@
-"""What is asked of live audio."""
+"""Convert the options of live audio."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_FINAL_TOKENS = 1024  # more than any window holds
 
 
 def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
-    """Encode how live audio is decoded."""
+    """Encode the options of live decoding."""
     return decoding_pb2.LiveOptions(
         step_ms=options.step_ms,
         policy=POLICIES[options.policy],
@@ -31,7 +31,7 @@ def live_options_to_proto(options: LiveOptions) -> decoding_pb2.LiveOptions:
 
 
 def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
-    """Encode where a live session goes on."""
+    """Encode the position where a live session continues."""
     return decoding_pb2.LivePosition(
         start_sample=position.start_sample,
         num_utterances=position.num_utterances,
@@ -40,7 +40,7 @@ def live_position_to_proto(position: LivePosition) -> decoding_pb2.LivePosition:
 
 
 def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
-    """Decode how live audio is decoded."""
+    """Decode the options of live decoding."""
     if message.policy not in POLICY_OF_NUMBER:
         raise InvalidRequest(f"Stability policy {message.policy} is unknown.")
     return LiveOptions(
@@ -54,7 +54,7 @@ def live_options_from_proto(message: decoding_pb2.LiveOptions) -> LiveOptions:
 
 
 def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition:
-    """Decode where a live session goes on."""
+    """Decode the position where a live session continues."""
     if len(message.final_tokens) > MAX_FINAL_TOKENS:
         raise InvalidRequest(
             f"A position has {len(message.final_tokens)} final tokens: at most {MAX_FINAL_TOKENS} fit."
@@ -67,7 +67,7 @@ def live_position_from_proto(message: decoding_pb2.LivePosition) -> LivePosition
 
 
 def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb2.Endpointing:
-    """Encode how speech is told from silence; ``None`` takes everything for speech."""
+    """Encode the options of endpointing; ``None`` counts all audio as speech."""
     if options is None:
         return transcription_pb2.Endpointing(disabled=True)
     return transcription_pb2.Endpointing(
@@ -80,7 +80,7 @@ def endpointing_to_proto(options: EndpointingOptions | None) -> transcription_pb
 
 
 def endpointing_from_proto(message: transcription_pb2.Endpointing) -> EndpointingOptions | None:
-    """Decode how speech is told from silence; ``None`` takes everything for speech."""
+    """Decode the options of endpointing; ``None`` counts all audio as speech."""
     if message.disabled:
         return None
     names = [field.name for field in fields(EndpointingOptions)]

@@ -1,4 +1,4 @@
-"""The messages of a session: audio, candidates and resume up, windows and commits down."""
+"""Convert a session's messages: audio, candidates, resume, windows, commits."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from specwhisper.wire.codec.checks import check_finite
 from specwhisper.wire.v1 import verification_pb2 as pb
 
 BYTES_PER_SAMPLE = 2
-MAX_WINDOW_ID = 2**31  # what is resumed there can go on counting
-MAX_START_FRAME = 2**63 // HOP_SAMPLES  # the samples behind it can go on counting
-MAX_MARKS = 256  # of a message; speech does not begin and end that often in the longest
+MAX_WINDOW_ID = 2**31  # a session that resumes there can count on
+MAX_START_FRAME = 2**63 // HOP_SAMPLES  # samples after it can still be counted
+MAX_MARKS = 256  # of a message; speech does not begin and end more often in the longest one
 MAX_LOG_PROB = 1.0  # 0, but for rounding where logits have half precision
 MAX_TOTAL_PROB = 1.001  # single precision does not sum to 1 exactly
 OUTCOMES = {
@@ -51,7 +51,7 @@ OUTCOME_OF_NUMBER = {int(number): outcome for outcome, number in OUTCOMES.items(
 
 
 def audio_chunk_to_proto(chunk: AudioChunk, *, compress: bool = False) -> pb.Audio:
-    """Encode audio, as FLAC where ``compress`` asks for it and there is something to compress."""
+    """Encode audio; as FLAC if ``compress`` is set and there are samples."""
     as_flac = compress and bool(chunk.pcm)
     return pb.Audio(
         start_sample=chunk.start_sample,
@@ -98,7 +98,10 @@ def candidates_to_proto(candidates: Candidates) -> pb.Candidates:
 def candidates_from_proto(
     message: pb.Candidates, *, vocabulary_size: int | None = None, max_tokens: int | None = None
 ) -> Candidates:
-    """Decode a candidate block; a session passes its limits, so that no wrong id ever reaches the model."""
+    """Decode a candidate block within the limits of its session.
+
+    A token id outside the vocabulary must not reach the model.
+    """
     tokens = tuple(message.tokens)
     if max_tokens is not None and len(tokens) > max_tokens:
         raise InvalidCandidates(
@@ -178,7 +181,7 @@ def window_from_proto(message: pb.Window) -> Window:
 
 
 def resume_to_proto(resume: Resume) -> pb.Resume:
-    """Encode the place where a session goes on."""
+    """Encode the window in which a session continues."""
     return pb.Resume(
         window=window_to_proto(resume.window),
         committed=resume.committed,
@@ -189,7 +192,7 @@ def resume_to_proto(resume: Resume) -> pb.Resume:
 
 
 def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None) -> Resume:
-    """Decode the place where a session goes on."""
+    """Decode the window in which a session continues."""
     if not message.HasField("window"):
         raise InvalidRequest("Resume names no window; send the one that was open.")
     window, committed = window_from_proto(message.window), tuple(message.committed)
@@ -200,28 +203,28 @@ def resume_from_proto(message: pb.Resume, *, vocabulary_size: int | None = None)
     previous, log_probs = tuple(message.previous), tuple(message.log_probs)
     _check_tokens("Resume", window.prompt + committed + previous, vocabulary_size)
     if not all(log_prob <= MAX_LOG_PROB for log_prob in log_probs):  # nor is it NaN
-        raise InvalidRequest("Resume has a number that is no log-probability; send those that commits told.")
+        raise InvalidRequest("Resume has a number that is no log-probability; send those of the commits.")
     return Resume(window, committed, _log_mel_max(message), log_probs, previous)
 
 
 def window_opened_to_proto(opened: WindowOpened) -> pb.WindowOpened:
-    """Encode the news of a window."""
+    """Encode the opening of a window."""
     return pb.WindowOpened(
         window=window_to_proto(opened.window),
         log_mel_ceiling=opened.log_mel_max,
-        expected=opened.expected,
+        expected=opened.reused,
         num_final=opened.num_final,
         previous=opened.previous,
     )
 
 
 def window_opened_from_proto(message: pb.WindowOpened, *, vocabulary_size: int | None = None) -> WindowOpened:
-    """Decode the news of a window."""
+    """Decode the opening of a window."""
     if not message.HasField("window"):
         raise InvalidRequest("WindowOpened names no window.")
-    window, expected, previous = window_from_proto(message.window), message.expected, message.previous
-    _check_tokens("A window", [*window.prompt, *expected, *previous], vocabulary_size)
-    return WindowOpened(window, _log_mel_max(message), tuple(expected), message.num_final, tuple(previous))
+    window, reused, previous = window_from_proto(message.window), message.expected, message.previous
+    _check_tokens("A window", [*window.prompt, *reused, *previous], vocabulary_size)
+    return WindowOpened(window, _log_mel_max(message), tuple(reused), message.num_final, tuple(previous))
 
 
 def commit_to_proto(commit: Commit) -> pb.Commit:
@@ -317,7 +320,7 @@ def _step(message: pb.Step) -> Step:
 
 
 def _check_tokens(holder: str, tokens: Sequence[int], vocabulary_size: int | None) -> None:
-    """Refuse ids that no model's embedding has: on a device, one of them ends the process."""
+    """Raise for ids outside the vocabulary: on a device, one ends the process."""
     if vocabulary_size is not None and max(tokens, default=0) >= vocabulary_size:
         raise InvalidRequest(
             f"{holder} has a token out of range; the vocabulary has {vocabulary_size} tokens."

@@ -22,7 +22,7 @@ TOTALS = tuple(field.name for field in fields(SpeculationStatistics) if field.na
 
 
 def statistics_to_proto(statistics: SpeculationStatistics) -> pb.SpeculationStatistics:
-    """Encode the counts, and what the draft length was chosen from where that is known."""
+    """Encode the counts, and the inputs of the draft length if they are known."""
     counts: dict[str, Any] = {WIRE_NAMES.get(name, name): getattr(statistics, name) for name in TOTALS}
     message = pb.SpeculationStatistics(**counts)
     if (choice := statistics.choice) is not None:

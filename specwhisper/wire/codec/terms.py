@@ -1,4 +1,4 @@
-"""The terms of a session, agreed before it begins: limits and vocabulary."""
+"""Convert the terms that a session begins with: limits and vocabulary."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def vocabulary_from_proto(message: pb.Vocabulary) -> Vocabulary:
         vocabulary.no_timestamps or 0,
         vocabulary.start_of_prev or 0,
         vocabulary.no_speech or 0,
-        vocabulary.timestamp_begin - 1,  # a model without timestamps has it behind its last token
+        vocabulary.timestamp_begin - 1,  # a model without timestamps has it after its last token
         *vocabulary.languages.values(),
         *vocabulary.tasks.values(),
         *vocabulary.suppress,
