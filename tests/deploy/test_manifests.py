@@ -251,7 +251,7 @@ def test_every_compose_command_names_its_file_and_torch_cpu():
             found.add(path.name)
             assert "--file deploy/compose.yaml " in call, path
             assert "export TORCH_CPU=https://download.pytorch.org/whl/cpu/torch/\n" in text, path
-    assert found == {"README.md", "deployment.md", "runbook.md", "compose.yaml", "compose.gpu.yaml"}
+    assert found == {"deployment.md", "runbook.md", "compose.yaml", "compose.gpu.yaml"}
 
 
 def test_workflows_are_valid_for_github():
