@@ -31,7 +31,13 @@ def main() -> None:
         print("Starting a target server, a draft server and the gateway ...", flush=True)
         target = stack.enter_context(server("specwhisper_target_server", logs / "target.log"))
         draft = stack.enter_context(
-            server("specwhisper_draft_server", logs / "draft.log", "--target", target)
+            server(
+                "specwhisper_draft_server",
+                logs / "draft.log",
+                "--target",
+                target,
+                "--allow-latency-injection",
+            )
         )
         options = ("--server", draft, "--port", port)
         address = stack.enter_context(server("specwhisper_gateway", logs / "gateway.log", *options))

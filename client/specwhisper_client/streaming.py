@@ -66,7 +66,8 @@ class StreamingClient:
     endpointing : when utterances begin and end; ``None`` takes everything for one.
     mode, gamma : how draft and target work together; by default as the server is set.
     sample_rate, num_channels : of what is sent.
-    added_latency_ms : added to the round trip between draft and target server, to show what distance does.
+    added_latency_ms : latency injected into the round trip between draft and target server, for experiments;
+        refused unless the server has ``--allow-latency-injection``.
     interim_results : whether to tell text that may still change.
     continue_unverified : whether the draft goes on alone while its target cannot be reached.
     reconnect_s : for how long to try again where the connection is lost, in seconds.

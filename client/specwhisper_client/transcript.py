@@ -31,7 +31,8 @@ class ModelInfo:
 class ServerInfo:
     """The pair behind a server, and what a request may ask of it.
 
-    ``log_mel_max_bins`` are the numbers of mel bins for which a long recording's loudest moment is wanted.
+    ``log_mel_max_bins`` are the numbers of mel bins for which a long recording's loudest moment is wanted;
+    ``allows_latency_injection`` is whether streams may set ``added_latency_ms``.
     """
 
     model: ModelInfo
@@ -40,6 +41,7 @@ class ServerInfo:
     max_sessions: int
     software_version: str
     log_mel_max_bins: tuple[int, ...]
+    allows_latency_injection: bool = False
 
 
 @dataclass(frozen=True, slots=True)

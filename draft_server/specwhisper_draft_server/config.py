@@ -194,6 +194,13 @@ class DraftConfig(ServingOptions):
             min=1,
         ),
     ] = None
+    allow_latency_injection: Annotated[
+        bool,
+        Setting(
+            DRAFTING,
+            "Latency injection between draft and target where a client requests it, for experiments.",
+        ),
+    ] = False
     max_audio_s: float = 4 * 3600.0
     failpoints: Annotated[Any, Made(draft_failpoints)] = None
 

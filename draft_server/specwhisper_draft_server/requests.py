@@ -53,6 +53,11 @@ def read_streaming_request(
         )
     if not is_live and (config.HasField("endpointing") or config.continue_unverified):
         raise InvalidRequest("endpointing and continue_unverified are for live audio: set decoding.live too.")
+    if config.added_latency_ms and not server.allow_latency_injection:
+        raise InvalidRequest(
+            "This server does not inject latency: leave added_latency_ms out, or start the draft server with "
+            "--allow-latency-injection."
+        )
     check_between("added_latency_ms", config.added_latency_ms, 0, MAX_ADDED_LATENCY_MS)
     if config.config.encoding != pb.AUDIO_ENCODING_LINEAR16:
         raise InvalidRequest(

@@ -106,6 +106,7 @@ class TranscriptionService(transcription_pb2_grpc.TranscriptionServicer):
             log_mel_max_bins=sorted(self._mel_bins(target)),
             protocol_version=CLIENT.version,
             oldest_protocol_version=CLIENT.oldest,
+            allows_latency_injection=self._config.allow_latency_injection,
         )
 
     def place(self) -> AbstractContextManager[None]:

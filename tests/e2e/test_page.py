@@ -34,7 +34,9 @@ expect = playwright.expect
 @pytest.fixture(scope="module")
 def gateway(start_server_for_all) -> Iterator[Server]:
     target = start_server_for_all("specwhisper_target_server")
-    draft = start_server_for_all("specwhisper_draft_server", "--target", target.address)
+    draft = start_server_for_all(
+        "specwhisper_draft_server", "--target", target.address, "--allow-latency-injection"
+    )
     server = Server("specwhisper_gateway", "--port", "0", "--server", draft.address)
     yield server
     server.end()

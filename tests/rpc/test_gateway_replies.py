@@ -207,6 +207,7 @@ async def test_health_says_which_models_answer():
         "languages": ["de", "en"],
         "max_sessions": 16,
         "software_version": "1.2.3",
+        "allows_latency_injection": False,
     }
 
 

@@ -238,11 +238,12 @@ async def test_whoever_leaves_goes_elsewhere_although_its_target_is_still_named(
 
 
 @pytest.mark.parametrize("mode", ["MODE_TARGET_ONLY", "MODE_FULL"])
-async def test_a_distant_session_moves_behind_what_was_told(mode, unused_tcp_port):
-    """What is on its way while another target takes the session is heard before it moves, or never."""
-    distant = partial(Talk, added_latency_ms=200)
-    async with sessions("live", mode, unused_tcp_port, 0) as (busy, open_other, draft, _):
-        client = distant(draft, mode)
+async def test_a_delayed_session_migrates_without_losing_messages_on_their_way(mode, unused_tcp_port):
+    """A message on its way while another target takes the session arrives before it migrates, or never."""
+    delayed = partial(Talk, added_latency_ms=200)
+    opened = sessions("live", mode, unused_tcp_port, 0, allow_latency_injection=True)
+    async with opened as (busy, open_other, draft, _):
+        client = delayed(draft, mode)
         await client.begin()
         async with open_other() as other, stopping(busy):
             await client.end()

@@ -66,7 +66,11 @@ def listen(
     ] = None,
     added_latency_ms: Annotated[
         int,
-        typer.Option(min=0, metavar="MS", help="Let the target seem further away: added to the round trip."),
+        typer.Option(
+            min=0,
+            metavar="MS",
+            help="Latency injected into the round trip to the target, if the server allows it.",
+        ),
     ] = 0,
     continue_unverified: Annotated[
         bool,

@@ -1,4 +1,4 @@
-"""A target that seems to be further away: everything to and from it takes longer by so much."""
+"""Latency injection between draft and target, for experiments; loaded only when a session requests it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from specwhisper.types import AudioChunk, Candidates, Commit, Limits, WindowOpen
 
 
 class DelayedTargetStream:
-    """A session on a target, behind a delay; for showing what distance does.
+    """A target stream whose messages arrive later, in both directions.
 
     Parameters
     ----------
-    added_latency_ms : of the round trip; either way takes half of it.
+    added_latency_ms : added to the round trip; each direction is delayed by half of it.
     """
 
-    def __init__(self, session: TargetStream, added_latency_ms: int) -> None:
-        self._session = session
+    def __init__(self, stream: TargetStream, added_latency_ms: int) -> None:
+        self._stream = stream
         self._one_way_s = added_latency_ms / 2000
         self._added_ns = added_latency_ms * 1_000_000
         self._up: asyncio.Queue[tuple[float, AudioChunk | Candidates]] = asyncio.Queue()
@@ -26,30 +26,30 @@ class DelayedTargetStream:
 
     @property
     def target(self) -> TargetDescription:
-        """What runs the session."""
-        return self._session.target
+        """The target that runs the session."""
+        return self._stream.target
 
     @property
     def limits(self) -> Limits:
         """What the session may send."""
-        return self._session.limits
+        return self._stream.limits
 
     @property
     def min_round_trip_ns(self) -> int:
-        """The shortest round trip, the added one included; 0 where it was not measured."""
-        measured_ns = self._session.min_round_trip_ns
+        """The shortest round trip, with the added latency; 0 if it was not measured."""
+        measured_ns = self._stream.min_round_trip_ns
         return measured_ns + self._added_ns if measured_ns else 0
 
     def propose(self, block: Candidates) -> None:
-        """Send candidates on their way."""
+        """Queue candidates to be sent after the delay."""
         self._up.put_nowait((self._due_s(), block))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio on its way."""
+        """Queue audio to be sent after the delay."""
         self._up.put_nowait((self._due_s(), chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Give what the target says, late."""
+        """Yield the target's events, each after the delay."""
         tasks = [asyncio.create_task(self._carry_up()), asyncio.create_task(self._carry_down())]
         try:
             while True:
@@ -60,7 +60,7 @@ class DelayedTargetStream:
                 yield event
             for task in tasks:
                 if task.done():
-                    await task  # what has ended the session
+                    await task  # raises the error that ended the stream
         finally:
             for task in tasks:
                 task.cancel()
@@ -72,15 +72,15 @@ class DelayedTargetStream:
                 due_s, message = await self._up.get()
                 await self._until(due_s)
                 if isinstance(message, AudioChunk):
-                    await self._session.send_audio(message)
+                    await self._stream.send_audio(message)
                 else:
-                    self._session.propose(message)
+                    self._stream.propose(message)
         finally:
             self._down.put_nowait((0.0, None))
 
     async def _carry_down(self) -> None:
         try:
-            async for event in self._session.events():
+            async for event in self._stream.events():
                 self._down.put_nowait((self._due_s(), event))
         finally:
             self._down.put_nowait((self._due_s(), None))

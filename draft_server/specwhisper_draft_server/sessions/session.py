@@ -36,7 +36,6 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.debounce import Debouncer
 from specwhisper_draft_server.drafting import Drafting, DraftStream
-from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.sessions.audio_feed import AudioFeed
 from specwhisper_draft_server.sessions.draft_only import UnverifiedText
 from specwhisper_draft_server.sessions.recording_progress import RecordingProgress
@@ -196,6 +195,8 @@ class Session:
         if hasattr(stream, "going_away"):  # by its attributes: tests wrap streams
             self.remote = cast(RemoteTargetStream, stream)
         if self._request.added_latency_ms:
+            from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
+
             stream = DelayedTargetStream(stream, self._request.added_latency_ms)
         self._stream = stream
         return stream

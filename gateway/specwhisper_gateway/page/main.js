@@ -284,6 +284,8 @@ async function showModels() {
   if (!told.target_model) return; // without a key the gateway reports its status only
   for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
   if (!told.draft_model) offerTargetOnly();
+  find("latency-row").hidden = !told.allows_latency_injection;
+  if (!told.allows_latency_injection) form.elements.latency.value = 0;
   find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
 }
 

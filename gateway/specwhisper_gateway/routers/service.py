@@ -30,6 +30,7 @@ class Health(Live):
     languages: list[str] = Field(description="Codes of the languages that the target knows.")
     max_sessions: int = Field(description="Transcriptions at once; more are answered with 429.")
     software_version: str = Field(description="Of the draft server.")
+    allows_latency_injection: bool = Field(description="Whether live streams may add latency.")
 
 
 @health_router.get(LIVE_ROUTE)
@@ -58,6 +59,7 @@ async def health(request: Request) -> Health | Live:
         languages=list(server.languages),
         max_sessions=server.max_sessions,
         software_version=server.software_version,
+        allows_latency_injection=server.allows_latency_injection,
     )
 
 

@@ -339,7 +339,7 @@ class GetModelRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version", "oldest_protocol_version")
+    __slots__ = ("model", "language_codes", "max_message_bytes", "max_sessions", "software_version", "log_mel_max_bins", "protocol_version", "oldest_protocol_version", "allows_latency_injection")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_CODES_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -348,6 +348,7 @@ class GetModelResponse(_message.Message):
     LOG_MEL_MAX_BINS_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ALLOWS_LATENCY_INJECTION_FIELD_NUMBER: _ClassVar[int]
     model: ModelInfo
     language_codes: _containers.RepeatedScalarFieldContainer[str]
     max_message_bytes: int
@@ -356,4 +357,5 @@ class GetModelResponse(_message.Message):
     log_mel_max_bins: _containers.RepeatedScalarFieldContainer[int]
     protocol_version: int
     oldest_protocol_version: int
-    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ...) -> None: ...
+    allows_latency_injection: bool
+    def __init__(self, model: _Optional[_Union[ModelInfo, _Mapping]] = ..., language_codes: _Optional[_Iterable[str]] = ..., max_message_bytes: _Optional[int] = ..., max_sessions: _Optional[int] = ..., software_version: _Optional[str] = ..., log_mel_max_bins: _Optional[_Iterable[int]] = ..., protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., allows_latency_injection: bool = ...) -> None: ...

@@ -1,8 +1,10 @@
-"""A target that seems to be further away: later answers, and the same text."""
+"""Latency injection between draft and target: later messages, the same text; refused unless allowed."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +14,7 @@ from specwhisper.errors import InvalidRequest, TargetUnavailable
 from specwhisper.rpc import backoff
 from specwhisper.rpc.channels import with_true_status
 from specwhisper.types import AudioChunk, Candidates, Limits, Mode, WindowOpened
+from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper_draft_server.link.latency_injection import DelayedTargetStream
 from specwhisper_draft_server.requests import MAX_ADDED_LATENCY_MS
 from tests.rpc.services import all_free, audio_requests, error_of, is_one_sentence
@@ -22,14 +25,15 @@ SHORT = talk(((0.2, 1.6),), 2.5)
 
 
 @pytest.fixture(autouse=True)
-def hearing(monkeypatch):
+def fast(monkeypatch):
+    """Detect speech by its energy, and reconnect at once."""
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     monkeypatch.setattr(backoff, "MOST_S", 0.02)
 
 
 @pytest.mark.parametrize("mode", list(Mode)[:4])
-async def test_distance_changes_the_round_trip_and_no_word(mode):
-    async with speaking_pair() as (target, draft):
+async def test_the_round_trip_grows_and_the_text_stays(mode):
+    async with speaking_pair(allow_latency_injection=True) as (target, draft):
         async with live_client(draft.address, mode=mode, added_latency_ms=ADDED_MS) as client:
             listener = Listener(client)
             await client.send(SHORT)
@@ -40,8 +44,8 @@ async def test_distance_changes_the_round_trip_and_no_word(mode):
         await all_free(target, draft)
 
 
-async def test_a_client_that_leaves_a_distant_target_frees_it():
-    async with speaking_pair() as (target, draft):
+async def test_a_client_that_leaves_frees_a_delayed_session():
+    async with speaking_pair(allow_latency_injection=True) as (target, draft):
         async with live_client(draft.address, added_latency_ms=MAX_ADDED_LATENCY_MS) as client:
             await client.send(SHORT)
             async for update in client:
@@ -50,39 +54,64 @@ async def test_a_client_that_leaves_a_distant_target_frees_it():
         await all_free(target, draft)
 
 
-@pytest.mark.parametrize("added_latency_ms", [MAX_ADDED_LATENCY_MS + 1, 2**31 - 1])
-async def test_a_distance_out_of_bounds_is_refused(added_latency_ms):
+async def refusal(added_latency_ms: int, **settings) -> Exception:
+    """Return the error of a stream that requests latency."""
     request = config()
     request.streaming_config.added_latency_ms = added_latency_ms
-    async with speaking_pair() as (target, draft):
+    async with speaking_pair(**settings) as (target, draft):
         requests = iter([request, *audio_requests(SHORT)])
         error = await error_of(with_true_status(draft.stub.StreamingRecognize(requests)))
         assert type(error) is InvalidRequest and is_one_sentence(error)
-        assert "added_latency_ms" in str(error)
         await all_free(target, draft)
+    return error
+
+
+@pytest.mark.parametrize("added_latency_ms", [MAX_ADDED_LATENCY_MS + 1, 2**31 - 1])
+async def test_latency_out_of_bounds_is_refused(added_latency_ms):
+    assert "added_latency_ms" in str(await refusal(added_latency_ms, allow_latency_injection=True))
+
+
+async def test_a_server_refuses_latency_unless_its_flag_allows_it():
+    assert "start the draft server with --allow-latency-injection" in str(await refusal(ADDED_MS))
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_a_server_reports_whether_it_allows_latency(is_allowed):
+    async with speaking_pair(allow_latency_injection=is_allowed) as (_, draft):
+        reply = await draft.stub.GetModel(pb.GetModelRequest())
+    assert reply.allows_latency_injection == is_allowed
+
+
+def test_a_draft_server_does_not_load_the_module():
+    script = (
+        "import sys, specwhisper_draft_server.server\n"
+        "assert 'specwhisper_draft_server.link.grpc_target_stream' in sys.modules\n"
+        "assert 'specwhisper_draft_server.link.latency_injection' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 class Near:
-    """A session on a target that notes what reaches it, and says what it is told to."""
+    """A target stream that records its messages and yields scripted events."""
 
     limits = Limits()
     min_round_trip_ns = 0
 
-    def __init__(self, says: list[WindowOpened | Exception], fails_at: Exception | None = None) -> None:
-        self._says = says
+    def __init__(self, script: list[WindowOpened | Exception], fails_at: Exception | None = None) -> None:
+        self._script = script
         self._fails_at = fails_at
-        self.heard: list[AudioChunk | Candidates] = []
+        self.received: list[AudioChunk | Candidates] = []
 
     def propose(self, block: Candidates) -> None:
-        self.heard.append(block)
+        self.received.append(block)
 
     async def send_audio(self, chunk: AudioChunk) -> None:
         if self._fails_at is not None:
             raise self._fails_at
-        self.heard.append(chunk)
+        self.received.append(chunk)
 
     async def events(self) -> AsyncIterator[WindowOpened]:
-        for each in self._says:
+        for each in self._script:
             if isinstance(each, Exception):
                 raise each
             yield each
@@ -90,14 +119,14 @@ class Near:
             await asyncio.Event().wait()
 
 
-async def test_what_goes_up_arrives_in_order_and_what_comes_down_ends():
+async def test_messages_arrive_in_order_and_later():
     near = Near([])
-    distant = DelayedTargetStream(near, 2)
+    delayed = DelayedTargetStream(near, 2)
     sent = [AudioChunk(0, b"ab"), Candidates(1, 0, 0, (1,)), AudioChunk(1, b"cd", is_last=True)]
     arrived = asyncio.Event()
 
     async def events() -> AsyncIterator[WindowOpened]:
-        while len(near.heard) < len(sent):
+        while len(near.received) < len(sent):
             await asyncio.sleep(0)
         arrived.set()
         return
@@ -106,22 +135,22 @@ async def test_what_goes_up_arrives_in_order_and_what_comes_down_ends():
     near.events = events
     for message in sent:
         if isinstance(message, AudioChunk):
-            await distant.send_audio(message)
+            await delayed.send_audio(message)
         else:
-            distant.propose(message)
-    assert near.heard == [], "it is on its way"
-    assert [event async for event in distant.events()] == []
-    assert arrived.is_set() and near.heard == sent
+            delayed.propose(message)
+    assert near.received == [], "messages are delayed"
+    assert [event async for event in delayed.events()] == []
+    assert arrived.is_set() and near.received == sent
 
 
 @pytest.mark.parametrize("is_up", [False, True])
-async def test_an_error_comes_through_in_either_direction(is_up):
+async def test_an_error_of_either_direction_ends_the_stream(is_up):
     error = TargetUnavailable("It is gone.")
     near = Near([], error) if is_up else Near([error])
-    distant = DelayedTargetStream(near, 2)
-    await distant.send_audio(AudioChunk(0, b"ab"))
+    delayed = DelayedTargetStream(near, 2)
+    await delayed.send_audio(AudioChunk(0, b"ab"))
     with pytest.raises(TargetUnavailable, match="It is gone"):
-        async for _ in distant.events():
+        async for _ in delayed.events():
             pass
 
 
