@@ -12,7 +12,7 @@ from specwhisper.observe.failpoints import load_failpoints
 from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN, Credentials, client_credentials
 from specwhisper.rpc.serving_options import SHORT_CALLS, ServingOptions
-from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SERVING, Made, Setting
+from specwhisper.settings.setting import DRAFTING, MODEL, OBSERVABILITY, SECURITY, SERVING, Made, Setting
 from specwhisper.settings.shared import Cores, Device, Port, Revision, Threads
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
 from specwhisper.types import DTYPES, Mode
