@@ -196,10 +196,7 @@ class DraftConfig(ServingOptions):
     ] = None
     allow_latency_injection: Annotated[
         bool,
-        Setting(
-            DRAFTING,
-            "Latency injection between draft and target where a client requests it, for experiments.",
-        ),
+        Setting(SECURITY, "Permission for clients to inject latency before the target, for experiments."),
     ] = False
     max_audio_s: float = 4 * 3600.0
     failpoints: Annotated[Any, Made(draft_failpoints)] = None
