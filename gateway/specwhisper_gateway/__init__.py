@@ -1,1 +1,1 @@
-"""An HTTP server in front of a draft server that speaks OpenAI's audio API; needs the extra ``gateway``."""
+"""An HTTP server with OpenAI's audio API; needs the extra ``gateway``."""

@@ -1,10 +1,13 @@
-"""Start ``specwhisper-gateway``: first the signals that end it, then the slow imports."""
+"""Start ``specwhisper-gateway``.
+
+Handle stop signals first, then import the slow modules.
+"""
 
 from specwhisper.rpc.process import exit_on_stop_signals
 
 
 def main() -> None:
-    """Run the command line, in a process that SIGTERM and SIGINT end from its first moment on."""
+    """Run the command line; SIGTERM and SIGINT end the process from the start."""
     exit_on_stop_signals()
     from specwhisper_gateway import command
 

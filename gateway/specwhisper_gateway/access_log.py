@@ -33,12 +33,15 @@ def note_error(scope: Scope, error: BaseException) -> None:
 
 
 def note_caller(scope: Scope, name: str) -> None:
-    """Keep the caller's name, for the request's log line and the caller's session limit."""
+    """Keep the caller's name, for the log line and the session limit."""
     scope["state"][CALLER] = name
 
 
 def caller_of(connection: HTTPConnection) -> str:
-    """Return the name of the caller's key; one name for all callers where no keys are needed."""
+    """Return the name of the caller's key.
+
+    One name for all callers where no keys are needed.
+    """
     return str(connection.scope["state"].get(CALLER, ANYBODY))
 
 
@@ -92,7 +95,10 @@ class AccessLog:
                 describe_request(span, f"{method} {route}", facts, _failure_of(scope))
 
     async def _follow_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Follow a WebSocket to its end; the first close code counts, whichever side sends it."""
+        """Follow a WebSocket to its end.
+
+        The first close code counts, whichever side sends it.
+        """
         headers = HTTPConnection(scope).headers.items()
         name, code, started_s = received_request_id(headers), 0, time.perf_counter()
 

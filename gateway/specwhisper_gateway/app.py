@@ -27,16 +27,17 @@ from specwhisper_gateway.transport.lingering import Lingering
 
 DESCRIPTION = """Whisper transcription by speculative decoding, as OpenAI's audio API.
 
-Point any OpenAI client at this server's `/v1`. A small draft model proposes, a large target model verifies
-many tokens in one pass, and the transcript is, token for token, what the target alone would have written.
+Point any OpenAI client at this server's `/v1`. A small draft model proposes tokens, a large target model
+verifies many of them in one forward pass. The transcript is, token for token, that of the target alone.
 
-Errors have OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`. A field that cannot be honoured
-is refused with 400, never ignored; a full server answers 429 with `Retry-After`, one that is not there 503.
+Errors have OpenAI's format: `{"error": {"message", "type", "param", "code"}}`. A field that is not
+supported is refused with 400, never ignored. A full server answers 429 with `Retry-After`, an
+unavailable one 503.
 """
 
 
 def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
-    """Put routes, error handlers and middleware together; the draft server is asked when a request comes."""
+    """Return the application; it connects to the draft server when a request arrives."""
 
     @asynccontextmanager
     async def connected(app: FastAPI) -> AsyncIterator[None]:
@@ -50,7 +51,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             finally:
                 await health.close()
 
-    # Its page of the API loads nothing from other machines.
+    # The offline API page loads nothing from other machines.
     make = FastAPIOffline if config.may_describe else partial(FastAPI, openapi_url=None)
     app: FastAPI = make(
         redoc_url=None,
@@ -78,7 +79,7 @@ def create_app(config: GatewayConfig, metrics: GatewayMetrics) -> FastAPI:
             CORSMiddleware,
             allow_origins=config.allow_origins,
             allow_methods=("GET", "POST"),
-            allow_headers=("*",),  # OpenAI's client sends some of its own
+            allow_headers=("*",),  # OpenAI's client sends headers of its own
             expose_headers=(request_id.KEY, "retry-after"),
         )
     app.add_middleware(AccessLog, metrics=metrics)

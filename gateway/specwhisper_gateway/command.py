@@ -1,4 +1,4 @@
-"""``specwhisper-gateway``: OpenAI's audio API in front of a draft server."""
+"""``specwhisper-gateway``: OpenAI's audio API for a draft server."""
 
 from __future__ import annotations
 

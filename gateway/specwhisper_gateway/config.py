@@ -43,12 +43,12 @@ def allowed_origins(
 
 
 def keys(tokens_file: TokensFlag = None) -> Tokens | None:
-    """Read the callers' keys: several in a file or the environment, or ``$SPECWHISPER_API_KEY`` alone."""
+    """Read the callers' keys from a file or the environment."""
     tokens, api_key = read_tokens(tokens_file), read_token(None, API_KEY)
     if api_key is None:
         return tokens
     if tokens is not None:
-        raise InvalidRequest(f"There are tokens and ${API_KEY}: write it into --tokens-file as well.")
+        raise InvalidRequest(f"Both tokens and ${API_KEY} are set: move the key into --tokens-file.")
     return Tokens({api_key: ONLY_KEY})
 
 
@@ -115,7 +115,7 @@ class GatewayConfig(ListenOptions):
         for origin in self.allow_origins:
             if origin == ANY_ORIGIN and self.tokens is None:
                 raise InvalidRequest(
-                    "--allow-origin '*' would let every page use a gateway that asks for no key: give "
+                    "--allow-origin '*' would let every page use a gateway without keys: pass "
                     "--tokens-file, or name the pages' origins."
                 )
             if origin != ANY_ORIGIN and not ORIGIN.fullmatch(origin):

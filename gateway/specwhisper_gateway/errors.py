@@ -1,4 +1,4 @@
-"""What can go wrong between an HTTP client and the gateway, as branches of the one tree of errors."""
+"""Errors between an HTTP client and the gateway."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from specwhisper.errors import InvalidAudio, InvalidRequest, SpecWhisperError
 
 
 class InvalidField(InvalidRequest):
-    """A field of the form has a value that cannot be honoured.
+    """A field of the form has a value that is not supported.
 
     Parameters
     ----------
     param : name of the field.
-    code : what is wrong with it, in OpenAI's words.
+    code : OpenAI's code for the error.
     """
 
     def __init__(self, message: str, param: str, code: str = "invalid_value") -> None:
@@ -33,30 +33,30 @@ class ModelNotFound(InvalidRequest):
 
 
 class WrongApiKey(SpecWhisperError):
-    """The request carries no key, or none that the gateway knows."""
+    """The request has no key, or one that the gateway does not know."""
 
 
 class ClientGone(SpecWhisperError):
-    """The client has closed its connection before it was answered."""
+    """The client closed its connection before it was answered."""
 
 
 class InvalidEvent(InvalidField):
-    """An event on a WebSocket cannot be honoured."""
+    """An event on a WebSocket is not supported."""
 
     def __init__(self, message: str, param: str = "", code: str = "invalid_value") -> None:
         super().__init__(message, param, code)
 
 
 class ForeignPage(SpecWhisperError):
-    """A page of another site tries to use this gateway with its reader's connection."""
+    """A page of another site tries to use this gateway from its user's browser."""
 
 
 class IdleTimeout(SpecWhisperError):
-    """A client has said nothing for too long, in a session or in the middle of an upload."""
+    """A client sent nothing for too long, in a session or in the middle of an upload."""
 
 
 class HeadTooLarge(InvalidRequest):
-    """The head of a request is larger than any request needs."""
+    """The head of a request is too large."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -65,11 +65,11 @@ class HeadTooLarge(InvalidRequest):
 
 
 class MalformedRequest(InvalidRequest):
-    """What was sent is no HTTP request."""
+    """The bytes are not an HTTP request."""
 
     def __init__(self) -> None:
-        super().__init__("What was sent is no HTTP request, or its head contradicts itself.")
+        super().__init__("This is not an HTTP request, or its headers contradict each other.")
 
 
 class StorageFull(SpecWhisperError):
-    """The gateway has no room on its disk for a recording."""
+    """The gateway's disk has no room for a recording."""

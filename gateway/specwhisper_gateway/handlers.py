@@ -1,4 +1,4 @@
-"""Errors as responses: every one in OpenAI's shape, with the status that the table gives it."""
+"""Error responses in OpenAI's format, with the status of ``status.py``."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from specwhisper_gateway.status import BROKEN, INVALID, answer_to, body_of, erro
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error that a route lets out."""
+    """Answer every error that a route raises."""
     app.exception_handler(SpecWhisperError)(_refused)
-    app.exception_handler(ClientDisconnect)(_left_while_sending)
+    app.exception_handler(ClientDisconnect)(_disconnected)
     app.exception_handler(HTTPException)(_no_such_route)
     app.exception_handler(Exception)(_failed)
-    app.router.default = _nowhere  # the framework's answers a WebSocket without a word
+    app.router.default = _unknown_path  # the framework's closes a WebSocket without an error
 
 
 def refusal(scope: Scope, error: SpecWhisperError) -> JSONResponse:
@@ -33,22 +33,22 @@ def refusal(scope: Scope, error: SpecWhisperError) -> JSONResponse:
 
 
 async def _refused(request: HTTPConnection, error: SpecWhisperError) -> JSONResponse:
-    """Answer what was raised on purpose."""
+    """Answer an error of ours."""
     return refusal(request.scope, error)
 
 
-async def _left_while_sending(request: Request, error: ClientDisconnect) -> JSONResponse:
-    """Answer one who has gone in the middle of his own request, for the log and the metrics."""
-    return await _refused(request, ClientGone("The client left before its request was complete."))
+async def _disconnected(request: Request, error: ClientDisconnect) -> JSONResponse:
+    """Answer a client that disconnected during its request, for log and metrics."""
+    return await _refused(request, ClientGone("The client disconnected before its request was complete."))
 
 
-async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
+async def _unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
     """Refuse a path that does not exist, a WebSocket's too."""
     raise HTTPException(HTTPStatus.NOT_FOUND)
 
 
 async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONResponse:
-    """Answer what the framework refuses: a path or method that does not exist."""
+    """Answer an error of the framework, such as an unknown path or method."""
     message = error.detail
     if error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
         message = f"Invalid URL ({request.scope.get('method', 'GET')} {request.url.path})"
@@ -59,6 +59,6 @@ async def _no_such_route(request: HTTPConnection, error: HTTPException) -> JSONR
 async def _failed(request: Request, error: Exception) -> JSONResponse:
     """Answer an unexpected error; the server logs it with its traceback.
 
-    No middleware sees this answer, so it is named here.
+    It bypasses the middleware, so the request id is added here.
     """
     return JSONResponse(body_of(error), answer_to(error).status, {KEY: current_request_id()})

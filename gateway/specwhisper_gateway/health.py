@@ -1,4 +1,4 @@
-"""Whether the draft server and its target answer, asked every few seconds at most."""
+"""A cached answer, such as whether the draft server and its target answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 class CachedAnswer(Generic[T]):
-    """Shares one answer, or one error, between all who ask within some seconds.
+    """Shares one answer, or one error, between all callers within some seconds.
 
     Parameters
     ----------
-    ask : the question, which one call at a time asks.
-    max_age_s : how long an answer is good, in seconds.
+    ask : returns a new answer; it is never called twice at once.
+    max_age_s : how long an answer is valid, in seconds.
     """
 
     def __init__(self, ask: Callable[[], Awaitable[T]], max_age_s: float = MAX_AGE_S) -> None:
@@ -27,16 +27,16 @@ class CachedAnswer(Generic[T]):
         self._good_until_s = 0.0
 
     async def get(self) -> T:
-        """Return the answer; ask where there is none that is new enough."""
+        """Return the answer; ask if there is none or it is too old."""
         now_s = asyncio.get_running_loop().time()
         if self._answer is None or (self._answer.done() and now_s >= self._good_until_s):
             self._answer = asyncio.ensure_future(self._asked())
-            self._answer.add_done_callback(_see_error)
-        # A caller that leaves does not cancel what others wait for.
+            self._answer.add_done_callback(_retrieve_error)
+        # Shielded: a caller that leaves does not cancel it for others.
         return await asyncio.shield(self._answer)
 
     async def close(self) -> None:
-        """Cancel a question that is open."""
+        """Cancel an open question."""
         if self._answer is not None:
             self._answer.cancel()
             await asyncio.gather(self._answer, return_exceptions=True)
@@ -48,7 +48,7 @@ class CachedAnswer(Generic[T]):
             self._good_until_s = asyncio.get_running_loop().time() + self._max_age_s
 
 
-def _see_error(answer: asyncio.Task[T]) -> None:
-    """Retrieve an error that all who asked have left, which asyncio would log."""
+def _retrieve_error(answer: asyncio.Task[T]) -> None:
+    """Retrieve an error without a caller, so that asyncio does not log it."""
     if not answer.cancelled():
         answer.exception()

@@ -72,7 +72,7 @@ class GatewayMetrics(Registry):
         self._active_sessions.inc()
 
     def end_session(self, route: str, code: int) -> None:
-        """Count a WebSocket that ends, by close code, or by HTTP status if it was refused."""
+        """Count a WebSocket that ends, by close code or by the HTTP status of a refusal."""
         self._active_sessions.dec()
         self._sessions.labels(route, str(code)).inc()
 
@@ -94,6 +94,6 @@ class GatewayMetrics(Registry):
         self._passes.inc(statistics.num_forwards)
 
     def write(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics and their media type, in the format that the scraper accepts."""
+        """Return all metrics in a format that the scraper accepts, and its media type."""
         encode, media_type = choose_encoder(accept)
         return encode(self.collected), media_type

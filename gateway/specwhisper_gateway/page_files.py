@@ -1,4 +1,4 @@
-"""The page's files, and the bundled recordings that it can try."""
+"""The page's files and its sample recordings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = Path(str(files("specwhisper_gateway"))) / "page"
 SAMPLES = Path(str(files("specwhisper"))) / "demo" / "samples"
 MEDIA_TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 RECORDING_MARK = "/*RECORDING*/"
-# In the order in which one needs the other: in a file of its own a replay has no imports.
+# In order of dependency: the replay is one file without imports.
 REPLAY_MODULES = (
     "words.js",
     "state.js",
@@ -34,7 +34,7 @@ REPLAY_MODULES = (
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file as it is served."""
+    """A file that the gateway serves."""
 
     content: bytes
     media_type: str
@@ -42,7 +42,7 @@ class PageFile:
 
 @cache
 def page_files() -> dict[str, PageFile]:
-    """Read all files of the page; those that need no server are put together into one more."""
+    """Read all files of the page, and build the replay page from some of them."""
     found = {
         path.name: PageFile(path.read_bytes(), MEDIA_TYPES[path.suffix])
         for path in sorted(PAGE.iterdir())
@@ -52,15 +52,15 @@ def page_files() -> dict[str, PageFile]:
 
 
 def replay_page(recording: dict[str, Any]) -> str:
-    """Write a recorded session as a page that plays it without any server."""
+    """Return a page that replays a recorded session without a server."""
     written = json.dumps(recording, separators=(",", ":"))
-    # No end tag may stand in a script, whatever was said.
+    # The transcript must not contain an end tag, which would end the script.
     return replay_template().replace(RECORDING_MARK, written.replace("<", "\\u003c"))
 
 
 @cache
 def replay_template() -> str:
-    """Put the replay's modules and style into its page."""
+    """Return the replay page with its modules and style inline."""
     script = "\n".join(_without_imports((PAGE / name).read_text()) for name in REPLAY_MODULES)
     page = (PAGE / "replay.html").read_text()
     return page.replace("/*STYLE*/", (PAGE / "style.css").read_text()).replace("/*SCRIPT*/", script)
@@ -73,7 +73,7 @@ def _without_imports(module: str) -> str:
 
 @cache
 def samples() -> dict[str, dict[str, Any]]:
-    """List the bundled recordings by name; an installation may be without."""
+    """Return the bundled recordings by name; an installation may have none."""
     try:
         lines = (SAMPLES / "metadata.jsonl").read_text().splitlines()
     except OSError:
@@ -84,7 +84,7 @@ def samples() -> dict[str, dict[str, Any]]:
 
 @cache
 def sample_as_wav(name: str) -> bytes:
-    """Decode a bundled recording: not every browser knows every format."""
+    """Return a bundled recording as WAV, which every browser plays."""
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)

@@ -1,4 +1,4 @@
-"""Transcribe a file live and write what happened as a page that replays it, without browser and gateway.
+"""Transcribe a file live and write a page that replays it.
 
 python -m specwhisper_gateway.record talk.mp3 > replay.html
 """
@@ -30,21 +30,27 @@ from specwhisper_gateway.page_files import replay_page
 
 PEAK_MS = 50
 PIECE_BYTES = SAMPLE_RATE * 2 * PEAK_MS // 1000
-COMPRESSION = 0.9  # of 0..1: 3 kB a second, which is good enough to listen along
+COMPRESSION = 0.9  # of 0..1: 3 kB per second
 
 
 def record(
-    recording: Annotated[Path, typer.Argument(help="Any format that libsndfile or FFmpeg reads.")],
-    server: Annotated[str, typer.Option(metavar="HOST:PORT", help="The draft server.")] = DEFAULT_SERVER,
-    language: Annotated[str | None, typer.Option(help="Code, such as 'en'; else it is detected.")] = None,
-    sound: Annotated[bool, typer.Option(help="Let the replay be heard too.")] = True,
+    recording: Annotated[
+        Path, typer.Argument(help="Recording, in any format that libsndfile or FFmpeg reads.")
+    ],
+    server: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the draft server.")
+    ] = DEFAULT_SERVER,
+    language: Annotated[
+        str | None, typer.Option(help="Language code, such as 'en'; default: detected.")
+    ] = None,
+    sound: Annotated[bool, typer.Option(help="Include the sound in the replay.")] = True,
 ) -> None:
-    """Transcribe a file in its own time and write the replay to standard output."""
+    """Transcribe a file at the speed of its audio; write the replay to stdout."""
     try:
         pcm = b"".join(decode_file(recording))
         session = asyncio.run(recorded(recording.name, pcm, server, language))
-        heard = {"sound": {"at": 0, "url": sound_url(pcm)}} if sound else {}
-        sys.stdout.write(replay_page(session | heard))
+        sound_part = {"sound": {"at": 0, "url": sound_url(pcm)}} if sound else {}
+        sys.stdout.write(replay_page(session | sound_part))
     except SpecWhisperError as error:
         sys.exit(f"{error}")
 
@@ -56,14 +62,14 @@ async def recorded(
     language: str | None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> dict[str, Any]:
-    """Transcribe canonical PCM as fast as it is spoken, and keep every message with its time."""
+    """Transcribe PCM at the speed of its audio, and keep every message with its time."""
     pieces = [pcm[start : start + PIECE_BYTES] for start in range(0, len(pcm), PIECE_BYTES)]
     sent = list(accumulate(len(piece) / 2 / SAMPLE_RATE for piece in pieces))
     events: list[dict[str, Any]] = []
     sent_s, started_s = 0.0, time.perf_counter()
 
     def note(message: dict[str, Any]) -> None:
-        message.pop("position", None)  # nothing that a replay shows
+        message.pop("position", None)  # a replay does not show it
         events.append({"at": round((time.perf_counter() - started_s) * 1000), **message, "sent_s": sent_s})
 
     async def speak(stream: StreamingClient) -> None:
@@ -91,7 +97,7 @@ async def recorded(
     return {
         "version": 1,
         "title": title,
-        "about": f"Recorded {time.strftime('%Y-%m-%d %H:%M')}. All text, figures and times are as they were.",
+        "about": f"Recorded {time.strftime('%Y-%m-%d %H:%M')}. Text, statistics and times are as recorded.",
         "peak_ms": PEAK_MS,
         "first_peak": 0,
         "length_ms": events[-1]["at"],
@@ -101,7 +107,7 @@ async def recorded(
 
 
 def sound_url(pcm: bytes) -> str:
-    """Write canonical PCM as an address that holds it: MP3, which every browser plays."""
+    """Return canonical PCM as a data URL of MP3, which every browser plays."""
     file = io.BytesIO()
     soundfile.write(
         file,
@@ -116,7 +122,7 @@ def sound_url(pcm: bytes) -> str:
 
 
 def _peak(pcm: bytes) -> int:
-    """Give the loudest sample of a piece, 0..255."""
+    """Return the loudest sample of a piece, 0..255."""
     return min(255, int(np.abs(np.frombuffer(pcm, "<i2").astype(np.int32)).max(initial=0)) // 128)
 
 

@@ -1,4 +1,4 @@
-"""The gateway as a process: it listens, says so, and stops in order."""
+"""The gateway as a process: it listens, logs where, and stops in order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -22,7 +23,7 @@ from specwhisper_gateway.app import create_app
 from specwhisper_gateway.config import GatewayConfig
 from specwhisper_gateway.metrics import GatewayMetrics
 from specwhisper_gateway.state import Gateway
-from specwhisper_gateway.transport.connections import SocketConnection, at_most
+from specwhisper_gateway.transport.connections import HttpConnection, SocketConnection
 from specwhisper_gateway.transport.heads import MAX_HEAD_BYTES
 from specwhisper_gateway.transport.messages import MAX_MESSAGE_BYTES
 
@@ -32,28 +33,28 @@ KEEPALIVE_S = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class GatewayServer(uvicorn.Server):
-    """Listens from the moment it is made; :meth:`serve` answers until :meth:`stop`.
+    """Listens once it is constructed; :meth:`serve` answers until :meth:`stop`.
 
     Attributes
     ----------
-    address : where it listens.
+    address : ``HOST:PORT`` where it listens.
     ready : set once it answers.
-    metrics_address : where figures are served apart, once they are.
+    metrics_address : ``HOST:PORT`` of the metrics, if they have a port of their own.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
         self._metrics = GatewayMetrics()
         self._app = create_app(config, self._metrics)
-        connections: Any = at_most(config.max_connections)
+        connections: Any = partial(HttpConnection, max_connections=config.max_connections)
         if config.tls is not None:
             connections = encrypted(connections, config.tls, config.max_connections)
         listening = uvicorn.Config(
             self._app,
             lifespan="on",
-            log_config=None,  # the process's own
+            log_config=None,  # the process configures logging
             log_level="warning" if config.log_level is LogLevel.INFO else None,  # we log start and stop
-            access_log=False,  # the middleware's lines say more
+            access_log=False,  # the middleware logs requests
             server_header=False,
             proxy_headers=False,
             http=connections,
@@ -61,7 +62,7 @@ class GatewayServer(uvicorn.Server):
             ws=SocketConnection,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,  # audio does not shrink
-            # A pong waits behind the audio that a client sends faster than it is transcribed.
+            # A pong would wait for the audio that a client sends faster than it is transcribed.
             ws_ping_interval=None,
             timeout_graceful_shutdown=_whole_s(config.drain_timeout_s),
         )
@@ -74,16 +75,16 @@ class GatewayServer(uvicorn.Server):
 
     @property
     def num_transcriptions(self) -> int:
-        """Transcriptions that have a place, once it answers."""
+        """Open transcriptions."""
         gateway: Gateway = self._app.state.gateway
         return gateway.limiter.num_sessions
 
     def stop(self) -> None:
-        """Take no new requests, let open ones end in time, then end."""
+        """Refuse new requests, let open ones end within the drain timeout, then stop."""
         self.should_exit = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer requests until it is stopped."""
+        """Answer requests until :meth:`stop`."""
         try:
             async with self._metrics_served():
                 await super().serve(sockets or [self._socket])
@@ -92,7 +93,7 @@ class GatewayServer(uvicorn.Server):
 
     @asynccontextmanager
     async def _metrics_served(self) -> AsyncIterator[None]:
-        """Serve figures where they have a port of their own."""
+        """Serve the metrics if they have a port of their own."""
         config = self._config
         if not config.metrics or config.metrics_port is None:
             yield
@@ -105,13 +106,13 @@ class GatewayServer(uvicorn.Server):
             yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say where it answers, once it does."""
+        """Log the address once it answers."""
         await super().startup(sockets)
         logger.info("ready", extra={"address": self.address})
         self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that it stops, and that it has."""
+        """Log the start and the end of the stop."""
         num_open = len(self.server_state.tasks)
         logger.info("draining", extra={"address": self.address, "open_requests": num_open})
         await super().shutdown(sockets)
@@ -119,12 +120,12 @@ class GatewayServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to :func:`run`: uvicorn would raise them again at the end, which is no status 0."""
+        """Leave signals to :func:`run`: uvicorn's handler ends with a status above 0."""
         yield
 
 
 def _whole_s(seconds: float) -> int | None:
-    """Give a time as uvicorn takes it: ``None`` is for ever."""
+    """Return a time as uvicorn takes it: ``None`` has no limit."""
     return None if math.isinf(seconds) else math.ceil(seconds)
 
 
@@ -134,9 +135,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise cannot_listen(host, port, error) from error
-    # Inherited by each connection: a machine that has vanished is noticed without a word of ours to it.
+    # Every connection inherits it: TCP notices a machine that has vanished, even if nothing is sent to it.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else what is small waits for 40 ms
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small messages wait for 40 ms
     for name, seconds in KEEPALIVE_S.items():
         if hasattr(socket, name):  # not on every system
             listening.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
@@ -150,7 +151,7 @@ async def run(config: GatewayConfig) -> None:
 
 
 async def serve_until_signal(server: GatewayServer) -> None:
-    """Have a gateway answer until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT."""
     with stop_signals(server.stop):
         freeze_loaded()
         await server.serve()

@@ -1,4 +1,4 @@
-"""What all requests to a gateway share."""
+"""State that all requests to a gateway share."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Gateway:
     Attributes
     ----------
     client : the connection to the draft server.
-    limiter : how many transcriptions there may be at once.
-    health : what the draft server says of itself, a few seconds old at most.
-    started_s : Unix time of its start.
+    limiter : limits concurrent transcriptions.
+    health : the draft server's description of itself, at most a few seconds old.
+    started_s : Unix time when it started.
     """
 
     config: GatewayConfig
@@ -38,12 +38,12 @@ class Gateway:
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:
-    """Give the gateway that a request or a WebSocket has come to."""
+    """Return the gateway that received a request or a WebSocket."""
     gateway: Gateway = connection.app.state.gateway
     return gateway
 
 
-async def place_of(connection: HTTPConnection) -> AsyncIterator[None]:
-    """Hold a place for a transcription, until its request was answered or its WebSocket has ended."""
+async def admit(connection: HTTPConnection) -> AsyncIterator[None]:
+    """Count a transcription towards the session limits until it ends."""
     with gateway_of(connection).limiter.admit(caller_of(connection)):
         yield

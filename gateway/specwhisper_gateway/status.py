@@ -1,4 +1,4 @@
-"""The one table between errors and HTTP statuses, and the shape that OpenAI's API gives an error."""
+"""The table from errors to HTTP statuses, and the body of an error."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from specwhisper_gateway.errors import (
     WrongApiKey,
 )
 
-CLIENT_GONE = 499  # nginx's number: nobody is there to read it, it stands in logs and metrics
-INVALID = "invalid_request_error"  # OpenAI's type of whatever is the caller's to mend
+CLIENT_GONE = 499  # nginx's status, for logs and metrics: the client is gone
+INVALID = "invalid_request_error"  # OpenAI's type of errors that the caller can mend
 BROKEN = "server_error"
 TOKEN_REFUSED = (
-    "The draft server does not know this gateway by its token: the operator has to give it another."
+    "The draft server does not know this gateway's token: ask the operator to check --server-token-file."
 )
 INTERNAL_ERROR = "The gateway failed to handle this request; its log says why."
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How an error is told: HTTP status, and OpenAI's ``type`` and ``code``."""
+    """The answer to an error: HTTP status, and OpenAI's ``type`` and ``code``."""
 
     status: int
     type: str
@@ -68,7 +68,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
     TargetUnavailable: Answer(HTTPStatus.SERVICE_UNAVAILABLE, BROKEN, "unavailable"),
     ClientGone: Answer(CLIENT_GONE, INVALID),
     RecordingsFailed: Answer(HTTPStatus.BAD_REQUEST, INVALID),
-    # Nothing that another request could mend: the operator has to.
+    # The operator has to mend these; no other request can.
     PairMismatch: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     Unauthenticated: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
     CheckpointError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, BROKEN),
@@ -78,7 +78,7 @@ ANSWER_OF_ERROR: dict[type[SpecWhisperError], Answer] = {
 
 
 def answer_to(error: BaseException) -> Answer:
-    """Look an error up in the table; what is not in it is internal."""
+    """Return the answer to an error; an error that is not in the table is internal."""
     for kind in type(error).__mro__:
         if kind in ANSWER_OF_ERROR:
             return ANSWER_OF_ERROR[kind]
@@ -86,7 +86,7 @@ def answer_to(error: BaseException) -> Answer:
 
 
 def headers_of(error: BaseException) -> dict[str, str]:
-    """Give what a client needs to know beside the body: when to come again, how to identify itself."""
+    """Return an error's headers: when to try again, how to authenticate."""
     if isinstance(error, ServerFull):
         return {"Retry-After": str(max(1, PUSHBACK_MS // 1000))}
     return {"WWW-Authenticate": "Bearer"} if isinstance(error, WrongApiKey) else {}
@@ -95,15 +95,15 @@ def headers_of(error: BaseException) -> dict[str, str]:
 def error_body(
     message: str, kind: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """Lay an error out as OpenAI's API does."""
+    """Return an error's body as in OpenAI's API."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def body_of(error: BaseException) -> dict[str, Any]:
-    """Tell an error; one that nobody raised on purpose says no more than that there was one."""
+    """Return an error's body; an unexpected error's body holds no details."""
     answer = answer_to(error)
     message = str(error) if isinstance(error, SpecWhisperError) else INTERNAL_ERROR
     if isinstance(error, Unauthenticated):
-        message = TOKEN_REFUSED  # it would be taken for one about the caller's own key
+        message = TOKEN_REFUSED  # else callers would take it for their own key
     code = getattr(error, "code", None) or answer.code
     return error_body(message, answer.type, param=getattr(error, "param", None), code=code)

@@ -1,4 +1,4 @@
-"""Failpoints, at which a server fails in tests; loaded only if an environment variable names some.
+"""Failpoints for tests; loaded only if an environment variable names some.
 
 SPECWHISPER_FAILPOINTS=verify.before=kill@7,send.after=stop
 """
@@ -12,7 +12,7 @@ VARIABLE = "SPECWHISPER_FAILPOINTS"
 
 
 def load_failpoints(environment: Mapping[str, str], server: str) -> Any:
-    """Return a server's :class:`specwhisper.testing.failpoints.Failpoints`; ``None`` without the variable.
+    """Return a server's failpoints; ``None`` without the environment variable.
 
     Parameters
     ----------

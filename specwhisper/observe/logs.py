@@ -1,4 +1,4 @@
-"""Structured logs with the standard library: the event is the message, its facts are in ``extra``."""
+"""Structured logs: the event is the message, its facts are in ``extra``."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people: time, level, logger, event, facts as ``name=value``; then a traceback, if any.
+    """A line of text: time, level, logger, event, facts as ``name=value``.
 
     Text from peers is escaped: it cannot forge a line or colour it.
     """
@@ -86,7 +86,7 @@ def _add_request_id(record: logging.LogRecord) -> bool:
 def configure_logging(
     log_format: LogFormat = LogFormat.AUTO, level: LogLevel = LogLevel.INFO, stream: TextIO | None = None
 ) -> None:
-    """Send this process's logs to ``stream`` (standard error), replacing earlier handlers."""
+    """Send this process's logs to ``stream``, by default standard error."""
     stream = sys.stderr if stream is None else stream
     as_json = log_format is LogFormat.JSON or (log_format is LogFormat.AUTO and not stream.isatty())
     handler = logging.StreamHandler(stream)

@@ -1,4 +1,4 @@
-"""OpenTelemetry traces of calls and requests; OpenTelemetry is imported only if tracing is on.
+"""OpenTelemetry traces of calls and requests.
 
 The trace context travels in metadata and headers as W3C's ``traceparent``. OpenTelemetry's own
 instrumentations are not used. That of grpc.aio wraps calls that we read and write in two tasks at once and
@@ -28,7 +28,7 @@ _tracer: Tracer | None = None  # of this process
 
 
 def configure_tracing(service: str) -> None:
-    """Trace if OpenTelemetry's environment variables name a collector; else do nothing."""
+    """Start tracing if OpenTelemetry's environment variables name a collector."""
     if not any(map(os.environ.get, ENDPOINTS)) or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return
     try:
@@ -105,7 +105,7 @@ def call_span(method: str, metadata: Iterable[tuple[str, str | bytes]]) -> Itera
 def server_span(
     name: str, received: Iterable[tuple[str, str | bytes]], attributes: dict[str, str]
 ) -> Iterator[Span | None]:
-    """Trace what this task answers, as a child of the span that the caller's headers name.
+    """Trace this task's answer as a child of the caller's span.
 
     Calls that this task makes, and tasks that it starts, are children of this span.
     """

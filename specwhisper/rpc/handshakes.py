@@ -1,4 +1,4 @@
-"""TLS for HTTP servers: handshakes count as connections, have a deadline and use the newest certificate.
+"""TLS handshakes of HTTP servers: limited, timed, with the newest certificate.
 
 asyncio and uvicorn report a connection only after its handshake, and read a certificate once.
 """
@@ -25,7 +25,10 @@ CLOSE_S = 5.0  # for a client that does not answer the end of its encrypted conn
 def encrypted(
     make: Callable[..., asyncio.Protocol], tls: ServerTls, max_connections: int
 ) -> Callable[..., asyncio.Protocol]:
-    """Return a factory of connections that begin with a handshake; uvicorn calls it as it would ``make``."""
+    """Return a factory of connections that begin with a handshake.
+
+    Uvicorn calls it as it would ``make``.
+    """
     certificate = _Certificate(tls)
 
     def start(server_state: ServerState, **settings: Any) -> asyncio.Protocol:
@@ -38,7 +41,10 @@ def encrypted(
 
 
 class _Certificate:
-    """The context of the newest certificate; one that cannot be read leaves the last one in use."""
+    """The context of the newest certificate.
+
+    One that cannot be read leaves the last one in use.
+    """
 
     def __init__(self, tls: ServerTls) -> None:
         self._tls = tls

@@ -79,7 +79,10 @@ async def serving_page(
 
 
 class _Connection(H11Protocol):
-    """A connection that is cut after a time: uvicorn waits forever for a request and for a slow reader."""
+    """A connection that is cut after a time.
+
+    Uvicorn waits forever for a request and for a slow reader.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock; above the limit, cut."""

@@ -87,7 +87,7 @@ SESSION = """
     const recorder = new Recorder("talk", { keepsSound: true });
     recorder.note({ type: "ready", target: "large" });
     for (now = 0; now < MINUTES * 60000; now += 1000) {
-        recorder.hear(new Int16Array(8000).fill(now / 1000), 8000);
+        recorder.append(new Int16Array(8000).fill(now / 1000), 8000);
         recorder.note({ type: "update", finals: [], position: { final_tokens: [1, 2, 3] } });
     }
     now += 3600000;  // it is saved long after its end
@@ -226,7 +226,7 @@ async def test_sound_that_was_not_kept_is_passed_over_and_told(page):
     assert audio == [8_000] * 600
     assert [state for state, _ in states] == ["connecting", "open", "waiting", "connecting", "open"]
     assert states[1][1] == ""
-    assert states[-1][1].startswith("6 s of sound could not be kept")
+    assert states[-1][1].startswith("6 s of sound were lost")
 
 
 PROMPT = """() => {

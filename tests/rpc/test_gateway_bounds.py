@@ -172,7 +172,7 @@ class Slow:
 async def test_who_takes_a_little_is_waited_for(monkeypatch):
     monkeypatch.setattr(connections, "UNREAD_S", 0.0)
     transport = Slow()
-    connections._Deadlines(transport).expect_reading(9)
+    connections._Deadlines(transport).set_unread(9)
     await transport.is_cut.wait()
     assert transport.num_bytes == 3  # it was asked until nothing moved
 

@@ -26,7 +26,7 @@ from tests.rpc.services import eventually
 
 DAY_S = 86_400.0
 PCM = bytes(32_000)
-SENTENCE = "as long as one may: go on with another one."
+SENTENCE = "the limit of this gateway: continue in another one."
 
 
 @pytest.fixture

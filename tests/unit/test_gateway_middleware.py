@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from specwhisper_gateway.errors import ClientGone
-from specwhisper_gateway.transport.disconnect import unless_client_leaves
+from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
 from specwhisper_gateway.transport.lingering import Lingering
 
 ANSWER = [
@@ -83,7 +83,7 @@ async def test_work_is_cancelled_when_its_client_leaves():
         finally:
             ended.set()
 
-    waiting = asyncio.create_task(unless_client_leaves(request, work()))
+    waiting = asyncio.create_task(cancel_on_disconnect(request, work()))
     await begun.wait()
     request.leaves.set()
     with pytest.raises(ClientGone):
@@ -95,7 +95,7 @@ async def test_work_that_is_done_is_given():
     async def work():
         return 7
 
-    assert await unless_client_leaves(Request(), work()) == 7
+    assert await cancel_on_disconnect(Request(), work()) == 7
 
 
 async def test_work_that_fails_says_so():
@@ -103,4 +103,4 @@ async def test_work_that_fails_says_so():
         raise KeyError("lost")
 
     with pytest.raises(KeyError):
-        await unless_client_leaves(Request(), work())
+        await cancel_on_disconnect(Request(), work())

@@ -8,7 +8,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from specwhisper.errors import MessageTooLarge, PairMismatch, ServerFull, TargetUnavailable
 from specwhisper_gateway.errors import ClientGone, IdleTimeout, InvalidEvent
 from specwhisper_gateway.transport import sockets
-from specwhisper_gateway.transport.sockets import Peer, close_code, ended_by_errors, unless_stalled
+from specwhisper_gateway.transport.sockets import Peer, close_code, close_on_error, stall_timeout
 from tests.rpc.services import eventually
 
 
@@ -98,7 +98,7 @@ async def test_nothing_waits_for_a_client_that_does_not_listen():
 
     socket = Socket()
     peer = Peer(socket, send_timeout_s=0)
-    async with ended_by_errors(socket, peer, tell):
+    async with close_on_error(socket, peer, tell):
         raise ServerFull("The draft server is full.")
     assert socket.closed == (1013, "rate_limit_exceeded")
 
@@ -106,7 +106,7 @@ async def test_nothing_waits_for_a_client_that_does_not_listen():
 async def test_a_draft_server_that_takes_nothing(monkeypatch):
     monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
     with pytest.raises(TargetUnavailable):
-        async with unless_stalled():
+        async with stall_timeout():
             await asyncio.Event().wait()
 
 

@@ -21,7 +21,7 @@ def said(text, start_s, end_s, *, is_last=False):
 
 def heard(turn, *updates, end_s=9.0):
     """All events of a turn, to its end."""
-    events = [event for update in updates for event in turn.hear(update)]
+    events = [event for update in updates for event in turn.on_update(update)]
     return [*events, *turn.end(end_s)]
 
 
@@ -66,9 +66,9 @@ def test_an_utterance_that_is_open_at_the_end_is_completed():
 
 def test_speech_is_nobodys_news_where_the_client_commits():
     turn = Turn(Items(), 0.0, detects_speech=False)
-    first = [*turn.hear(speech(BEGIN, 0.0)), *turn.hear(said(" One.", 0.0, 1.0, is_last=True))]
+    first = [*turn.on_update(speech(BEGIN, 0.0)), *turn.on_update(said(" One.", 0.0, 1.0, is_last=True))]
     assert kinds(first, STARTED, STOPPED, COMMITTED, COMPLETED) == []
-    rest = [*turn.commit(2.0), *turn.hear(said(" Two.", 1.0, 2.0, is_last=True)), *turn.end(2.0)]
+    rest = [*turn.commit(2.0), *turn.on_update(said(" Two.", 1.0, 2.0, is_last=True)), *turn.end(2.0)]
     assert kinds(rest, COMMITTED, COMPLETED) == [COMMITTED, COMPLETED]
     assert rest[-1].transcript == "One. Two."
     assert {event.item_id for event in (first[0], rest[0], rest[-1])} == {rest[-1].item_id}

@@ -1,4 +1,4 @@
-"""A transcription as OpenAI's server-sent events: final text only, so that nothing is ever retracted."""
+"""A transcription as OpenAI's server-sent events, of final text only."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Events = AsyncGenerator[TranscriptEvent]
 
 
 class Deltas:
-    """Cuts a transcript into pieces that, put together, are its text.
+    """Cuts a transcript into deltas whose concatenation is its text.
 
-    The text has no space at either end, so spaces wait until something follows them.
+    The text has no space at either end, so trailing spaces are kept until text follows them.
     """
 
     def __init__(self) -> None:
@@ -40,18 +40,18 @@ class Deltas:
         self._has_begun = False
 
     def add(self, segments: Iterable[Segment]) -> str:
-        """Give what further segments add."""
+        """Return the text that further segments add."""
         text = self._spaces + "".join(segment.text for segment in segments)
         if not self._has_begun:
             text = text.lstrip()
-        said = text.rstrip()
-        self._spaces = text[len(said) :]
-        self._has_begun = self._has_begun or bool(said)
-        return said
+        delta = text.rstrip()
+        self._spaces = text[len(delta) :]
+        self._has_begun = self._has_begun or bool(delta)
+        return delta
 
 
 async def transcript_events(transcription: Transcription, upload: Upload, metrics: GatewayMetrics) -> Events:
-    """Give a delta whenever segments have become final, and the whole text at the end."""
+    """Yield a delta whenever segments become final, and the whole text at the end."""
     deltas = Deltas()
     with errors_about(upload):
         async with aclosing(aiter(transcription)) as updates:
@@ -63,36 +63,38 @@ async def transcript_events(transcription: Transcription, upload: Upload, metric
 
 
 def done(transcript: Transcript) -> TranscriptionTextDoneEvent:
-    """Give the last event; its usage would have to be in tokens, which nobody is billed for here."""
+    """Return the last event; it has no usage, which OpenAI counts in billed tokens."""
     return TranscriptionTextDoneEvent(
         type="transcript.text.done", text=transcript.text, languages=languages(transcript)
     )
 
 
 class EventStream(EventSourceResponse):
-    """Sends events; ends the transcription when they are not wanted any more.
+    """Sends events; cancels the transcription when the client disconnects.
 
     Parameters
     ----------
-    first : an event that was waited for, so that what is wrong from the start has a status of its own.
+    first : the first event; an error before it has an HTTP status of its own.
     """
 
     def __init__(self, first: TranscriptEvent, events: Events) -> None:
         self._events = events
-        self._error: SpecWhisperError | None = ClientGone("The client left before the stream's end.")
-        # Proxies that buffer would deliver all of it at the end.
+        self._error: SpecWhisperError | None = ClientGone(
+            "The client disconnected before the end of the stream."
+        )
+        # A proxy that buffers would deliver all events at the end.
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(self._written(first), headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
+        """Send the events."""
         async with aclosing(self._events):
             try:
                 async with within_time(HTTPConnection(scope)):
                     await super().__call__(scope, receive, send)
             except SessionExpired as error:
                 self._error = error
-                await _tell_last(send, error)
+                await _send_last(send, error)
         if self._error is not None:
             note_error(scope, self._error)
 
@@ -107,8 +109,8 @@ class EventStream(EventSourceResponse):
             yield _failure(error)
 
 
-async def _tell_last(send: Send, error: SpecWhisperError) -> None:
-    """End a stream with an error, unless who should read it does not."""
+async def _send_last(send: Send, error: SpecWhisperError) -> None:
+    """End a stream with an error; give up if the client does not read it."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SEND_TIMEOUT_S):
             await send({"type": "http.response.body", "body": _failure(error)})

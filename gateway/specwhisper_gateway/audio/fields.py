@@ -1,4 +1,4 @@
-"""The fields of OpenAI's audio API: what each takes, and what it means as a decoding option."""
+"""The fields of OpenAI's audio API, and the decoding options that they set."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ from specwhisper.options import OPENAI_THRESHOLDS, DecodingOptions, Task, fallba
 from specwhisper_gateway.audio.uploads import FILE
 from specwhisper_gateway.errors import InvalidField
 
-TEMPERATURE_INCREMENT = 0.2  # openai/whisper's, as the thresholds are: OpenAI's API names no numbers
+TEMPERATURE_INCREMENT = 0.2  # openai/whisper's, like the thresholds: OpenAI documents no numbers
 
 
 class AudioFields(BaseModel):
-    """What transcriptions and translations take beside the file."""
+    """Fields of transcriptions and translations, without the file."""
 
     model_config = ConfigDict(extra="forbid")
     task: ClassVar[Task]
 
-    model: Annotated[str, Field(description="`whisper-1`, or the target's own name as /v1/models tells it.")]
-    prompt: Annotated[
-        str, Field(description="Text every window is prompted with: names, spelling, style.")
-    ] = ""
+    model: Annotated[str, Field(description="`whisper-1`, or the target's name as in /v1/models.")]
+    prompt: Annotated[str, Field(description="Prompt of every window: names, spelling, style.")] = ""
     response_format: str = "json"
     temperature: Annotated[
         float,
         Field(
             ge=0,
             le=1,
-            description="0 is greedy, and a window that fails openai/whisper's thresholds is tried again at "
-            "0.2, 0.4 ... 1; any other value is the only one that is tried.",
+            description="0 is greedy; a window that fails openai/whisper's thresholds is decoded again at "
+            "0.2, 0.4 ... 1. Any other value is the only one.",
         ),
     ] = 0.0
-    hotwords: Annotated[
-        str, Field(description="Not OpenAI's: words that stay in front of every window's prompt.")
-    ] = ""
+    hotwords: Annotated[str, Field(description="Not OpenAI's: words before every window's prompt.")] = ""
 
     @classmethod
     def read(cls, form: Iterable[tuple[str, str]]) -> Self:
-        """Read a form's fields; the first that cannot be honoured is refused by name."""
+        """Read a form's fields.
+
+        Raises :class:`InvalidField` for the first that is not supported.
+        """
         try:
-            fields = cls.model_validate(_gathered(form, cls._lists()))
+            fields = cls.model_validate(_grouped(form, cls._lists()))
         except ValidationError as error:
             raise _refused(error) from None
         fields._check()
@@ -50,12 +49,12 @@ class AudioFields(BaseModel):
 
     @classmethod
     def form_schema(cls) -> dict[str, Any]:
-        """Describe the form for the page of the API."""
+        """Return the form's JSON schema, for the API's page."""
         schema = cls.model_json_schema()
         file = {
             "type": "string",
             "format": "binary",
-            "description": "The recording: any format that libsndfile or FFmpeg knows, also video.",
+            "description": "The recording, in any format that libsndfile or FFmpeg reads, including video.",
         }
         return {
             "type": "object",
@@ -65,7 +64,7 @@ class AudioFields(BaseModel):
         }
 
     def options(self) -> DecodingOptions:
-        """Say it in our own terms."""
+        """Return the decoding options."""
         increment = TEMPERATURE_INCREMENT if self.temperature == 0 else None
         return DecodingOptions(
             task=self.task,
@@ -80,22 +79,22 @@ class AudioFields(BaseModel):
         return {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is list}
 
     def _check(self) -> None:
-        """Refuse what is well formed and cannot be honoured."""
+        """Refuse values that are valid in OpenAI's API and not supported here."""
 
 
 class TranslationFields(AudioFields):
-    """What /v1/audio/translations takes beside the file."""
+    """Fields of /v1/audio/translations, without the file."""
 
     task: ClassVar[Task] = Task.TRANSLATE
 
     response_format: Annotated[
         Literal["json", "text", "srt", "verbose_json", "vtt"],
-        Field(description="How the translation is written."),
+        Field(description="Format of the translation."),
     ] = "json"
 
 
-def _gathered(form: Iterable[tuple[str, str]], lists: set[str]) -> dict[str, Any]:
-    """Bring together what belongs together: parts named ``list[]``, and members named ``object[member]``."""
+def _grouped(form: Iterable[tuple[str, str]], lists: set[str]) -> dict[str, Any]:
+    """Group a form's parts: lists named ``list[]``, objects named ``object[member]``."""
     values: dict[str, Any] = {}
     for key, value in form:
         name, _, member = key.partition("[")
@@ -115,12 +114,12 @@ def _gathered(form: Iterable[tuple[str, str]], lists: set[str]) -> dict[str, Any
 
 
 def _refused(error: ValidationError) -> InvalidField:
-    """Tell the first thing that is wrong, in one sentence."""
+    """Return the first error as one sentence."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0])
     if first["type"] == "extra_forbidden":
         return InvalidField(
-            f"Unknown parameter: '{name}'; what has no effect here is refused, not ignored.",
+            f"Unknown parameter: '{name}'; parameters without effect are refused, not ignored.",
             name,
             "unknown_parameter",
         )

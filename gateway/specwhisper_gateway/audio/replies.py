@@ -1,4 +1,4 @@
-"""Transcripts as OpenAI's API writes them, built from the openai package's own types."""
+"""Transcripts in OpenAI's formats, built from the openai package's types."""
 
 from __future__ import annotations
 
@@ -33,27 +33,30 @@ from specwhisper_client.transcript import Transcript
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 
-ENGLISH = "english"  # what a translation is in, and what OpenAI says it is
-PIECES_AT_ONCE = 32  # segments, words or subtitles that are written while other requests wait
+ENGLISH = "english"  # the language of a translation, as OpenAI names it
+PIECES_AT_ONCE = 32  # segments, words or subtitles to format before other requests run
 
 
 async def reply(fields: AudioFields, transcript: Transcript) -> Response:
-    """Write a finished transcript as it was asked for; other requests have their turns meanwhile."""
+    """Return a finished transcript in the requested format.
+
+    Other requests run in between.
+    """
     match fields.response_format:
         case "text":
             return PlainTextResponse(f"{transcript.text}\n")
         case "srt":
-            return PlainTextResponse("\n".join(await _by_turns(srt_blocks(transcript.segments))))
+            return PlainTextResponse("\n".join(await _in_turns(srt_blocks(transcript.segments))))
         case "vtt":
-            blocks = await _by_turns(vtt_blocks(transcript.segments))
+            blocks = await _in_turns(vtt_blocks(transcript.segments))
             return Response("\n".join(blocks), media_type="text/vtt")
         case "verbose_json":
-            return _json("".join(await _by_turns(verbose(fields, transcript))))
+            return _json("".join(await _in_turns(verbose(fields, transcript))))
     return _json(_dumped(plain(fields, transcript)))
 
 
 def plain(fields: AudioFields, transcript: Transcript) -> Transcription | Translation:
-    """Give the text, and for a transcription also its language and how long the audio is."""
+    """Return the text; for a transcription also language and length of the audio."""
     if not isinstance(fields, TranscriptionFields):
         return Translation(text=transcript.text)
     return Transcription(
@@ -64,12 +67,12 @@ def plain(fields: AudioFields, transcript: Transcript) -> Transcription | Transl
 
 
 def languages(transcript: Transcript) -> list[TranscriptionLanguage]:
-    """Name what is spoken."""
+    """Return the language of the transcript, as a list."""
     return [TranscriptionLanguage(code=transcript.language)] if transcript.language else []
 
 
 def verbose(fields: AudioFields, transcript: Transcript) -> Iterator[str]:
-    """Yield, in pieces, JSON with all that is known of segments and words.
+    """Yield, in pieces, JSON with all fields of segments and words.
 
     A word has a probability, as in openai/whisper.
     """
@@ -90,22 +93,25 @@ def verbose(fields: AudioFields, transcript: Transcript) -> Iterator[str]:
 
 def _segment(number: int, segment: Segment) -> TranscriptionSegment:
     laid_out = verbose_segment(number, segment)
-    # OpenAI's type wants a number also of a model that cannot tell.
+    # OpenAI's type needs a number, even if the model has none.
     return TranscriptionSegment.model_validate(
         laid_out | {"no_speech_prob": laid_out["no_speech_prob"] or 0.0}
     )
 
 
 def _listed(name: str, items: Iterable[BaseModel]) -> Iterator[str]:
-    """Yield a member of an object, which has others before it, that is a list."""
+    """Yield a list as a further member of an object."""
     yield f',"{name}":['
     for at, item in enumerate(items):
         yield f"{',' if at else ''}{_dumped(item)}"
     yield "]"
 
 
-async def _by_turns(pieces: Iterator[str]) -> list[str]:
-    """Collect pieces, of which a transcript of hours has thousands; let other tasks run in between."""
+async def _in_turns(pieces: Iterator[str]) -> list[str]:
+    """Collect pieces, thousands for a transcript of hours.
+
+    Let other tasks run in between.
+    """
     collected: list[str] = []
     while some := list(islice(pieces, PIECES_AT_ONCE)):
         collected += some

@@ -1,4 +1,4 @@
-"""What transcriptions take beyond translations, and which of it cannot be honoured."""
+"""Fields that only transcriptions have, and values that are not supported."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from specwhisper.options import DecodingOptions, Task
 from specwhisper_gateway.audio.fields import AudioFields
 from specwhisper_gateway.errors import InvalidField
 
-NO_SPEAKERS = "speakers are not told apart here; leave it out."
+NO_SPEAKERS = "there is no speaker diarization; leave it out."
 STREAMED = ("json", "text")
 
 
 class TranscriptionFields(AudioFields):
-    """What /v1/audio/transcriptions takes beside the file."""
+    """Fields of /v1/audio/transcriptions, without the file."""
 
     task: ClassVar[Task] = Task.TRANSCRIBE
 
-    language: Annotated[
-        str | None, Field(description="Code of the language, such as `en`; else it is detected.")
-    ] = None
+    language: Annotated[str | None, Field(description="Language code, such as `en`; default: detected.")] = (
+        None
+    )
     response_format: Annotated[
         Literal["json", "text", "srt", "verbose_json", "vtt", "diarized_json"],
-        Field(description="How the transcript is written; `diarized_json` is refused."),
+        Field(description="Format of the transcript; `diarized_json` is refused."),
     ] = "json"
     timestamp_granularities: Annotated[
         list[Literal["word", "segment"]],
         Field(
             default_factory=list,
-            description="What has times in `verbose_json`; words take one more pass per window.",
+            description="Parts of `verbose_json` with times; words take one more forward pass per window.",
         ),
     ]
     stream: Annotated[
         bool,
         Field(
-            description="Answer with events: `transcript.text.delta` whenever segments are final, then "
-            "`transcript.text.done`. Nothing is ever retracted. For `json` and `text`."
+            description="Answer with events: `transcript.text.delta` whenever segments become final, then "
+            "`transcript.text.done`. No text is ever retracted. For `json` and `text`."
         ),
     ] = False
     include: Annotated[
@@ -48,31 +48,32 @@ class TranscriptionFields(AudioFields):
     chunking_strategy: Annotated[
         str | dict[str, str] | None,
         Field(
-            description="`auto`, or an object of type `server_vad`; changes nothing, because a recording is "
-            "cut where the target's own timestamps say. The object's other members are refused."
+            description="`auto`, or an object of type `server_vad`. Without effect: the target's timestamps "
+            "cut a recording. The object's other members are refused."
         ),
     ] = None
     keywords: Annotated[
-        list[str], Field(default_factory=list, description="As `hotwords`, one by one; of both, give one.")
+        list[str], Field(default_factory=list, description="Like `hotwords`, as a list; do not send both.")
     ]
     languages: Annotated[
-        list[str], Field(default_factory=list, description="One is taken as `language`; several are refused.")
+        list[str],
+        Field(default_factory=list, description="A single one is used as `language`; several are refused."),
     ]
     known_speaker_names: Annotated[list[str], Field(default_factory=list, description="Refused.")]
     known_speaker_references: Annotated[list[str], Field(default_factory=list, description="Refused.")]
 
     @property
     def has_segments(self) -> bool:
-        """Whether ``verbose_json`` lists segments, as it does unless only words are wanted."""
+        """Whether ``verbose_json`` lists segments: unless only words are requested."""
         return not self.timestamp_granularities or "segment" in self.timestamp_granularities
 
     @property
     def has_words(self) -> bool:
-        """Whether it lists words."""
+        """Whether ``verbose_json`` lists words."""
         return "word" in self.timestamp_granularities
 
     def options(self) -> DecodingOptions:
-        """Say it in our own terms."""
+        """Return the decoding options."""
         return replace(
             super().options(),
             language=self.language or next(iter(self.languages), None) or None,
@@ -91,13 +92,13 @@ class TranscriptionFields(AudioFields):
             (
                 bool(self.include),
                 "include",
-                "a draft server does not tell each token's log-probability; verbose_json has avg_logprob by "
+                "draft servers do not send log-probabilities of tokens; verbose_json has avg_logprob by "
                 "segment.",
             ),
             (
                 self.stream and self.response_format not in STREAMED,
                 "response_format",
-                "a stream has no such format: choose json or text, or leave out stream.",
+                "a stream does not have this format: choose json or text, or leave out stream.",
             ),
             (
                 bool(self.timestamp_granularities) and self.response_format != "verbose_json",
@@ -107,29 +108,29 @@ class TranscriptionFields(AudioFields):
             (
                 kind not in (None, "", "auto") and not (isinstance(strategy, dict) and kind == "server_vad"),
                 "chunking_strategy",
-                "it is 'auto' or an object of type server_vad.",
+                "it must be 'auto' or an object of type server_vad.",
             ),
             (
                 bool(tuned),
                 "chunking_strategy",
-                f"there is no voice detection to set {', '.join(sorted(tuned))} of; give the type alone.",
+                f"there is no voice detection with {', '.join(sorted(tuned))}; send the type alone.",
             ),
             (
                 bool(self.keywords) and bool(self.hotwords),
                 "keywords",
-                "hotwords are given too: choose one of them.",
+                "hotwords are present too: send one of them.",
             ),
             (
                 len(self.languages) > 1,
                 "languages",
-                "the target chooses among all it knows, or takes one: name one, or none.",
+                "the target detects among all its languages, or uses one: name one, or none.",
             ),
             (
                 bool(self.languages) and bool(self.language),
                 "languages",
-                "language is given too: choose one of them.",
+                "language is present too: send one of them.",
             ),
         )
         for is_wrong, name, reason in refusals:
             if is_wrong:
-                raise InvalidField(f"{name} cannot be honoured: {reason}", name, "unsupported_value")
+                raise InvalidField(f"{name} is not supported: {reason}", name, "unsupported_value")

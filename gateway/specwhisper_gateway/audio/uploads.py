@@ -1,4 +1,4 @@
-"""A recording and its fields as they arrive: counted while they are read, gone when the request has ended."""
+"""Uploads of recordings, limited while they are read."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from specwhisper_gateway.transport.deadline import within_time
 
 FILE, FORM = "file", "multipart/form-data"
 MAX_FIELDS = 200  # known_speaker_references[] and keywords[] are lists
-MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred
-IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it holds a place
+MAX_FIELD_BYTES = 64 * 1024  # a prompt has some hundred bytes
+IDLE_TIMEOUT_S = 30.0  # for a client that stops in the middle: it counts as a session
 TEMPORARY_PREFIX = "specwhisper-upload-"
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What a form holds.
+    """The contents of a form.
 
     Attributes
     ----------
-    path : the recording, for as long as its request lasts.
-    fields : names and values of all other parts, in the order they came.
+    path : the recording, which exists until the request ends.
+    fields : names and values of all other parts, in order.
     """
 
     path: Path
@@ -43,12 +43,15 @@ class Upload:
 
 @asynccontextmanager
 async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Upload]:
-    """Read a form into a temporary file; :class:`MessageTooLarge` as soon as it has grown too large."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > max_bytes:
-        raise _too_large(int(announced), max_bytes)
+    """Read a form into a temporary file.
+
+    Raises :class:`MessageTooLarge` once it exceeds the limit.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > max_bytes:
+        raise _too_large(int(declared), max_bytes)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise _missing_file()  # other kinds of forms have no files, and are slow to parse
+        raise _missing_file()  # other forms have no files, and are slow to parse
     with _full_disk_as_error():
         async with within_time(request):
             parts = await _form(Request(request.scope, _limited(request.receive, max_bytes)))
@@ -58,7 +61,7 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
                 raise _missing_file()
             if not recording.size:
                 raise InvalidUpload("The file is empty: it has 0 bytes.")
-            # Under a name, because a long recording is decoded twice.
+            # A named file, because a long recording is decoded twice.
             with NamedTemporaryFile(prefix=TEMPORARY_PREFIX) as file:
                 await asyncio.to_thread(shutil.copyfileobj, recording.file, file)
                 file.flush()
@@ -70,7 +73,7 @@ async def receive_upload(request: Request, max_bytes: int) -> AsyncIterator[Uplo
 
 @contextmanager
 def errors_about(upload: Upload) -> Iterator[None]:
-    """Say what is wrong with a recording, without the name it has on this machine."""
+    """Raise a recording's errors without its path on this machine."""
     try:
         yield
     except InvalidAudio as error:
@@ -79,7 +82,7 @@ def errors_about(upload: Upload) -> Iterator[None]:
 
 @contextmanager
 def _full_disk_as_error() -> Iterator[None]:
-    """Raise :class:`StorageFull` for what the system reports when there is no room for a file."""
+    """Raise :class:`StorageFull` if the disk has no room for a file."""
     try:
         yield
     except OSError as error:
@@ -99,7 +102,7 @@ async def _form(request: Request) -> FormData:
 
 
 def _limited(receive: Receive, max_bytes: int) -> Receive:
-    """Count what is received, whatever the headers announce."""
+    """Limit the received bytes, whatever the headers declare."""
     num_bytes = 0
 
     async def receive_counted() -> Message:

@@ -1,1 +1,1 @@
-"""The page's own protocol: audio up, every change of the text down, drafts and figures too."""
+"""The page's own protocol: audio up; text and statistics down."""

@@ -1,4 +1,4 @@
-"""What the page says: how to transcribe, and how to go on."""
+"""Messages of the page: start, change and finish a transcription."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.transport.messages import StrictModel, first_problem, read_object
 
 
-class _Way(StrictModel):
-    """How draft and target work together; ``None`` leaves it to the server, and a gamma of 0 does."""
+class _Drafting(StrictModel):
+    """How to draft; ``None``, or a gamma of 0, leaves it to the server."""
 
     mode: Literal[Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL] | None = None
     gamma: Annotated[int, Field(ge=0, le=64)] = 0
@@ -22,7 +22,7 @@ class _Way(StrictModel):
 
 
 class Position(StrictModel):
-    """Where a stream goes on: as an update told it."""
+    """Where a stream resumes: as the last update reported it."""
 
     start_sample: Annotated[int, Field(ge=0, le=2**62)] = 0
     num_utterances: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -32,8 +32,8 @@ class Position(StrictModel):
     ]
 
 
-class Start(_Way):
-    """Begin; audio of this rate, in Hz, follows."""
+class Start(_Drafting):
+    """Start a transcription; audio of this sample rate, in Hz, follows."""
 
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=MIN_SAMPLE_RATE, le=MAX_SAMPLE_RATE)]
@@ -43,14 +43,14 @@ class Start(_Way):
     position: Position = Position(final_tokens=[])
 
 
-class Change(_Way):
-    """Go on in another way."""
+class Change(_Drafting):
+    """Change how to draft."""
 
     type: Literal["change"]
 
 
 class Finish(StrictModel):
-    """No audio follows."""
+    """End the audio."""
 
     type: Literal["finish"]
 
@@ -60,12 +60,13 @@ _MESSAGES: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimin
 
 
 async def read_message(frame: str) -> Message:
-    """Parse and validate a control message; :class:`InvalidEvent` names the first thing that is wrong."""
+    """Parse and validate a control message.
+
+    Raises :class:`InvalidEvent` for its first error.
+    """
     try:
         return _MESSAGES.validate_python(await read_object(frame))
     except ValidationError as error:
         problem = first_problem(error)
         name = ".".join(problem.path[1:])  # the first part is the message's type
-        raise InvalidEvent(
-            f"The message cannot be honoured: {name or 'type'}: {problem.reason}.", name
-        ) from None
+        raise InvalidEvent(f"The message is invalid: {name or 'type'}: {problem.reason}.", name) from None

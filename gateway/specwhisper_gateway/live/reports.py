@@ -1,4 +1,4 @@
-"""What the page is told, as plain JSON: times in seconds of the stream, totals since its start."""
+"""Messages to the page, as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specwhisper_gateway.status import body_of
 
 
 def ready(model: ModelInfo) -> dict[str, Any]:
-    """Name the pair, and how it works together now."""
+    """Return the pair and how it drafts now."""
     return {
         "type": "ready",
         "target": model.target,
@@ -23,10 +23,10 @@ def ready(model: ModelInfo) -> dict[str, Any]:
 
 
 def update(news: Update, position: LivePosition) -> dict[str, Any]:
-    """Tell what is new: of speech, or of the text."""
+    """Return an update of the speech or of the text."""
     if news.speech is not None:
         return {"type": "speech", "event": news.speech.value, "at_s": news.speech_at_s}
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "type": "update",
         "finals": [_final(segment) for segment in news.segments],
         "verified": news.verified_text,
@@ -39,13 +39,15 @@ def update(news: Update, position: LivePosition) -> dict[str, Any]:
             "final_tokens": position.final_tokens,
         },
     }
-    return told if news.statistics is None else told | {"statistics": _figures(news.statistics)}
+    if news.statistics is None:
+        return report
+    return report | {"statistics": _statistics(news.statistics)}
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """Tell what is wrong."""
-    told = body_of(error)["error"]
-    return {"type": "error", "kind": told["type"], "code": told["code"], "message": told["message"]}
+    """Return an error."""
+    body = body_of(error)["error"]
+    return {"type": "error", "kind": body["type"], "code": body["code"], "message": body["message"]}
 
 
 def _final(segment: Segment) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def _final(segment: Segment) -> dict[str, Any]:
     }
 
 
-def _figures(statistics: SpeculationStatistics) -> dict[str, Any]:
+def _statistics(statistics: SpeculationStatistics) -> dict[str, Any]:
     estimates, choice = statistics.estimates, statistics.choice
     round_trip_ns = estimates.round_trip_ns if estimates else statistics.min_round_trip_ns
     return {

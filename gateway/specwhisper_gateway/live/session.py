@@ -1,4 +1,4 @@
-"""One live transcription of the page: PCM and wishes in, every change of the text out."""
+"""One live transcription of the page: audio in, every change of the text out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from specwhisper_gateway.errors import ClientGone, InvalidEvent
 from specwhisper_gateway.live import reports
 from specwhisper_gateway.live.messages import Change, Finish, Start, read_message
 from specwhisper_gateway.state import Gateway
-from specwhisper_gateway.transport.sockets import Peer, unless_stalled
+from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
-MAX_PIECE_BYTES = 256 * 1024
-RECONNECT_S = 10.0  # longer, and whoever reads the page should hear of it
+MAX_AUDIO_BYTES = 256 * 1024
+RECONNECT_S = 10.0  # after it, the page shows that the connection is lost
 
 
 class LiveSession:
@@ -28,31 +28,31 @@ class LiveSession:
         self._peer = peer
 
     async def run(self) -> None:
-        """Transcribe until all is told or the page is left."""
+        """Transcribe until all text is sent or the page is closed."""
         frames = self._peer.frames()
-        stream = self._begin(await _first(frames))
-        begun_s = stream.received_s
+        stream = self._open(await _first(frames))
+        start_s = stream.received_s
         async with stream:
-            listening = asyncio.create_task(self._listen(frames, stream))
-            telling = asyncio.create_task(self._tell(stream))
+            reading = asyncio.create_task(self._read(frames, stream))
+            sending = asyncio.create_task(self._send(stream))
             try:
-                await asyncio.wait((listening, telling), return_when=asyncio.FIRST_COMPLETED)
-                if not telling.done():
-                    listening.result()
-                    raise ClientGone("The page was left before its transcription had ended.")
-                telling.result()
+                await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
+                if not sending.done():
+                    reading.result()
+                    raise ClientGone("The page was closed before its transcription ended.")
+                sending.result()
             finally:
-                for task in (listening, telling):
+                for task in (reading, sending):
                     task.cancel()
-                await asyncio.gather(listening, telling, return_exceptions=True)
-                self._gateway.metrics.count(stream.statistics, stream.received_s - begun_s)
+                await asyncio.gather(reading, sending, return_exceptions=True)
+                self._gateway.metrics.count(stream.statistics, stream.received_s - start_s)
         await self._peer.send({"type": "done"})
 
-    async def tell_error(self, error: BaseException) -> None:
-        """Tell what has ended it."""
+    async def report_error(self, error: BaseException) -> None:
+        """Send an error to the page."""
         await self._peer.send(reports.failure(error))
 
-    def _begin(self, start: Start) -> StreamingClient:
+    def _open(self, start: Start) -> StreamingClient:
         return StreamingClient(
             self._gateway.config.server,
             replace(LIVE_DECODING, language=start.language or None),
@@ -74,30 +74,34 @@ class LiveSession:
             servers=self._gateway.client.servers,
         )
 
-    async def _listen(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
+    async def _read(self, frames: AsyncGenerator[str | bytes], stream: StreamingClient) -> None:
         has_finished = False
         async for frame in frames:
             if isinstance(frame, bytes):
                 if has_finished:
-                    raise InvalidEvent("Audio follows although the stream was said to be finished.")
-                await _send(stream, frame)
+                    raise InvalidEvent("Audio arrived after the message 'finish'.")
+                await _forward(stream, frame)
                 continue
             try:
                 match await read_message(frame):
                     case Start():
-                        raise InvalidEvent("The stream has begun already: change it, or open another one.")
-                    case Change() as way if not has_finished:
+                        raise InvalidEvent(
+                            "The stream has started already: send 'change', or open another connection."
+                        )
+                    case Change() as change if not has_finished:
                         stream.change(
-                            mode=way.mode, gamma=way.gamma or None, added_latency_ms=way.added_latency_ms
+                            mode=change.mode,
+                            gamma=change.gamma or None,
+                            added_latency_ms=change.added_latency_ms,
                         )
                     case Finish() if not has_finished:
                         has_finished = True
-                        async with unless_stalled():
+                        async with stall_timeout():
                             await stream.finish()
             except InvalidRequest as error:
-                await self.tell_error(error)
+                await self.report_error(error)
 
-    async def _tell(self, stream: StreamingClient) -> None:
+    async def _send(self, stream: StreamingClient) -> None:
         model = None
         async with aclosing(aiter(stream)) as updates:
             async for update in updates:
@@ -111,14 +115,12 @@ async def _first(frames: AsyncGenerator[str | bytes]) -> Start:
     async for frame in frames:
         if isinstance(frame, str) and isinstance(message := await read_message(frame), Start):
             return message
-        raise InvalidEvent("A stream begins with a message of type start, and this one did not.")
-    raise ClientGone("The page was left before it began.")
+        raise InvalidEvent("A stream begins with a message of type 'start'; this one does not.")
+    raise ClientGone("The page was closed before it started.")
 
 
-async def _send(stream: StreamingClient, pcm: bytes) -> None:
-    if len(pcm) > MAX_PIECE_BYTES:
-        raise MessageTooLarge(
-            f"A piece of audio has {len(pcm)} bytes: at most {MAX_PIECE_BYTES} are taken in a message."
-        )
-    async with unless_stalled():
+async def _forward(stream: StreamingClient, pcm: bytes) -> None:
+    if len(pcm) > MAX_AUDIO_BYTES:
+        raise MessageTooLarge(f"The audio message has {len(pcm)} bytes; the limit is {MAX_AUDIO_BYTES}.")
+    async with stall_timeout():
         await stream.send(pcm)

@@ -1,4 +1,4 @@
-// Runs beside the page, where the microphone's samples are: passes them on, twenty times a second.
+// Runs in the audio thread: passes the microphone's samples on, twenty times a second.
 
 class Capture extends AudioWorkletProcessor {
   constructor() {

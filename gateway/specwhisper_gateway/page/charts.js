@@ -1,4 +1,4 @@
-// A figure as a number and a small line: how it was over the last minute, or what there is of it.
+// A statistic as a number and a small line chart of at most the last minute.
 
 const [MIN_SPAN_MS, MAX_SPAN_MS] = [10000, 60000];
 const [WIDTH, HEIGHT] = [160, 40];
@@ -12,7 +12,7 @@ const FIGURES = {
 };
 
 export class Chart {
-  // `root` is a figure with data-figure, an output inside it and a place for the line.
+  // `root`: a figure with data-figure, an output and an element for the line.
   constructor(root) {
     this.figure = FIGURES[root.dataset.figure];
     this.name = root.dataset.figure;
@@ -21,7 +21,7 @@ export class Chart {
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
     svg.setAttribute("preserveAspectRatio", "none");
-    svg.setAttribute("aria-hidden", "true"); // the number says it
+    svg.setAttribute("aria-hidden", "true"); // the number has the same information
     [this.area, this.line] = ["area", "line"].map((name) => {
       const path = document.createElementNS(SVG, "path");
       path.setAttribute("class", name);

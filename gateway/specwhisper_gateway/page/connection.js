@@ -1,31 +1,31 @@
-// The WebSocket to the gateway. Audio that is not final is kept: where the connection is lost, another one goes on
-// from the last final word and neither loses nor repeats one.
+// The WebSocket to the gateway. Audio without final text is kept: if the connection is lost, a new one resumes
+// after the last final word, and no word is lost or repeated.
 
 const SUBPROTOCOL = "specwhisper.live";
 const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
 const TRY_AGAIN = [1001, 1006, 1012, 1013]; // gone, lost, restarting, full or unreachable
-const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // and on like this, for as long as sound is kept
+const WAITS_MS = [500, 1000, 2000, 4000, 8000]; // then 8 s, for as long as audio is kept
 const MAX_UNSENT_BYTES = 512 * 1024;
-const MAX_KEPT_S = 600; // an outage that is longer loses what was said first
+const MAX_KEPT_S = 600; // a longer outage loses the first audio
 const POSITION_RATE = 16000; // Hz of a position's samples
 const FRAME_SAMPLES = 160; // a position is a multiple of it
 const COUNTS = ["drafted", "verified", "accepted", "committed", "passes", "steps"];
 
 export class Connection {
-  // `onMessage` is told what the gateway says; times and counts are of all that was ever sent. `onState` is one of
-  // connecting, open, waiting, failed, closed, and what is to be said of it.
+  // `onMessage` gets the gateway's messages, with times and counts of all connections. `onState` gets one of
+  // connecting, open, waiting, failed, closed, and a reason to show.
   constructor(settings, key, { onMessage, onState }) {
     this.settings = settings;
     this.key = key;
     this.onMessage = onMessage;
     this.onState = onState;
-    this.kept = []; // pieces that are not final yet: {startS, pcm}
+    this.kept = []; // pieces without final text: {startS, pcm}
     this.sentS = 0;
     this.counts = {}; // of all connections
-    this.countsBefore = {}; // of those before this one
-    this.position = null; // where another connection would go on, as the last update told it
+    this.countsBefore = {}; // of earlier connections
+    this.position = null; // where a new connection resumes, from the last update
     this.numFailures = 0;
-    this.lostMs = null; // when the gateway was lost, until it is heard again
+    this.lostMs = null; // when the connection was lost, until the gateway answers
     this.isFinished = false;
     this.isClosed = false;
   }
@@ -40,12 +40,12 @@ export class Connection {
     this.socket = new WebSocket(url, protocols);
     this.socket.binaryType = "arraybuffer";
     this.socket.addEventListener("open", () => this.#begin());
-    this.socket.addEventListener("message", ({ data }) => this.#hear(JSON.parse(data)));
+    this.socket.addEventListener("message", ({ data }) => this.#onMessage(JSON.parse(data)));
     this.socket.addEventListener("close", ({ code }) => this.#lost(code));
   }
 
   send(pcm) {
-    if (this.isFinished) return; // a microphone's last piece comes after its end
+    if (this.isFinished) return; // a microphone's last piece arrives after its end
     const piece = { startS: this.sentS, pcm };
     this.sentS += pcm.length / this.settings.sample_rate;
     this.kept.push(piece);
@@ -53,7 +53,7 @@ export class Connection {
     if (this.#isOpen) this.socket.send(pcm);
   }
 
-  // How far the network is behind, for those who could send faster than it takes.
+  // Whether the network takes audio more slowly than it is sent.
   get isBusy() {
     return !this.#isOpen || this.socket.bufferedAmount > MAX_UNSENT_BYTES;
   }
@@ -61,12 +61,12 @@ export class Connection {
   change(settings) {
     Object.assign(this.settings, settings);
     const { mode, gamma, added_latency_ms } = this.settings;
-    this.#tell({ type: "change", mode, gamma, added_latency_ms });
+    this.#send({ type: "change", mode, gamma, added_latency_ms });
   }
 
   finish() {
     this.isFinished = true;
-    this.#tell({ type: "finish" });
+    this.#send({ type: "finish" });
   }
 
   close() {
@@ -75,7 +75,7 @@ export class Connection {
     this.socket.close();
   }
 
-  // Try now what would be tried in a while.
+  // Reconnect now instead of after the wait.
   retry() {
     if (!this.timer) return;
     clearTimeout(this.timer);
@@ -87,25 +87,25 @@ export class Connection {
     return this.socket.readyState === WebSocket.OPEN;
   }
 
-  #tell(message) {
+  #send(message) {
     if (this.#isOpen) this.socket.send(JSON.stringify(message));
   }
 
   #begin() {
     this.countsBefore = this.counts;
-    const lostS = this.#passOver();
+    const lostS = this.#skipLostAudio();
     const position = this.position ? { position: this.position } : {};
-    this.#tell({ type: "start", ...this.settings, ...position });
+    this.#send({ type: "start", ...this.settings, ...position });
     for (const { startS, pcm } of this.kept) {
       const before = Math.round((this.#positionS - startS) * this.settings.sample_rate);
       this.socket.send(pcm.subarray(Math.max(0, before)));
     }
-    if (this.isFinished) this.#tell({ type: "finish" });
-    this.onState("open", lostS > 0 ? `${Math.ceil(lostS)} s of sound could not be kept for so long: their words are lost.` : "");
+    if (this.isFinished) this.#send({ type: "finish" });
+    this.onState("open", lostS > 0 ? `${Math.ceil(lostS)} s of sound were lost, because the outage was too long.` : "");
   }
 
-  // Go on where what is kept begins, if that is behind the position; tells how many seconds lie between.
-  #passOver() {
+  // If audio after the position is lost, move the position to the first kept audio. Returns the lost seconds.
+  #skipLostAudio() {
     const lostS = (this.kept[0]?.startS ?? 0) - this.#positionS;
     if (lostS * POSITION_RATE < 1) return 0;
     const frames = Math.ceil((this.kept[0].startS * POSITION_RATE) / FRAME_SAMPLES);
@@ -113,23 +113,23 @@ export class Connection {
     return lostS;
   }
 
-  #hear(message) {
+  #onMessage(message) {
     if (message.type === "error") this.error = message;
     else [this.numFailures, this.lostMs] = [0, null];
     if (message.type === "done") this.isClosed = true;
-    if (message.type === "update") this.#place(message);
+    if (message.type === "update") this.#updatePosition(message);
     if (message.statistics) this.#count(message.statistics);
     this.onMessage(message);
   }
 
-  #place(message) {
+  #updatePosition(message) {
     message.sent_s = this.sentS;
     this.position = message.position;
     const endS = ({ startS, pcm }) => startS + pcm.length / this.settings.sample_rate;
     while (this.kept.length && endS(this.kept[0]) <= this.#positionS) this.kept.shift();
   }
 
-  // Each connection counts anew.
+  // Each connection counts from 0.
   #count(statistics) {
     for (const name of COUNTS) statistics[name] += this.countsBefore[name] ?? 0;
     this.counts = statistics;

@@ -1,6 +1,6 @@
-// The last minutes of a session's sound, small enough to stand in a page.
+// The last minutes of a session's sound, small enough to embed in a page.
 
-const RATE = 16000; // Hz: what the models hear
+const RATE = 16000; // Hz, the models' sample rate
 
 export class KeptSound {
   constructor(maxS) {
@@ -20,7 +20,7 @@ export class KeptSound {
     while (this.numSamples > this.maxSamples) this.numSamples -= this.pieces.shift().length;
   }
 
-  // As a WAV file within an address.
+  // Return it as a data URL of a WAV file.
   url() {
     const file = new Blob([waveHeader(this.numSamples), ...this.pieces], { type: "audio/wav" });
     return new Promise((resolve, reject) => {
@@ -32,7 +32,7 @@ export class KeptSound {
   }
 }
 
-// Each sample is the mean of those it stands for: good enough for an ear.
+// Each sample is the mean of the samples it replaces.
 function resampled(pcm, length) {
   if (length === pcm.length) return pcm;
   const step = pcm.length / length;

@@ -1,4 +1,4 @@
-// The page: what its controls do.
+// The page's controls.
 
 import { Connection } from "./connection.js";
 import { KEPT_MINUTES, PEAK_MS, Recorder } from "./recorder.js";
@@ -9,7 +9,7 @@ import { View } from "./view.js";
 
 const RENDER_EVERY_MS = 80;
 const RECORDING_MARK = "/*RECORDING*/";
-const MAX_SENTENCES = 20; // for those who hear the page: the text itself has all of them
+const MAX_SENTENCES = 20; // read by screen readers; the transcript has all of them
 const find = (id) => document.getElementById(id);
 const form = find("settings");
 const buttons = { sample: find("try-sample"), microphone: find("microphone"), file: find("open-file"), stop: find("stop") };
@@ -21,7 +21,7 @@ const view = new View(document, {
   },
 });
 
-let wanted = null; // the source that is opened or heard
+let wanted = null; // the source that is opened or running
 let session = null; // {source, connection, recorder, state}
 let renderTimer = 0;
 
@@ -42,7 +42,7 @@ function settings() {
 function showSettings() {
   const { gamma, added_latency_ms, step_ms, mode } = settings();
   find("gamma-value").value = gamma ? `${gamma}` : "auto";
-  form.elements.gamma.setAttribute("aria-valuetext", gamma ? `${gamma} tokens a block` : "chosen as it goes");
+  form.elements.gamma.setAttribute("aria-valuetext", gamma ? `${gamma} tokens a block` : "chosen automatically");
   form.elements.gamma.disabled = mode === "target-only";
   find("latency-value").value = `${added_latency_ms} ms`;
   form.elements.latency.setAttribute("aria-valuetext", `${added_latency_ms} milliseconds`);
@@ -61,11 +61,11 @@ function changeSettings() {
 // A session
 
 async function start(source, title, ownLanguage = null) {
-  giveUp();
+  abandon();
   [session, wanted] = [null, source];
   view.clear();
   sentences.replaceChildren();
-  tell("");
+  setStatus("");
   setRunning(true);
   try {
     const key = await askServer();
@@ -85,7 +85,7 @@ async function start(source, title, ownLanguage = null) {
     connection.open();
     source.start(
       (pcm) => {
-        recorder.hear(pcm, source.sampleRate);
+        recorder.append(pcm, source.sampleRate);
         connection.send(pcm);
         scheduleRender();
       },
@@ -96,7 +96,7 @@ async function start(source, title, ownLanguage = null) {
     source.close();
     if (wanted !== source) return;
     setRunning(false);
-    tell(error instanceof SoundError ? error.message : `Something went wrong: ${error.message}`, true);
+    setStatus(error instanceof SoundError ? error.message : `Something went wrong: ${error.message}`, true);
     if (!(error instanceof SoundError)) console.error(error);
   }
 }
@@ -105,28 +105,28 @@ function take(message) {
   session.recorder.note(message);
   apply(session.state, message, session.recorder.at);
   if (message.type !== "done") return scheduleRender();
-  render(); // before it is said that all is there
+  render(); // before the status says that it is complete
   end("The transcript is complete.");
 }
 
-// No more sound: what was said becomes final.
+// End the audio: the text becomes final.
 function finish() {
   session.source.close();
   session.connection.finish();
   buttons.stop.disabled = true;
-  tell("Finishing …");
+  setStatus("Finishing …");
 }
 
-// Before there is a session nothing can be finished; whoever asks twice does not wait for the last words.
+// Finish the session; without one, or if it is finishing already, stop at once.
 function stop() {
   if (session && !session.connection.isFinished) return finish();
-  giveUp();
+  abandon();
   setRunning(false);
-  tell(session ? "Stopped before the transcript was complete." : "");
+  setStatus(session ? "Stopped before the transcript was complete." : "");
 }
 
-// Give up what runs, if something does.
-function giveUp() {
+// Stop the source and the session, if any.
+function abandon() {
   wanted?.close();
   session?.connection.close();
   wanted = null;
@@ -135,7 +135,7 @@ function giveUp() {
 function end(reason, isError = false) {
   session.source.close();
   setRunning(false);
-  tell(reason, isError);
+  setStatus(reason, isError);
 }
 
 function scheduleRender() {
@@ -154,7 +154,7 @@ function render() {
   for (const button of document.querySelectorAll("#downloads button")) button.disabled = !hasText;
 }
 
-// What the server says of itself
+// The server
 
 function keyHeaders() {
   const key = find("key").value.trim();
@@ -167,7 +167,7 @@ async function askServer() {
     reply = await fetch("v1/models", { headers: keyHeaders() });
     if (reply.ok && !find("pair").textContent) await showModels();
   } catch {
-    tell("The gateway does not answer. Is it still running?", true, true);
+    setStatus("The gateway does not answer. Is it still running?", true, true);
     return null;
   }
   if (reply.ok) return find("key").value.trim();
@@ -176,7 +176,7 @@ async function askServer() {
     find("key-row").hidden = false;
     find("key").focus();
   }
-  tell(error.message, true, reply.status >= 500);
+  setStatus(error.message, true, reply.status >= 500);
   return null;
 }
 
@@ -184,11 +184,11 @@ function showConnection(state, reason) {
   document.body.dataset.connection = state;
   if (state === "open") {
     const isListening = session.source instanceof Microphone;
-    tell(reason || (isListening ? "Listening. Say something." : "Transcribing …"), Boolean(reason));
+    setStatus(reason || (isListening ? "Listening. Say something." : "Transcribing …"), Boolean(reason));
     buttons.stop.disabled = session.connection.isFinished;
   }
   if (state === "waiting") {
-    tell(`${reason} Trying again …`, true, true);
+    setStatus(`${reason} Trying again …`, true, true);
     buttons.stop.disabled = false;
   }
   if (state === "failed") {
@@ -197,9 +197,9 @@ function showConnection(state, reason) {
   }
 }
 
-// Words for the one in front of the page
+// Status line and buttons
 
-function tell(text, isError = false, mayRetry = false) {
+function setStatus(text, isError = false, mayRetry = false) {
   const status = find("status");
   status.textContent = text;
   status.classList.toggle("error", isError);
@@ -226,7 +226,7 @@ function startAgain(begin) {
 async function trySample() {
   const select = find("sample");
   const read = async () => (await fetch(`samples/${select.value}.wav`)).arrayBuffer();
-  // The bundled pair tells no languages apart, and all samples are English.
+  // The bundled pair detects no language, and all samples are English.
   return start(new Recording(read, options()), select.selectedOptions[0].textContent, "en");
 }
 
@@ -253,19 +253,19 @@ async function saveReplay() {
   try {
     const template = await (await fetch("page/replay.html")).text();
     const recording = await recorder.recording({ withSound: find("with-sound").checked });
-    // No end tag may stand in a script, whatever was said.
+    // The transcript must not contain an end tag, which would end the script.
     const written = JSON.stringify(recording).replaceAll("<", "\\u003c");
     download("replay.html", "text/html", template.replace(RECORDING_MARK, () => written));
-    if (recorder.isCut) tell(`The replay has the last ${KEPT_MINUTES} minutes.`);
+    if (recorder.isCut) setStatus(`The replay has the last ${KEPT_MINUTES} minutes.`);
   } catch {
-    tell("The gateway does not answer, and a replay is put together from its files. Try again when it is back.", true);
+    setStatus("The gateway does not answer, and the replay needs its files. Try again later.", true);
   }
 }
 
-// Beginnings
+// Start
 
 async function showServer() {
-  tell("");
+  setStatus("");
   try {
     const samples = await fetch("samples");
     const titles = (await samples.json()).map(({ name, title, seconds }) => [`${title}, ${Math.round(seconds)} s`, name]);
@@ -273,26 +273,26 @@ async function showServer() {
     find("sample").closest(".source").hidden = !titles.length;
     await showModels();
   } catch {
-    tell("The gateway does not answer. Is it still running?", true, true);
+    setStatus("The gateway does not answer. Is it still running?", true, true);
   }
 }
 
 async function showModels() {
   const health = await fetch("health", { headers: keyHeaders() });
-  const told = await health.json();
-  if (!health.ok) return tell(told.error.message, true, true);
-  if (!told.target_model) return; // without a key the gateway reports its status only
-  for (const code of told.languages) form.elements.language.append(new Option(languageName(code), code));
-  if (!told.draft_model) offerTargetOnly();
-  find("latency-row").hidden = !told.allows_latency_injection;
-  if (!told.allows_latency_injection) form.elements.latency.value = 0;
-  find("pair").textContent = told.draft_model ? `${told.target_model}, drafted by ${told.draft_model}` : told.target_model;
+  const server = await health.json();
+  if (!health.ok) return setStatus(server.error.message, true, true);
+  if (!server.target_model) return; // without a key the gateway reports its status only
+  for (const code of server.languages) form.elements.language.append(new Option(languageName(code), code));
+  if (!server.draft_model) offerTargetOnly();
+  find("latency-row").hidden = !server.allows_latency_injection;
+  if (!server.allows_latency_injection) form.elements.latency.value = 0;
+  find("pair").textContent = server.draft_model ? `${server.target_model}, drafted by ${server.draft_model}` : server.target_model;
 }
 
 function offerTargetOnly() {
-  for (const way of form.elements.mode) {
-    way.checked = way.value === "target-only";
-    way.disabled = !way.checked;
+  for (const radio of form.elements.mode) {
+    radio.checked = radio.value === "target-only";
+    radio.disabled = !radio.checked;
   }
   showSettings();
 }

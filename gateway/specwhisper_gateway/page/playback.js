@@ -1,9 +1,9 @@
-// The sound of a recorded session, wherever the player's clock is.
+// The sound of a recorded session, which follows the player's clock.
 
 const MAX_DRIFT_S = 0.15;
 
 export class Playback {
-  // `at` is when the sound begins, in milliseconds of the session.
+  // `at`: when the sound begins, in milliseconds of the session.
   constructor(audio, { at, url }) {
     this.audio = audio;
     this.startMs = at;
@@ -14,6 +14,6 @@ export class Playback {
     const seconds = (at - this.startMs) / 1000;
     if (!isPlaying || !(seconds >= 0 && seconds < this.audio.duration)) return this.audio.pause();
     if (Math.abs(this.audio.currentTime - seconds) > MAX_DRIFT_S) this.audio.currentTime = seconds;
-    if (this.audio.paused) this.audio.play().catch(() => {}); // it was paused again meanwhile
+    if (this.audio.paused) this.audio.play().catch(() => {}); // it was paused meanwhile
   }
 }

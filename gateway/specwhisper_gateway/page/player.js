@@ -1,9 +1,9 @@
-// A clock over recorded messages: it plays, pauses and goes anywhere.
+// A clock over recorded messages: it plays, pauses and seeks.
 
 import { apply, newState } from "./state.js";
 
 export class Player {
-  // `onChange` is told the state, the time in ms, and whether time was jumped over.
+  // `onChange` gets the state, the time in ms, and whether it is a jump.
   constructor(recording, onChange) {
     this.recording = recording;
     this.onChange = onChange;

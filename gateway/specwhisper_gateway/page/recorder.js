@@ -1,23 +1,23 @@
-// Keeps a session as it happened, for a replay: its last minutes, so that hours of it do not fill the memory.
+// Records a session for a replay: its last minutes, so that hours of it do not fill the memory.
 
 import { KeptSound } from "./kept_sound.js";
 
 export const PEAK_MS = 50;
 export const KEPT_MINUTES = 10;
 const KEPT_MS = KEPT_MINUTES * 60000;
-const MAX_PEAKS = 3600000 / PEAK_MS; // an hour: what is sent at once is ahead of the clock
+const MAX_PEAKS = 3600000 / PEAK_MS; // an hour: audio that is sent at once is ahead of the clock
 
 export class Recorder {
-  // `keepsSound` where sound comes as fast as it is heard: other sound would not go with a replay.
+  // `keepsSound`: keep the sound too; only sound in real time matches a replay.
   constructor(title, { keepsSound = false } = {}) {
     this.title = title;
     this.startedMs = performance.now();
-    this.lastMs = 0; // when something was noted or heard last
+    this.lastMs = 0; // of the last message or sound
     this.events = [];
-    this.model = null; // the last event that named it, of those that are forgotten
+    this.model = null; // the last discarded event that names the model
     this.peaks = []; // 0..255, one for each PEAK_MS
-    this.firstPeak = 0; // how many are forgotten
-    this.unheard = { samples: 0, peak: 0 };
+    this.firstPeak = 0; // number of discarded peaks
+    this.pending = { samples: 0, peak: 0 };
     this.soundEndMs = 0;
     this.sound = keepsSound ? new KeptSound(KEPT_MS / 1000) : null;
   }
@@ -26,32 +26,32 @@ export class Recorder {
     return performance.now() - this.startedMs;
   }
 
-  // Whether there was more than is kept.
+  // Whether the session is longer than its recording.
   get isCut() {
     return this.lastMs > KEPT_MS;
   }
 
-  // Where another session would go on is nothing that a replay shows.
+  // Record a message, without its position, which a replay does not show.
   note({ position, ...message }) {
     this.lastMs = this.at;
     this.events.push({ at: Math.round(this.lastMs), ...message });
-    this.#forget();
+    this.#discard();
   }
 
-  hear(pcm, sampleRate) {
+  append(pcm, sampleRate) {
     this.lastMs = this.at;
     this.sound?.add(pcm, sampleRate);
     for (const sample of pcm) {
-      this.unheard.peak = Math.max(this.unheard.peak, Math.abs(sample));
-      if (++this.unheard.samples < (sampleRate * PEAK_MS) / 1000) continue;
-      this.peaks.push(Math.min(255, Math.round(this.unheard.peak / 128)));
-      this.unheard = { samples: 0, peak: 0 };
+      this.pending.peak = Math.max(this.pending.peak, Math.abs(sample));
+      if (++this.pending.samples < (sampleRate * PEAK_MS) / 1000) continue;
+      this.peaks.push(Math.min(255, Math.round(this.pending.peak / 128)));
+      this.pending = { samples: 0, peak: 0 };
     }
     this.soundEndMs = this.lastMs;
-    this.#forget();
+    this.#discard();
   }
 
-  // What a replay plays: its clock begins with what is kept.
+  // Return the data of a replay; its clock begins with the first kept event.
   async recording({ withSound = false } = {}) {
     const startMs = Math.max(0, Math.round(this.lastMs) - KEPT_MS);
     const span = this.isCut ? ` These are its last ${KEPT_MINUTES} minutes.` : "";
@@ -59,7 +59,7 @@ export class Recorder {
     const recording = {
       version: 1,
       title: this.title,
-      about: `Recorded ${new Date().toLocaleString()}.${span} All text, figures and times are as they were.`,
+      about: `Recorded ${new Date().toLocaleString()}.${span} Text, statistics and times are as recorded.`,
       peak_ms: PEAK_MS,
       first_peak: this.firstPeak,
       length_ms: Math.round(this.lastMs) - startMs,
@@ -71,7 +71,7 @@ export class Recorder {
     return { ...recording, sound: { at, url: await this.sound.url() } };
   }
 
-  #forget() {
+  #discard() {
     while (this.events[0]?.at < this.lastMs - KEPT_MS) {
       const event = this.events.shift();
       if (event.type === "ready") this.model = event;

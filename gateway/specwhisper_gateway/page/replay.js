@@ -1,4 +1,4 @@
-// The page of a recorded session: no server, no network, only what was kept.
+// The page of a recorded session, without server or network.
 
 import { Playback } from "./playback.js";
 import { Player } from "./player.js";

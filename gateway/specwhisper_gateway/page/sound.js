@@ -1,18 +1,18 @@
-// Where sound comes from: a microphone, or a recording that is played in its own time or sent at once.
+// Sources of sound: a microphone, or a recording that is sent in real time or at once.
 
 const RECORDING_RATE = 16000;
 const PIECE_S = 0.05;
 
-// What a source cannot do, in words for the one in front of the page.
+// An error of a source, with a message for the user.
 export class SoundError extends Error {}
 
 export class Microphone {
-  isPaced = true; // sound comes as fast as it is heard
+  isPaced = true; // sound arrives in real time
 
   async open() {
     if (!window.isSecureContext) {
       throw new SoundError(
-        "Browsers give a microphone only to pages from https:// or from this machine: open this page as localhost, or put https in front of the gateway.",
+        "Browsers allow a microphone only on pages from https:// or localhost. Open this page as localhost, or serve the gateway over https.",
       );
     }
     try {
@@ -24,11 +24,11 @@ export class Microphone {
     }
     this.context = new AudioContext();
     await this.context.audioWorklet.addModule("page/capture.js");
-    await this.context.resume(); // one that is made long after a click may be asleep
+    await this.context.resume(); // one that is created long after a click may be suspended
     this.sampleRate = this.context.sampleRate;
   }
 
-  // Give samples until it is closed.
+  // Pass samples on until it is closed.
   start(onPcm, onEnd) {
     const source = this.context.createMediaStreamSource(this.stream);
     this.node = new AudioWorkletNode(this.context, "capture", { numberOfOutputs: 0 });
@@ -47,11 +47,11 @@ export class Microphone {
 const MICROPHONE_ERRORS = {
   NotAllowedError: "The microphone was not allowed. Allow it in the browser's address bar, then start again.",
   NotFoundError: "No microphone was found. Connect one, or try a sample.",
-  NotReadableError: "Another program holds the microphone. Close it, then start again.",
+  NotReadableError: "Another program uses the microphone. Close it, then start again.",
 };
 
 export class Recording {
-  // `read` gives the file.
+  // `read` returns the file's bytes.
   constructor(read, { atOnce, isAudible }) {
     this.read = read;
     this.atOnce = atOnce;
@@ -76,7 +76,7 @@ export class Recording {
     this.samples = mixed(this.buffer);
   }
 
-  // `isBusy` tells that what is sent at once should wait.
+  // `isBusy` returns whether sending at once should wait.
   start(onPcm, onEnd, isBusy) {
     const piece = Math.round(RECORDING_RATE * PIECE_S);
     const startedMs = performance.now();
@@ -85,7 +85,7 @@ export class Recording {
     const step = () => {
       const elapsedS = (performance.now() - startedMs) / 1000;
       const due = this.atOnce ? this.samples.length : Math.min(this.samples.length, elapsedS * RECORDING_RATE);
-      // A while of it, then the page has its turn.
+      // Send a part, then let the page run.
       const until = Math.min(due, sent + 100 * piece);
       while (sent < this.samples.length && (sent + piece <= until || until === this.samples.length) && !(this.atOnce && isBusy())) {
         onPcm(this.samples.slice(sent, (sent += piece)));
@@ -110,7 +110,7 @@ export class Recording {
   }
 }
 
-// All channels as one, in 16 bits.
+// Mix all channels into one, with 16 bits.
 function mixed(buffer) {
   const channels = Array.from({ length: buffer.numberOfChannels }, (_, i) => buffer.getChannelData(i));
   return Int16Array.from({ length: buffer.length }, (_, i) => {

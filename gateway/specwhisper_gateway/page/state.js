@@ -1,6 +1,6 @@
-// What is known of a session, put together from its messages. A replay runs through the same code.
+// The state of a session, built from its messages, live or in a replay.
 
-const FIGURES_SPAN_MS = 6000; // ratios are of the last seconds, so that a change shows
+const FIGURES_SPAN_MS = 6000; // ratios cover the last seconds, so that changes show
 const POINT_EVERY_MS = 250;
 const MAX_POINTS = 240;
 
@@ -20,7 +20,7 @@ export function newState() {
   };
 }
 
-// Take in a message; `at` is when it came, in milliseconds since the session began.
+// Apply a message; `at` is its time in milliseconds since the session began.
 export function apply(state, message, at) {
   switch (message.type) {
     case "ready":
@@ -61,7 +61,7 @@ function applyFigures(state, now, at) {
   if (now.round_trip_ms > 0) addPoint(state.series.roundTrip, at, now.round_trip_ms);
 }
 
-// One point for each quarter of a second: the last one of it.
+// Keep one point for each quarter of a second, the last one.
 function addPoint(points, at, value) {
   const last = points.at(-1);
   if (last && at - last.at < POINT_EVERY_MS) last.value = value;

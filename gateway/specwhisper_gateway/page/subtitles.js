@@ -1,4 +1,4 @@
-// Final text as subtitles: a cue for each sentence, or sooner where a line would grow too long.
+// Final text as subtitles: one cue for each sentence, or several if it is long.
 
 const MAX_CHARACTERS = 84; // two lines of 42
 const MAX_CUE_S = 7;

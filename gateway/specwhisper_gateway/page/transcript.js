@@ -1,12 +1,12 @@
-// The text: grey while it is drafted, solid once the target has verified it, black when it is final.
+// The text: grey while drafted, solid once the target has verified it, black when final.
 
 import { keyOf, matchWords, splitWords } from "./words.js";
 
 const SHOW_CORRECTION_MS = 1600;
-const SEEN_AFTER_MS = 120; // what stood there for less was not read
+const SEEN_AFTER_MS = 120; // a word that was shown for less time was not read
 
 export class Transcript {
-  // `onSentence` is told each sentence once it is final, for those who hear the page.
+  // `onSentence` gets each sentence once it is final, for screen readers.
   constructor(root, { onSentence = () => {} } = {}) {
     this.root = root;
     this.onSentence = onSentence;
@@ -15,7 +15,7 @@ export class Transcript {
 
   clear() {
     this.root.replaceChildren();
-    this.numFinals = 0; // of the state's, that are shown
+    this.numFinals = 0; // final segments that are shown
     this.open = []; // words on the page that may still change
     this.paragraph = null;
     this.last = null; // the last final word's element
@@ -23,7 +23,7 @@ export class Transcript {
     this.isEnded = true; // whether the next text begins an utterance
   }
 
-  // Show a state. Where time was jumped over, corrections are not shown.
+  // Show a state. `isQuiet`, after a jump in time: without corrections.
   render(state, { isQuiet = false } = {}) {
     if (state.finals.length < this.numFinals) this.clear();
     const words = [];
@@ -70,7 +70,7 @@ export class Transcript {
     entry.key = keyOf(text);
     if (entry.text !== text) {
       entry.text = text;
-      if (keyOf(entry.word.dataset.was ?? "") === entry.key) delete entry.word.dataset.was; // right after all
+      if (keyOf(entry.word.dataset.was ?? "") === entry.key) delete entry.word.dataset.was; // the earlier word is back
       entry.word.textContent = text.trimStart();
       entry.space.data = text.slice(0, text.length - text.trimStart().length);
     }
@@ -80,9 +80,9 @@ export class Transcript {
   #place(element, previous, word) {
     if (this.isEnded) this.#beginUtterance(word.final?.start_s);
     if (word.final && !this.paragraph.time.textContent) this.paragraph.time.textContent = clock(word.final.start_s);
-    const { said } = this.paragraph;
-    const next = previous && previous.parentNode === said ? previous.nextSibling : said.firstChild;
-    if (next !== element) said.insertBefore(element, next);
+    const { words } = this.paragraph;
+    const next = previous && previous.parentNode === words ? previous.nextSibling : words.firstChild;
+    if (next !== element) words.insertBefore(element, next);
   }
 
   #finish(entry, final) {
@@ -98,22 +98,22 @@ export class Transcript {
   }
 
   #beginUtterance(startS) {
-    const [element, time, said] = ["p", "time", "span"].map((name) => document.createElement(name));
-    said.className = "said";
+    const [element, time, words] = ["p", "time", "span"].map((name) => document.createElement(name));
+    words.className = "said";
     if (startS !== undefined) time.textContent = clock(startS);
-    element.append(time, said);
+    element.append(time, words);
     this.root.append(element);
-    this.paragraph = { element, time, said };
+    this.paragraph = { element, time, words };
     [this.isEnded, this.last] = [false, null];
   }
 
   #endUtterance() {
     this.#endSentence();
-    if (!this.isEnded && !this.last) this.paragraph.element.remove(); // nothing of it has stayed
+    if (!this.isEnded && !this.last) this.paragraph.element.remove(); // no word of it is left
     [this.isEnded, this.last] = [true, null];
   }
 
-  // What stood here is struck out above the word for a moment.
+  // Show the replaced text, struck out, above the word for a moment.
   #showCorrection(element, text) {
     if (!/[\p{L}\p{N}]/u.test(text)) return;
     element.dataset.was = text.trim();
@@ -122,7 +122,7 @@ export class Transcript {
   }
 }
 
-// A word, and before it a space that is not marked with it.
+// A word, and the space before it, which is not part of the marked word.
 function newWord(since) {
   const [element, word, space] = [document.createElement("span"), document.createElement("span"), document.createTextNode("")];
   element.append(space, word);

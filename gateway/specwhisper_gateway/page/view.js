@@ -1,4 +1,4 @@
-// A state on the page: text, figures and sound, as often as an eye can follow.
+// Shows a state on the page: text, statistics and waveform.
 
 import { Chart } from "./charts.js";
 import { lastFinalS } from "./state.js";
@@ -12,7 +12,7 @@ export class View {
     this.waveform = new Waveform(root.querySelector("#waveform"));
     this.pair = root.querySelector("#pair");
     this.transcript.root.addEventListener("scroll", () => this.#noteScroll());
-    this.follows = true; // whether the end of the text stays in sight
+    this.follows = true; // whether to scroll to the end of the text
   }
 
   clear() {

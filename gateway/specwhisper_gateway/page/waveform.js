@@ -1,7 +1,7 @@
-// The sound of the last seconds; what is final already is drawn in the colour of final text.
+// The waveform of the last seconds; sound with final text has the colour of final text.
 
 const SPAN_S = 20;
-const BAR = 3; // pixels, the gap included
+const BAR = 3; // pixels, with the gap
 
 export class Waveform {
   constructor(canvas) {
@@ -9,8 +9,8 @@ export class Waveform {
     this.style = getComputedStyle(canvas);
   }
 
-  // `peaks` are 0..255, one for each `peakMs`, from the one with the number `firstPeak` on; `finalS` is how far the
-  // text is final.
+  // `peaks`: 0..255, one for each `peakMs`, beginning with number `firstPeak`. `finalS`: end of the final text, in
+  // seconds.
   render({ peaks, firstPeak, peakMs, endS, finalS }) {
     const { canvas } = this;
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
@@ -24,7 +24,7 @@ export class Waveform {
     const [waiting, final, base] = ["--wave", "--wave-final", "--line"].map((name) => this.style.getPropertyValue(name));
     context.fillStyle = base;
     context.fillRect(0, height / 2 - 0.5, width, 1);
-    // Bars stand at fixed times, so that they move and do not flicker.
+    // Bars have fixed times, so that they move and do not flicker.
     const barS = (SPAN_S * BAR) / width;
     const startS = Math.max(0, endS - SPAN_S);
     for (let bar = Math.floor(startS / barS); bar * barS < endS; bar++) {

@@ -1,6 +1,6 @@
-// Texts as words, and how the words of one text become those of another.
+// Split texts into words, and match the words of two texts.
 
-// A word with the spaces before it; scripts without spaces go character by character.
+// A word with the spaces before it; in scripts without spaces, a character.
 const WORD = /\s*(?:[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+)/gu;
 const NO_LETTERS = /[^\p{L}\p{N}]+/gu;
 
@@ -8,13 +8,13 @@ export function splitWords(text) {
   return text.match(WORD) ?? [];
 }
 
-// What makes a word the same one: a comma that becomes a full stop corrects nothing.
+// The key of a word without its punctuation: changed punctuation is no correction.
 export function keyOf(word) {
   return word.replace(NO_LETTERS, "").toLowerCase() || word.trim();
 }
 
-// Pair the words of before with those of after: for each of after, the index of the one it was, or -1.
-// Where words stand in place of others, `was` says which.
+// Match the words of two texts: for each word of `after`, the index of the same word of `before`, or -1.
+// `was` has the index of the word that a new word replaces.
 export function matchWords(before, after) {
   const pairs = commonWords(before, after);
   const source = new Array(after.length).fill(-1);
@@ -32,7 +32,7 @@ export function matchWords(before, after) {
   return { source, was };
 }
 
-// "stor" is no error where "stormy" follows: the word was not complete.
+// "stor" before "stormy" is no correction: the word was not complete.
 function grew(before, after) {
   return after.startsWith(before) || before.startsWith(after);
 }

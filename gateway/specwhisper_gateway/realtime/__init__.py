@@ -1,1 +1,1 @@
-"""Realtime transcription as OpenAI's API has it: what clients may set and say, and what they are told."""
+"""OpenAI's realtime API for transcription."""

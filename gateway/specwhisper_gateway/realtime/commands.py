@@ -1,4 +1,4 @@
-"""What a client says in a realtime session: OpenAI's events, read and checked."""
+"""Events of a realtime client, parsed and validated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTES_PER_SAMPLE = 2
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Change how the session transcribes; ``is_flat`` tells the shape that the beta had."""
+    """Change the session's settings; ``is_flat`` for the format of the beta."""
 
     session: dict[str, Any]
     is_flat: bool = False
@@ -23,19 +23,19 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Hear more audio."""
+    """Append audio, 16-bit samples."""
 
     pcm: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What was heard is complete."""
+    """Complete the open utterance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Forget what was heard since the last commit."""
+    """Discard the audio since the last commit."""
 
 
 Command = Update | Append | Commit | Clear
@@ -49,13 +49,13 @@ KNOWN = (
 
 
 def event_id_of(event: dict[str, Any]) -> str | None:
-    """Return the name that a client gave its event, for an answer to it."""
-    given = event.get("event_id")
-    return given if isinstance(given, str) else None
+    """Return the id that a client gave its event, for the answer."""
+    event_id = event.get("event_id")
+    return event_id if isinstance(event_id, str) else None
 
 
 async def read_event(frame: str | bytes) -> dict[str, Any]:
-    """Parse one event; :class:`InvalidEvent` says what is wrong with it."""
+    """Parse an event; raise :class:`InvalidEvent` if it is not valid JSON."""
     if isinstance(frame, bytes):
         raise InvalidEvent(
             "Events are JSON in text messages, and this is a binary one: send audio in base64 with "
@@ -66,7 +66,7 @@ async def read_event(frame: str | bytes) -> dict[str, Any]:
 
 
 def command_of(event: dict[str, Any]) -> Command:
-    """Return what an event asks for; :class:`InvalidEvent` says what is wrong with it."""
+    """Return an event's command; raise :class:`InvalidEvent` if it is invalid."""
     kind = event.get("type")
     match kind:
         case "session.update" | "transcription_session.update":
@@ -92,7 +92,7 @@ def _pcm(audio: Any) -> bytes:
         pcm = base64.b64decode(audio, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidEvent(
-            "audio is no base64: encode the samples' bytes.", "audio", "invalid_base64"
+            "audio is not base64: encode the samples' bytes.", "audio", "invalid_base64"
         ) from error
     if len(pcm) % BYTES_PER_SAMPLE:
         raise InvalidEvent(f"audio has {len(pcm)} bytes: 16-bit samples have two each.", "audio")

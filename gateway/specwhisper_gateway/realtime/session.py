@@ -1,4 +1,4 @@
-"""A realtime session: a client's events in, live transcriptions on the draft server, OpenAI's events out."""
+"""A realtime session: client events in, server events out."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from specwhisper_gateway.realtime.turn import Items, Turn, new_id
 from specwhisper_gateway.routers.models import check_model
 from specwhisper_gateway.state import Gateway
 from specwhisper_gateway.status import body_of
-from specwhisper_gateway.transport.sockets import Peer, unless_stalled
+from specwhisper_gateway.transport.sockets import Peer, stall_timeout
 
-MAX_TURNS = 4  # that wait for their transcription; a client that commits more often has to wait
+MAX_TURNS = 4  # waiting for their transcription; a client that commits more often has to wait
 
 
 @dataclass(slots=True)
 class _Running:
-    """A turn and the transcription that it is.
+    """A turn and its transcription.
 
     Attributes
     ----------
-    num_samples : its audio so far, at the client's rate.
-    work : what takes the transcription's updates, once its time has come.
+    num_samples : audio so far, at the client's sample rate.
+    work : the task that reads the transcription's updates, once it runs.
     """
 
     turn: Turn
@@ -57,7 +57,7 @@ class _Running:
         return self.num_samples / self.sample_rate
 
     def clear(self) -> None:
-        """Forget it."""
+        """Discard the turn."""
         self.is_cleared = True
         if self.work is not None:
             self.work.cancel()
@@ -68,7 +68,7 @@ class RealtimeConnection:
 
     Parameters
     ----------
-    is_beta : whether it speaks the beta of OpenAI's API.
+    is_beta : whether the client uses the beta of OpenAI's API.
     """
 
     def __init__(self, gateway: Gateway, peer: Peer, settings: RealtimeSettings, *, is_beta: bool) -> None:
@@ -77,14 +77,14 @@ class RealtimeConnection:
         self._settings = settings
         self._id = new_id("sess")
         self._items = Items(is_beta)
-        self._heard_s = 0.0  # audio of the turns before the open one
-        self._open: _Running | None = None  # the turn that audio goes to
+        self._previous_s = 0.0  # audio of the turns before the open one
+        self._open: _Running | None = None  # the turn that receives audio
         self._waiting: asyncio.Queue[_Running] = asyncio.Queue(MAX_TURNS)
 
     async def run(self) -> None:
-        """Answer until the client leaves, or until nothing can mend what has gone wrong."""
-        await self._tell_session("created", is_flat=self._items.is_beta)
-        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._transcribe())]
+        """Answer until the client disconnects or the session fails."""
+        await self._send_session("created", is_flat=self._items.is_beta)
+        tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._transcribe())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -94,19 +94,19 @@ class RealtimeConnection:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def tell_error(self, error: BaseException, event_id: str | None = None) -> None:
-        """Tell what is wrong, and with which of the client's events."""
-        told = RealtimeError(**body_of(error)["error"], event_id=event_id)
-        await self._tell(RealtimeErrorEvent(type="error", event_id=new_id("event"), error=told))
+    async def report_error(self, error: BaseException, event_id: str | None = None) -> None:
+        """Send an error, with the id of the client's event that caused it."""
+        details = RealtimeError(**body_of(error)["error"], event_id=event_id)
+        await self._send(RealtimeErrorEvent(type="error", event_id=new_id("event"), error=details))
 
-    async def _listen(self) -> None:
+    async def _read(self) -> None:
         async for frame in self._peer.frames():
             event: dict[str, Any] = {}
             try:
                 event = await read_event(frame)
                 await self._follow(command_of(event))
             except InvalidRequest as error:
-                await self.tell_error(error, event_id_of(event))
+                await self.report_error(error, event_id_of(event))
 
     async def _follow(self, command: Command) -> None:
         match command:
@@ -121,7 +121,7 @@ class RealtimeConnection:
                 await self._end_turn()
             case Clear():
                 self._clear()
-                await self._tell(
+                await self._send(
                     InputAudioBufferClearedEvent(type="input_audio_buffer.cleared", event_id=new_id("event"))
                 )
             case Update(session, is_flat):
@@ -131,9 +131,9 @@ class RealtimeConnection:
         if not pcm:
             return
         running = self._open or await self._begin_turn()
-        # By the second: resampling long pieces would keep other clients waiting.
+        # One second at a time: other clients wait while a piece is resampled.
         for piece in _pieces(pcm, self._settings.sample_rate * BYTES_PER_SAMPLE):
-            async with unless_stalled():
+            async with stall_timeout():
                 await running.stream.send(piece)
             running.num_samples += len(piece) // BYTES_PER_SAMPLE
             await asyncio.sleep(0)
@@ -148,26 +148,26 @@ class RealtimeConnection:
             interim_results=False,
             servers=self._gateway.client.servers,
         )
-        turn = Turn(self._items, self._heard_s, detects_speech=settings.endpointing is not None)
+        turn = Turn(self._items, self._previous_s, detects_speech=settings.endpointing is not None)
         running = _Running(turn, stream, settings.sample_rate)
-        async with unless_stalled():
+        async with stall_timeout():
             await self._waiting.put(running)
         self._open = running
         return running
 
     async def _end_turn(self) -> None:
-        """Let what was heard become final; what follows is another turn."""
+        """Complete the open turn; further audio begins another one."""
         if (running := self._open) is None:
             return
         self._open = None
-        self._heard_s += running.length_s
-        await self._tell(*running.turn.commit(running.length_s))
-        async with unless_stalled():
+        self._previous_s += running.length_s
+        await self._send(*running.turn.commit(running.length_s))
+        async with stall_timeout():
             await running.stream.finish()
 
     def _clear(self) -> None:
         if self._open is not None:
-            self._heard_s += self._open.length_s
+            self._previous_s += self._open.length_s
             self._open.clear()
         self._open = None
 
@@ -178,20 +178,23 @@ class RealtimeConnection:
         if settings.language not in (None, self._settings.language):
             await self._check_language(str(settings.language))
         if settings != self._settings:
-            await self._end_turn()  # a transcription is what it was begun as
+            await self._end_turn()  # a running transcription keeps its settings
         self._settings = settings
-        await self._tell_session("updated", is_flat=is_flat)
+        await self._send_session("updated", is_flat=is_flat)
 
     async def _check_language(self, language: str) -> None:
         known = (await self._gateway.client.get_model()).languages
         if language not in known:
             raise InvalidEvent(
-                f"The language {language!r} is not known here: these are: {', '.join(known)}.",
+                f"The language {language!r} is not supported. Supported languages: {', '.join(known)}.",
                 "session.audio.input.transcription.language",
             )
 
     async def _transcribe(self) -> None:
-        """Take the turns one by one: a client has one place on the draft server, however it commits."""
+        """Run the turns one by one.
+
+        A client has one session on the draft server, however it commits.
+        """
         while True:
             running = await self._waiting.get()
             async with running.stream:
@@ -211,23 +214,23 @@ class RealtimeConnection:
         try:
             async with aclosing(aiter(running.stream)) as updates:
                 async for update in updates:
-                    await self._tell(*turn.hear(update))
-            await self._tell(*turn.end(running.length_s))
+                    await self._send(*turn.on_update(update))
+            await self._send(*turn.end(running.length_s))
         except InvalidRequest as error:
-            await self._tell(*turn.fail(error))
-            await self.tell_error(error)
+            await self._send(*turn.fail(error))
+            await self.report_error(error)
             if self._open is running:
                 self._clear()
         finally:
             self._gateway.metrics.count(running.stream.statistics, running.length_s)
 
-    async def _tell_session(self, what: str, *, is_flat: bool) -> None:
+    async def _send_session(self, what: str, *, is_flat: bool) -> None:
         facts = {"id": self._id, "object": "realtime.transcription_session"}
         described = self._settings.describe_flat() if is_flat else self._settings.describe()
         kind = f"transcription_session.{what}" if is_flat else f"session.{what}"
         await self._peer.send({"type": kind, "event_id": new_id("event"), "session": facts | described})
 
-    async def _tell(self, *events: BaseModel) -> None:
+    async def _send(self, *events: BaseModel) -> None:
         await self._peer.send(*(event.model_dump(exclude_unset=True) for event in events))
 
 

@@ -1,4 +1,4 @@
-"""What a realtime session can be set to: OpenAI's session object in both its shapes, checked."""
+"""Settings of a realtime session, from OpenAI's session object."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from specwhisper_gateway.errors import InvalidEvent
 from specwhisper_gateway.routers.models import WHISPER_1
 from specwhisper_gateway.transport.messages import SHOWN_CHARS, UNKNOWN, StrictModel, first_problem
 
-SAMPLE_RATE = 24_000  # what pcm16 means to OpenAI
-NO_LOGPROBS = "a draft server does not tell each token's log-probability"
-NOBODY_ANSWERS = "nobody answers in a transcription session"
+SAMPLE_RATE = 24_000  # of OpenAI's pcm16
+NO_LOGPROBS = "draft servers do not send log-probabilities of tokens"
+NO_RESPONSES = "a transcription session has no responses"
 
 
 _Words = Annotated[list[str], Field(fail_fast=True)]
@@ -34,7 +34,7 @@ class _Transcription(StrictModel):
     languages: _Words | None = None
     prompt: str | None = None
     keywords: _Words | None = None
-    delay: Annotated[None, Field(description="Text is told as soon as it is final.")] = None
+    delay: Annotated[None, Field(description="Text is sent as soon as it is final.")] = None
 
 
 class _TurnDetection(StrictModel):
@@ -67,13 +67,13 @@ class _Session(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class RealtimeSettings:
-    """How a session transcribes.
+    """Settings of a session.
 
     Attributes
     ----------
     sample_rate : of the client's 16-bit samples, in Hz.
-    model : what the client calls the target.
-    endpointing : when utterances begin and end; ``None`` where the client says so itself.
+    model : the client's name for the target.
+    endpointing : finds where utterances begin and end; ``None`` if the client commits.
     """
 
     sample_rate: int = SAMPLE_RATE
@@ -84,7 +84,7 @@ class RealtimeSettings:
     endpointing: EndpointingOptions | None = EndpointingOptions()  # noqa: RUF009 (it is frozen)
 
     def options(self) -> DecodingOptions:
-        """Say it in our own terms."""
+        """Return the decoding options."""
         return replace(
             LIVE_DECODING,
             language=self.language,
@@ -93,25 +93,28 @@ class RealtimeSettings:
         )
 
     def updated(self, session: Mapping[str, Any]) -> RealtimeSettings:
-        """Change what a client names and keep all else; what cannot be honoured is refused."""
+        """Return the settings with a client's changes.
+
+        Raises :class:`InvalidEvent` if one is not supported.
+        """
         try:
-            told = _Session.model_validate(session)
+            changes = _Session.model_validate(session)
         except ValidationError as error:
             raise _refused(error) from None
-        heard = told.audio.input if told.audio else None
-        if heard is None:
+        changed = changes.audio.input if changes.audio else None
+        if changed is None:
             return self
         settings = self
-        if heard.format is not None:
-            settings = replace(settings, sample_rate=heard.format.rate)
-        if heard.transcription is not None:
-            settings = settings._transcribing(heard.transcription)
-        if "turn_detection" in heard.model_fields_set:
-            settings = replace(settings, endpointing=_endpointing(settings, heard.turn_detection))
+        if changed.format is not None:
+            settings = replace(settings, sample_rate=changed.format.rate)
+        if changed.transcription is not None:
+            settings = settings._with_transcription(changed.transcription)
+        if "turn_detection" in changed.model_fields_set:
+            settings = replace(settings, endpointing=_endpointing(settings, changed.turn_detection))
         return settings
 
     def describe(self) -> dict[str, Any]:
-        """Give the session object."""
+        """Return the session object."""
         transcription: dict[str, Any] = {
             "model": self.model,
             "language": self.language,
@@ -133,27 +136,27 @@ class RealtimeSettings:
         }
 
     def describe_flat(self) -> dict[str, Any]:
-        """Give the session object as it was in the beta of OpenAI's API."""
-        heard = self.describe()["audio"]["input"]
+        """Return the session object in the format of OpenAI's beta."""
+        described = self.describe()["audio"]["input"]
         return {
             "input_audio_format": "pcm16",
-            "input_audio_transcription": heard["transcription"],
+            "input_audio_transcription": described["transcription"],
             "input_audio_noise_reduction": None,
-            "turn_detection": heard["turn_detection"],
+            "turn_detection": described["turn_detection"],
             "include": [],
         }
 
-    def _transcribing(self, told: _Transcription) -> RealtimeSettings:
-        named = {name: getattr(told, name) for name in told.model_fields_set - {"languages", "delay"}}
-        if told.languages is not None:
-            if told.language or len(told.languages) > 1:
+    def _with_transcription(self, changes: _Transcription) -> RealtimeSettings:
+        named = {name: getattr(changes, name) for name in changes.model_fields_set - {"languages", "delay"}}
+        if changes.languages is not None:
+            if changes.language or len(changes.languages) > 1:
                 raise _unsupported("audio.input.transcription.languages", "name one language, or none")
-            named["language"] = next(iter(told.languages), None)
+            named["language"] = next(iter(changes.languages), None)
         if named.get("language"):
-            named["language"] = named["language"].partition("-")[0].lower()  # of what part of the world it is
+            named["language"] = named["language"].partition("-")[0].lower()  # without the region
         defaults = {"model": WHISPER_1, "prompt": ""}
         named = {name: value or defaults.get(name) for name, value in named.items()}
-        return replace(self, **named | {"keywords": tuple(told.keywords or self.keywords)})
+        return replace(self, **named | {"keywords": tuple(changes.keywords or self.keywords)})
 
     def _turn_detection(self) -> dict[str, Any] | None:
         if self.endpointing is None:
@@ -167,26 +170,26 @@ class RealtimeSettings:
 
 
 def nested(session: Mapping[str, Any]) -> dict[str, Any]:
-    """Bring the flat session object of the beta into today's shape."""
+    """Convert a session object of the beta into today's format."""
     names = {
         "input_audio_transcription": "transcription",
         "input_audio_noise_reduction": "noise_reduction",
         "turn_detection": "turn_detection",
     }
-    heard = {names[name]: value for name, value in session.items() if name in names}
-    if (given := session.get("input_audio_format")) is not None:
-        if given != "pcm16":
-            raise _unsupported("input_audio_format", "only pcm16 is understood")
-        heard["format"] = {"type": "audio/pcm", "rate": SAMPLE_RATE}
+    changes = {names[name]: value for name, value in session.items() if name in names}
+    if (audio_format := session.get("input_audio_format")) is not None:
+        if audio_format != "pcm16":
+            raise _unsupported("input_audio_format", "only pcm16 is supported")
+        changes["format"] = {"type": "audio/pcm", "rate": SAMPLE_RATE}
     others = {name: value for name, value in session.items() if name not in {*names, "input_audio_format"}}
-    return {"audio": {"input": heard}} | others
+    return {"audio": {"input": changes}} | others
 
 
-def _endpointing(settings: RealtimeSettings, told: _TurnDetection | None) -> EndpointingOptions | None:
-    if told is None:
+def _endpointing(settings: RealtimeSettings, changes: _TurnDetection | None) -> EndpointingOptions | None:
+    if changes is None:
         return None
     before = settings.endpointing or EndpointingOptions()
-    named = told.model_dump(
+    named = changes.model_dump(
         include={"threshold", "prefix_padding_ms", "silence_duration_ms"}, exclude_none=True
     )
     silence_ms = named.get("silence_duration_ms", before.silence_duration_ms)
@@ -195,27 +198,27 @@ def _endpointing(settings: RealtimeSettings, told: _TurnDetection | None) -> End
 
 
 def _unsupported(name: str, reason: str) -> InvalidEvent:
-    return InvalidEvent(f"{name} cannot be honoured: {reason}.", f"session.{name}", "unsupported_value")
+    return InvalidEvent(f"{name} is not supported: {reason}.", f"session.{name}", "unsupported_value")
 
 
 def _refused(error: ValidationError) -> InvalidEvent:
-    """Tell the first thing that is wrong, in one sentence."""
+    """Return the first error as one sentence."""
     problem = first_problem(error)
     name = problem.name
     if problem.kind == UNKNOWN:
         return InvalidEvent(
-            f"Unknown parameter: 'session.{name}'; what has no effect here is refused, not ignored.",
+            f"Unknown parameter: 'session.{name}'; parameters without effect are refused, not ignored.",
             f"session.{name}",
             UNKNOWN,
         )
     reasons = {
         "include": NO_LOGPROBS,
-        "create_response": NOBODY_ANSWERS,
-        "interrupt_response": NOBODY_ANSWERS,
-        "idle_timeout_ms": NOBODY_ANSWERS,
-        "noise_reduction": "audio is heard as it is",
-        "delay": "text is told as soon as it is final",
-        "rate": "samples are taken at 24000 Hz, or at 16000",
+        "create_response": NO_RESPONSES,
+        "interrupt_response": NO_RESPONSES,
+        "idle_timeout_ms": NO_RESPONSES,
+        "noise_reduction": "audio is transcribed without noise reduction",
+        "delay": "text is sent as soon as it is final",
+        "rate": "the sample rate must be 24000 or 16000 Hz",
         "type": problem.reason,
     }
     for part in reversed(problem.path):

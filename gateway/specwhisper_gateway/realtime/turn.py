@@ -1,4 +1,4 @@
-"""What a stretch of audio is to a client of the realtime API: items with a text that only ever grows."""
+"""A turn of the realtime API: audio as items, whose text only grows."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ Events = Iterator[BaseModel]
 
 
 def new_id(prefix: str) -> str:
-    """Make a name as OpenAI's look."""
+    """Return a new id in OpenAI's format."""
     return f"{prefix}_{uuid.uuid4().hex[:24]}"
 
 
 @dataclass(slots=True)
 class Items:
-    """What the turns of a session share.
+    """State that the turns of a session share.
 
     Attributes
     ----------
-    is_beta : whether the client speaks the beta of OpenAI's API, which has other events for new items.
-    last_id : the item that was committed last.
+    is_beta : whether the client uses OpenAI's beta, which has other events for new items.
+    last_id : id of the last committed item.
     """
 
     is_beta: bool = False
@@ -55,59 +55,59 @@ class Items:
 
 @dataclass(slots=True)
 class _Item:
-    """An utterance: it begins, is committed, and is complete."""
+    """An utterance, which begins, is committed and is completed."""
 
     begin_s: float
     end_s: float | None = None
     is_committed: bool = False
     id: str = field(default_factory=lambda: new_id("item"))
-    said: list[str] = field(default_factory=list)
+    deltas_sent: list[str] = field(default_factory=list)
     deltas: Deltas = field(default_factory=Deltas)
 
 
 class Turn:
-    """Audio from its first sample to a commit, as one live transcription hears it.
+    """Audio from its first sample to a commit, which is one live transcription.
 
-    Where speech is told from silence it has an item for each utterance, else one for all of it.
+    With speech detection it has an item for each utterance, else one item.
 
     Parameters
     ----------
-    start_s : audio of the session before it, in seconds.
-    detects_speech : whether utterances begin and end by themselves.
+    start_s : audio of the session before the turn, in seconds.
+    detects_speech : whether the server finds where utterances begin and end.
     """
 
     def __init__(self, items: Items, start_s: float, *, detects_speech: bool) -> None:
         self._items = items
         self._start_s = start_s
         self._detects_speech = detects_speech
-        self._open: list[_Item] = []  # not complete; their texts follow each other
-        self._known_s = -1.0  # speech is told of up to here: a stream that goes on after a break repeats some
+        self._open: list[_Item] = []  # not completed; in order of their text
+        self._reported_s = -1.0  # of the last speech event: a stream that resumes repeats some
         self._has_unanswered_commit = False
 
-    def hear(self, update: Update) -> Events:
-        """Tell what is new."""
+    def on_update(self, update: Update) -> Events:
+        """Yield the events of an update."""
         if update.speech is not None and self._detects_speech:
-            yield from self._hear_speech(update.speech, update.speech_at_s)
+            yield from self._on_speech(update.speech, update.speech_at_s)
         for segment in update.segments:
             yield from self._write(segment)
 
     def commit(self, end_s: float) -> Events:
-        """Answer a client that says where its audio ends, in seconds of this turn."""
+        """Yield the answer to a client's commit after ``end_s`` seconds of this turn."""
         if self._detects_speech:
-            self._has_unanswered_commit = True  # whoever speaks stops there, as is told in time
+            self._has_unanswered_commit = True  # the utterance ends there; the speech event follows
             return
         yield from self._commit(self._current(0.0), end_s)
 
     def end(self, end_s: float) -> Events:
-        """Complete what is open, because no audio follows."""
+        """Complete all open items: no audio follows."""
         if self._has_unanswered_commit and not self._open:
             yield from self._commit(self._current(end_s), end_s)
         while self._open:
             yield from self._complete(end_s)
 
     def fail(self, error: SpecWhisperError) -> Events:
-        """Say of what was committed that it will have no text."""
-        told = body_of(error)["error"]
+        """Yield a failure for each committed item."""
+        details = body_of(error)["error"]
         for item in self._open:
             if item.is_committed:
                 yield ConversationItemInputAudioTranscriptionFailedEvent(
@@ -115,13 +115,13 @@ class Turn:
                     event_id=new_id("event"),
                     item_id=item.id,
                     content_index=0,
-                    error=Error(**told),
+                    error=Error(**details),
                 )
 
-    def _hear_speech(self, event: VoiceEvent, at_s: float) -> Events:
-        if at_s <= self._known_s:
+    def _on_speech(self, event: VoiceEvent, at_s: float) -> Events:
+        if at_s <= self._reported_s:
             return
-        self._known_s = at_s
+        self._reported_s = at_s
         current = self._open[-1] if self._open and self._open[-1].end_s is None else None
         if event is VoiceEvent.BEGIN and current is None:
             yield from self._begin(at_s)
@@ -191,10 +191,10 @@ class Turn:
 
     def _write(self, segment: Segment) -> Events:
         if not self._open and self._detects_speech:
-            yield from self._begin(segment.start_s)  # the stream broke before it could say so
+            yield from self._begin(segment.start_s)  # the stream was lost before the speech event
         item = self._open[0] if self._open else self._current(0.0)
         if delta := item.deltas.add([segment]):
-            item.said.append(delta)
+            item.deltas_sent.append(delta)
             yield ConversationItemInputAudioTranscriptionDeltaEvent(
                 type="conversation.item.input_audio_transcription.delta",
                 event_id=new_id("event"),
@@ -206,7 +206,7 @@ class Turn:
             yield from self._complete(segment.end_s)
 
     def _complete(self, end_s: float) -> Events:
-        """Complete the first item; one that was not committed yet is by that."""
+        """Complete the first item; commit it first if necessary."""
         item = self._open[0]
         if not item.is_committed and self._detects_speech:
             yield from self._stop(item, end_s)
@@ -219,12 +219,12 @@ class Turn:
             event_id=new_id("event"),
             item_id=item.id,
             content_index=0,
-            transcript="".join(item.said),
+            transcript="".join(item.deltas_sent),
             usage=UsageTranscriptTextUsageDuration(type="duration", seconds=round(seconds, 3)),
         )
 
     def _current(self, begin_s: float) -> _Item:
-        """Give the item that all of this turn is, where speech is not told from silence."""
+        """Return the turn's only item, without speech detection."""
         if not self._open:
             self._open.append(_Item(begin_s))
         return self._open[0]

@@ -16,23 +16,28 @@ from specwhisper_gateway.audio.replies import reply
 from specwhisper_gateway.audio.transcription_fields import TranscriptionFields
 from specwhisper_gateway.audio.uploads import Upload, errors_about, receive_upload
 from specwhisper_gateway.routers.models import check_model
-from specwhisper_gateway.state import gateway_of, place_of
+from specwhisper_gateway.state import admit, gateway_of
 from specwhisper_gateway.transport.deadline import within_time
-from specwhisper_gateway.transport.disconnect import unless_client_leaves
+from specwhisper_gateway.transport.disconnect import cancel_on_disconnect
 from specwhisper_gateway.transport.sockets import check_origin
 
 
-async def check_page(request: Request) -> None:
-    """Refuse the pages of others where no key does it: browsers ask nobody before they send a form."""
+async def check_origin_without_keys(request: Request) -> None:
+    """Refuse pages of other sites if there are no keys.
+
+    Browsers send their forms without asking.
+    """
     if gateway_of(request).config.tokens is None:
         check_origin(request)
 
 
-router = APIRouter(prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_page), Depends(place_of)])
+router = APIRouter(
+    prefix="/v1/audio", tags=["Audio"], dependencies=[Depends(check_origin_without_keys), Depends(admit)]
+)
 
 
 async def upload(request: Request) -> AsyncIterator[Upload]:
-    """Receive the form; its recording is there until the response was sent."""
+    """Receive the form; its recording exists until the response was sent."""
     async with receive_upload(request, gateway_of(request).config.max_upload_bytes) as received:
         yield received
 
@@ -41,7 +46,10 @@ Received = Annotated[Upload, Depends(upload)]
 
 
 def _form(fields: type[AudioFields]) -> dict[str, Any]:
-    """Describe the form that a route takes: it is read by hand, to stop where it grows too large."""
+    """Return the schema of a route's form.
+
+    FastAPI has none, because the form is read in pieces.
+    """
     content = {"multipart/form-data": {"schema": fields.form_schema()}}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -52,20 +60,20 @@ def _form(fields: type[AudioFields]) -> dict[str, Any]:
     responses={
         200: {
             "model": TranscriptionReply | TranscriptionVerbose,
-            "description": "The transcript in the format that was asked for, or a stream of events.",
+            "description": "The transcript in the requested format, or a stream of events.",
             "content": {"text/plain": {}, "text/vtt": {}, "text/event-stream": {}},
         }
     },
 )
 async def transcriptions(request: Request, received: Received) -> Response:
-    """Write what is said, in the language it is said in."""
+    """Transcribe a recording in the language that is spoken."""
     fields = TranscriptionFields.read(received.fields)
     if not fields.stream:
         return await _answer(request, received, fields)
     async with within_time(request):
         transcription = await _begin(request, received, fields)
         events = transcript_events(transcription, received, gateway_of(request).metrics)
-        first = await unless_client_leaves(request, anext(events))
+        first = await cancel_on_disconnect(request, anext(events))
     return EventStream(first, events)
 
 
@@ -75,18 +83,18 @@ async def transcriptions(request: Request, received: Received) -> Response:
     responses={
         200: {
             "model": Translation | TranslationVerbose,
-            "description": "The translation in the format that was asked for.",
+            "description": "The translation in the requested format.",
             "content": {"text/plain": {}, "text/vtt": {}},
         }
     },
 )
 async def translations(request: Request, received: Received) -> Response:
-    """Write in English what is said in any language."""
+    """Translate a recording into English."""
     return await _answer(request, received, TranslationFields.read(received.fields))
 
 
 async def _begin(request: Request, received: Upload, fields: AudioFields) -> Transcription:
-    """Make a transcription that runs when its updates are taken."""
+    """Return a transcription, which runs while its updates are read."""
     gateway = gateway_of(request)
     await check_model(gateway, fields.model)
     return gateway.client.stream_file(
@@ -101,11 +109,11 @@ async def _answer(request: Request, received: Upload, fields: AudioFields) -> Re
     with errors_about(received):
         async with within_time(request):
             transcription = await _begin(request, received, fields)
-            await unless_client_leaves(request, _to_its_end(transcription))
+            await cancel_on_disconnect(request, _complete(transcription))
     gateway_of(request).metrics.count_transcript(transcription.transcript)
     return await reply(fields, transcription.transcript)
 
 
-async def _to_its_end(transcription: Transcription) -> None:
+async def _complete(transcription: Transcription) -> None:
     async for _ in transcription:
         pass

@@ -1,4 +1,4 @@
-"""``/v1/models``: what the draft server behind the gateway writes with."""
+"""``/v1/models``: the target model of the draft server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from specwhisper_gateway.errors import ModelNotFound
 from specwhisper_gateway.state import Gateway, gateway_of
 
-WHISPER_1 = "whisper-1"  # what programs that were written for OpenAI's API ask for
+WHISPER_1 = "whisper-1"  # the name that OpenAI's API uses
 
 router = APIRouter(prefix="/v1/models", tags=["Models"])
 
 
 class Models(BaseModel):
-    """A list as OpenAI's API writes it."""
+    """A list in OpenAI's format."""
 
     object: Literal["list"] = "list"
     data: list[Model]
@@ -25,7 +25,7 @@ class Models(BaseModel):
 
 @router.get("", response_model_exclude_none=True)
 async def models(request: Request) -> Models:
-    """Name the target, and the alias that stands for it whatever it is called."""
+    """List the target and its alias ``whisper-1``."""
     gateway = gateway_of(request)
     names = dict.fromkeys((await _target(gateway), WHISPER_1))
     return Models(data=[_model(gateway, name) for name in names])
@@ -33,14 +33,14 @@ async def models(request: Request) -> Models:
 
 @router.get("/{model:path}", response_model_exclude_none=True)
 async def model(request: Request, model: str) -> Model:
-    """Tell whether there is such a model; its name may have slashes, as those of the hub have."""
+    """Return a model; its name may contain slashes, as on the hub."""
     gateway = gateway_of(request)
     await check_model(gateway, model)
     return _model(gateway, model)
 
 
 async def check_model(gateway: Gateway, name: str) -> None:
-    """Refuse any model but the one there is."""
+    """Raise :class:`ModelNotFound` unless the name is the target's or its alias."""
     if name == WHISPER_1:
         return
     target = await _target(gateway)
@@ -53,5 +53,5 @@ async def _target(gateway: Gateway) -> str:
 
 
 def _model(gateway: Gateway, name: str) -> Model:
-    """Describe it; when it was made nobody knows, so it is as old as the gateway."""
+    """Describe a model; its time of creation is the gateway's start."""
     return Model(id=name, created=gateway.started_s, object="model", owned_by="specwhisper")

@@ -1,4 +1,4 @@
-"""``/``: the page that transcribes what its reader says."""
+"""``/``: the page for live transcription."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specwhisper_gateway.page_files import page_files, sample_as_wav, samples
 
 router = APIRouter(include_in_schema=False)
 
-# Nothing from other machines, nothing inline: what is said in front of this page stays between it and us.
+# Nothing from other machines, nothing inline: speech goes to this gateway only.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -45,13 +45,13 @@ class Sample(BaseModel):
 
 @router.get("/")
 async def index() -> Response:
-    """Give the page."""
+    """Return the page."""
     return _file("index.html")
 
 
 @router.get("/page/{name}")
 async def file(name: str) -> Response:
-    """Give one of its files."""
+    """Return a file of the page."""
     return _file(name)
 
 
@@ -66,7 +66,7 @@ async def list_samples() -> list[Sample]:
 
 @router.get("/samples/{name}.wav")
 async def sample(name: str) -> Response:
-    """Give a bundled recording, in a format that every browser knows."""
+    """Return a bundled recording as WAV, which every browser plays."""
     if name not in samples():
         raise HTTPException(HTTPStatus.NOT_FOUND)
     return Response(await asyncio.to_thread(sample_as_wav, name), media_type="audio/wav", headers=HEADERS)

@@ -1,4 +1,4 @@
-"""``/health``, ``/health/live`` and ``/metrics``: for those who operate the gateway."""
+"""``/health``, ``/health/live`` and ``/metrics``, for operators."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ metrics_router = APIRouter(tags=["Service"])
 
 
 class Live(BaseModel):
-    """That a request would be answered."""
+    """The gateway answers requests."""
 
     status: Literal["ok"] = "ok"
 
 
 class Health(Live):
-    """What the draft server reports of itself; callers without a key see the status alone."""
+    """The draft server's models; callers without a key see the status alone."""
 
-    target_model: str = Field(description="The model whose text this is.")
-    draft_model: str = Field(description="The model that drafts; empty where none does.")
-    mode: str = Field(description="How they work together.")
-    languages: list[str] = Field(description="Codes of the languages that the target knows.")
-    max_sessions: int = Field(description="Transcriptions at once; more are answered with 429.")
-    software_version: str = Field(description="Of the draft server.")
-    allows_latency_injection: bool = Field(description="Whether live streams may add latency.")
+    target_model: str = Field(description="Name of the target model.")
+    draft_model: str = Field(description="Name of the draft model; empty if there is none.")
+    mode: str = Field(description="Mode of sessions without a mode of their own.")
+    languages: list[str] = Field(description="Language codes that the target knows.")
+    max_sessions: int = Field(description="Limit of concurrent transcriptions; above it, 429.")
+    software_version: str = Field(description="Version of the draft server.")
+    allows_latency_injection: bool = Field(description="Whether live sessions may add latency.")
 
 
 @health_router.get(LIVE_ROUTE)
 async def live() -> Live:
-    """Tell that the gateway answers, whoever is away behind it: restarting it would bring nobody back."""
+    """Answer 200, whether or not the draft server answers."""
     return Live()
 
 
 @health_router.get("/health")
 async def health(request: Request) -> Health | Live:
-    """Report which models answer; 503 where the draft server or its target does not."""
+    """Return the models; 503 if the draft server or its target does not answer."""
     gateway = gateway_of(request)
-    is_stranger = gateway.config.tokens is not None and not has_key(request)
+    is_anonymous = gateway.config.tokens is not None and not has_key(request)
     try:
         server = await gateway.health.get()
     except SpecWhisperError as error:
-        if is_stranger:
+        if is_anonymous:
             raise TargetUnavailable("This gateway cannot transcribe at present.") from error
         raise
-    if is_stranger:
+    if is_anonymous:
         return Live()
     return Health(
         target_model=server.model.target,
@@ -66,9 +66,9 @@ async def health(request: Request) -> Health | Live:
 @metrics_router.get(
     "/metrics",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}, "description": "All figures."}},
+    responses={200: {"content": {"text/plain": {}}, "description": "All metrics."}},
 )
 async def metrics(request: Request) -> Response:
-    """Give all figures, in the format that Prometheus reads."""
+    """Return all metrics in Prometheus' format."""
     body, media_type = gateway_of(request).metrics.write(request.headers.get("accept", ""))
     return Response(body, headers={"Content-Type": media_type})

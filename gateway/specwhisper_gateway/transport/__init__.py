@@ -1,1 +1,1 @@
-"""HTTP and WebSocket connections: limits, deadlines, encryption, access."""
+"""HTTP and WebSocket connections: limits, deadlines, access."""

@@ -1,4 +1,4 @@
-"""The one door that every request passes: who shows no key is turned away, whatever he asks for."""
+"""API keys: a request without a known key is refused, whatever its path."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from specwhisper_gateway.access_log import note_caller
 from specwhisper_gateway.errors import WrongApiKey
 from specwhisper_gateway.handlers import refusal
 
-# Health, for load balancers, which have no key; and the page, which asks its reader for one.
+# Health, because load balancers have no key; and the page, which asks its user for one.
 OPEN_TO_ALL = re.compile(r"/health|/health/live|/|/page/[^/]+|/samples|/samples/[^/]+\.wav")
-KEY_SUBPROTOCOL = "openai-insecure-api-key."  # how browsers, which cannot set headers, tell a key
+KEY_SUBPROTOCOL = (
+    "openai-insecure-api-key."  # carries a browser's key, since its WebSockets cannot set headers
+)
 
-# For the page of the API only: the door has looked before any route does.
-bearer = HTTPBearer(auto_error=False, description="One of the gateway's keys, where it asks for one.")
+# For the API's page only: Access checks the key before any route runs.
+bearer = HTTPBearer(auto_error=False, description="One of the gateway's keys, if it has any.")
 
 
 class Access:
-    """Wraps the application; also paths that do not exist ask for a key.
+    """Wraps the application; paths that do not exist need a key too.
 
     Parameters
     ----------
-    tokens : who may come in.
+    tokens : the known keys.
     """
 
     def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
@@ -35,7 +37,7 @@ class Access:
         self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request or a WebSocket in, or answer it at the door, before any of its body is read."""
+        """Pass a request or a WebSocket on, or refuse it before its body is read."""
         if scope["type"] in ("http", "websocket"):
             try:
                 note_caller(scope, self._name_of(HTTPConnection(scope)))
@@ -51,14 +53,14 @@ class Access:
             return self._tokens.name_of(shown)
         except Unauthenticated as error:
             raise WrongApiKey(
-                "Incorrect API key provided: ask the operator of this gateway for the right one."
+                "Incorrect API key provided: ask the operator of this gateway for a valid key."
                 if shown
                 else "You did not provide an API key: send the header 'Authorization: Bearer KEY'."
             ) from error
 
 
 def _authorization(connection: HTTPConnection) -> str | None:
-    """Give the header of that name, or what a browser's WebSocket says in its place."""
+    """Return the Authorization header, or a browser's key in a subprotocol."""
     shown = connection.headers.get("authorization")
     offered: list[str] = connection.scope.get("subprotocols", [])
     if shown is None or not shown.lower().startswith(SCHEME):

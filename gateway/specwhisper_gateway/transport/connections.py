@@ -1,4 +1,9 @@
-"""Connections that end where the other side neither says nor takes what is due, and how many there may be."""
+"""Limits of HTTP and WebSocket connections that uvicorn has no settings for.
+
+uvicorn limits the time between two requests and the bytes of a WebSocket message. It waits forever for the
+head of a request and for a client that reads nothing. Its ``limit_concurrency`` refuses requests, but keeps
+connections. It reads 256 KiB at a time, which takes hundreds of milliseconds to parse if chunks are tiny.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +27,16 @@ from specwhisper_gateway.transport.sockets import TOO_BIG
 
 logger = logging.getLogger(__name__)
 
-MAX_FRAGMENTS = 1024  # of a message on a WebSocket: empty ones count towards no size
+MAX_FRAGMENTS = 1024  # of a WebSocket message: empty fragments count towards no size
 HEAD_S = 10.0  # from a request's first byte, or a connection's beginning, to the end of the request's head
-UNREAD_S = 30.0  # for a client that takes nothing of its answer
-FULL = "This gateway has as many connections as it may: try again later."
+UNREAD_S = 30.0  # for a client that reads nothing of its answer
+FULL = "This gateway has reached its limit of connections: try again later."
 
 
 class _Deadlines:
-    """Ends a connection whose other side is too slow; it is cut, as an orderly end would wait for it.
+    """Cuts a connection whose client is too slow.
+
+    An orderly close would wait for the client.
 
     Parameters
     ----------
@@ -41,36 +48,36 @@ class _Deadlines:
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
-    def expect_head(self, is_due: bool) -> None:
-        """Wait for a request's head, or do not any more."""
+    def set_head(self, is_due: bool) -> None:
+        """Start the deadline of a request's head, or stop it."""
         if is_due and self._head is None:
             self._head = asyncio.get_running_loop().call_later(HEAD_S, self._transport.abort)
         elif not is_due and self._head is not None:
             self._head.cancel()
             self._head = None
 
-    def expect_reading(self, num_bytes: int) -> None:
-        """Wait until something of so many bytes is taken; 0 ends that."""
+    def set_unread(self, num_bytes: int) -> None:
+        """Start the deadline for the client to read some of the unread bytes; 0 stops it."""
         if self._unread is not None:
             self._unread.cancel()
         self._unread = None
         if num_bytes:
-            self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self._check_reading, num_bytes)
+            self._unread = asyncio.get_running_loop().call_later(UNREAD_S, self._check_unread, num_bytes)
 
-    def _check_reading(self, before: int) -> None:
+    def _check_unread(self, before: int) -> None:
         num_bytes = self._transport.get_write_buffer_size()
         if num_bytes < before:
-            self.expect_reading(num_bytes)
+            self.set_unread(num_bytes)
         else:
             self._transport.abort()
 
 
 class _Bounded(asyncio.BufferedProtocol):
-    """Limits of both kinds of connection: bytes read at a time, and how long bytes wait to be taken.
+    """Deadlines and read size, for both kinds of connection.
 
     Attributes
     ----------
-    read_bytes : how much is read at a time: it is parsed at once, while other connections wait.
+    read_bytes : bytes to read at a time; they are parsed at once, while other connections wait.
     """
 
     read_bytes: int
@@ -84,68 +91,77 @@ class _Bounded(asyncio.BufferedProtocol):
         return self._read
 
     def buffer_updated(self, num_bytes: int) -> None:
-        """Parse what was read."""
+        """Parse the bytes that were read."""
         self.data_received(bytes(self._read[:num_bytes]))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with a head that is due."""
+        """Start with the deadline of the first head."""
         super().connection_made(transport)
         self._read = memoryview(bytearray(self.read_bytes))
         self._deadlines = _Deadlines(self.transport)
-        self._deadlines.expect_head(True)
-        # Whatever waits is known of, also behind the last word. Not 0: encrypted ones would wait for nothing.
+        self._deadlines.set_head(True)
+        # Every unread byte counts, the last ones too. Not 0: encrypted transports would never resume.
         self.transport.set_write_buffer_limits(high=1)
 
     def eof_received(self) -> None:
         """Let the transport close the connection."""
 
     def pause_writing(self) -> None:
-        """Bytes wait."""
+        """Start the deadline: the client has unread bytes."""
         super().pause_writing()
-        self._deadlines.expect_reading(self.transport.get_write_buffer_size())
+        self._deadlines.set_unread(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """All are taken."""
+        """Stop the deadline: the client has read everything."""
         super().resume_writing()
-        self._deadlines.expect_reading(0)
+        self._deadlines.set_unread(0)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Nothing is due any more."""
-        self._deadlines.expect_head(False)
-        self._deadlines.expect_reading(0)
+        """Stop all deadlines."""
+        self._deadlines.set_head(False)
+        self._deadlines.set_unread(0)
         super().connection_lost(error)
 
 
 class HttpConnection(_Bounded, H11Protocol):
-    """A connection as it begins.
+    """An HTTP/1 connection, which may become a WebSocket.
 
-    Attributes
+    Parameters
     ----------
-    max_connections : how many there may be.
+    max_connections : limit of open connections.
     """
 
-    max_connections: int
-    read_bytes = 4 * 1024  # parsing that much takes milliseconds where chunks are tiny
+    read_bytes = 4 * 1024  # parsed in milliseconds, even if chunks are tiny
+
+    def __init__(self, *args: Any, max_connections: int, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._max_connections = max_connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a connection in, or refuse it whatever it wants."""
+        """Admit a connection, or refuse it with 503 above the limit."""
         super().connection_made(transport)
-        if len(self.connections) > self.max_connections:
+        if len(self.connections) > self._max_connections:
             body = error_body(FULL, BROKEN, code="unavailable")
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, body, "retry-after: 1")
 
     def data_received(self, data: bytes) -> None:
-        """Hear what is sent; whatever has begun a head has to end it."""
+        """Parse data; a head that has begun has a deadline to end."""
         super().data_received(data)
-        is_ours = self.transport.get_protocol() is self  # else it has become a WebSocket
-        self._deadlines.expect_head(is_ours and (self.cycle is None or self.cycle.response_complete))
+        is_http = self.transport.get_protocol() is self  # else it has become a WebSocket
+        self._deadlines.set_head(is_http and (self.cycle is None or self.cycle.response_complete))
 
     def _should_upgrade(self) -> bool:
-        """Return whether a request becomes a WebSocket; too large a head is refused as a request."""
+        """Return whether a request becomes a WebSocket.
+
+        One with too large a head is refused as a request.
+        """
         return super()._should_upgrade() and _fits(self.scope)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP; after a request that is being answered, it ends that too."""
+        """Refuse what is not HTTP, in our own format.
+
+        A request that is being answered ends with it.
+        """
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -165,25 +181,34 @@ class HttpConnection(_Bounded, H11Protocol):
         self._refuse(HTTPStatus(answer_to(error).status), body_of(error))
 
     def _refuse(self, status: HTTPStatus, body: dict[str, Any], *headers: str) -> None:
-        """Answer what is no request that the application could answer, and end the connection."""
+        """Send an error without the application and close the connection."""
         name = received_request_id(())
         logger.info("refused", extra={"request": name, "status": status.value})
-        self.transport.write(_answer(status, body, f"{KEY}: {name}", *headers))
+        content = json.dumps(body).encode()
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            "content-type: application/json",
+            f"content-length: {len(content)}",
+            "connection: close",
+            f"{KEY}: {name}",
+            *headers,
+        )
+        self.transport.write("\r\n".join((*head, "", "")).encode() + content)
         self.transport.close()
 
 
 class SocketConnection(_Bounded, WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket."""
 
-    read_bytes = 2 * 1024  # hundreds of messages, where they are tiny
+    read_bytes = 2 * 1024  # hundreds of messages, if they are tiny
 
     def data_received(self, data: bytes) -> None:
-        """Hear what is sent; a handshake that cannot be read is never answered, so it has to end too."""
+        """Parse data; a handshake has a deadline too."""
         super().data_received(data)
-        self._deadlines.expect_head(not self.handshake_initiated)
+        self._deadlines.set_head(not self.handshake_initiated)
 
     def handle_cont(self, event: Frame) -> None:
-        """Add a fragment to its message; fail the connection after too many."""
+        """Add a fragment to its message; close the connection after too many."""
         if len(self.frames) >= MAX_FRAGMENTS:
             self.conn.fail(TOO_BIG, f"a message has at most {MAX_FRAGMENTS} fragments")
             self.handle_parser_exception()
@@ -191,28 +216,10 @@ class SocketConnection(_Bounded, WebSocketsSansIOProtocol):
         super().handle_cont(event)
 
     async def send(self, message: Any) -> None:
-        """Send what the application says."""
+        """Send a message of the application."""
         await super().send(message)
-        # A refusal ends the handshake too; uvicorn would log an error of ours.
+        # A refusal completes the handshake too; otherwise uvicorn logs an error.
         self.handshake_complete = self.handshake_complete or self.close_sent
-
-
-def at_most(max_connections: int) -> type[HttpConnection]:
-    """Make the kind of which there are so many."""
-    return type("LimitedConnection", (HttpConnection,), {"max_connections": max_connections})
-
-
-def _answer(status: HTTPStatus, body: dict[str, Any], *headers: str) -> bytes:
-    """Return a whole response that ends its connection."""
-    content = json.dumps(body).encode()
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}",
-        "content-type: application/json",
-        f"content-length: {len(content)}",
-        "connection: close",
-        *headers,
-    )
-    return "\r\n".join((*head, "", "")).encode() + content
 
 
 def _fits(scope: Any) -> bool:

@@ -1,4 +1,4 @@
-"""How long a transcription may last in all, from the beginning of its upload or of its session."""
+"""The time limit of a transcription, from the start of its upload or session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDS_AT = "ends_at_s"
 
 @asynccontextmanager
 async def within_time(connection: HTTPConnection) -> AsyncGenerator[None]:
-    """End what is within by :class:`SessionExpired` once the time is over that began with the first use."""
+    """Raise :class:`SessionExpired` when the time since the first use is over."""
     max_s = gateway_of(connection).config.session_timeout_s
     ends_at_s: float = connection.scope["state"].setdefault(ENDS_AT, get_running_loop().time() + max_s)
     limit = timeout_at(ends_at_s)
@@ -28,5 +28,5 @@ async def within_time(connection: HTTPConnection) -> AsyncGenerator[None]:
             raise
         what = "session" if connection.scope["type"] == "websocket" else "request"
         raise SessionExpired(
-            f"This {what} has lasted {max_s:g} s, as long as one may: go on with another one."
+            f"This {what} has lasted {max_s:g} s, the limit of this gateway: continue in another one."
         ) from error

@@ -1,4 +1,4 @@
-"""Work that ends when the client it is for has gone."""
+"""Work that is cancelled when its client disconnects."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from specwhisper_gateway.errors import ClientGone
 T = TypeVar("T")
 
 
-async def unless_client_leaves(request: Request, work: Awaitable[T]) -> T:
-    """Wait for work, and cancel it as soon as the connection is closed; the body must have been read."""
+async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
+    """Wait for work, and cancel it when the connection closes.
+
+    The request's body must have been read.
+    """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.create_task(_left(request))
+    leaving = asyncio.create_task(_disconnected(request))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ClientGone("The client left before it was answered.")
+            raise ClientGone("The client disconnected before it was answered.")
         return working.result()
     finally:
         working.cancel()
@@ -28,6 +31,6 @@ async def unless_client_leaves(request: Request, work: Awaitable[T]) -> T:
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-async def _left(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,8 +1,8 @@
-"""Middleware that lets a client hear why its upload is refused before all of it was read.
+"""Middleware that lets a client read why its unfinished upload is refused.
 
-A server that closes a connection with unread bytes on it resets it, and the reset overtakes the answer: the
-client sees a broken pipe where it should see a 413. So the answer goes out at once, and what still comes is
-thrown away for a while before the connection is closed.
+A connection that is closed with unread bytes is reset, and the reset overtakes the answer: the client sees
+a broken pipe instead of a 413. So the answer is sent at once, and further bytes are discarded for a while
+before the connection is closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Lingering:
 
     Parameters
     ----------
-    linger_s : how long a refused client may go on sending, in seconds.
+    linger_s : how long a refused client may continue to send, in seconds.
     """
 
     def __init__(self, app: ASGIApp, linger_s: float = LINGER_S) -> None:
@@ -34,7 +34,9 @@ class Lingering:
             return
         headers = Headers(scope=scope)
         is_unread = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        is_waiting = headers.get("expect", "").lower() == "100-continue"  # sends nothing unless it is read
+        is_waiting = (
+            headers.get("expect", "").lower() == "100-continue"
+        )  # sends nothing until the body is read
 
         async def receive_watched() -> Message:
             nonlocal is_unread, is_waiting
@@ -54,7 +56,7 @@ class Lingering:
                     while is_unread:
                         await receive_watched()
             except TimeoutError:
-                pass  # it had its chance
+                pass  # it had time to read the answer
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         await self._app(scope, receive_watched, send_and_linger)

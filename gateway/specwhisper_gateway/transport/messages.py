@@ -1,4 +1,4 @@
-"""JSON messages on WebSockets, limited in size, depth and number of values before they are validated."""
+"""JSON messages on WebSockets, limited in size, depth and number of values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from specwhisper_gateway.errors import InvalidEvent
 
 MAX_MESSAGE_BYTES = 1024 * 1024  # of any message; larger ones close the connection
 MAX_CONTROL_BYTES = 64 * 1024  # of a message without its audio
-MAX_VALUES = 2048  # a position on /live has up to 1024 tokens
+MAX_VALUES = 2048  # a resume point on /live has up to 1024 tokens
 MAX_DEPTH = 8
-MAX_MARKS = 64  # commas and opening brackets of a message that is mostly audio
+MAX_SEPARATORS = 64  # commas and opening brackets of a message that is mostly audio
 SHOWN_CHARS = 100
 
 UNKNOWN = "unknown_parameter"
@@ -25,7 +25,9 @@ UNKNOWN = "unknown_parameter"
 class StrictModel(BaseModel):
     """A model that refuses unknown keys with one error, however many there are."""
 
-    model_config = ConfigDict(extra="ignore")  # refused below: pydantic's own check makes an error of each
+    model_config = ConfigDict(
+        extra="ignore"
+    )  # refused below: pydantic's own check makes one error for each key
 
     @model_validator(mode="before")
     @classmethod
@@ -39,13 +41,13 @@ class StrictModel(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The first thing that is wrong with a message.
+    """The first error of a message.
 
     Attributes
     ----------
-    path : keys that lead to the value.
+    path : keys of the value, from the outside in.
     kind : pydantic's name of the error, or ``UNKNOWN``.
-    reason : a clause for a sentence.
+    reason : a clause of an error message.
     """
 
     path: tuple[str, ...]
@@ -70,7 +72,9 @@ def first_problem(error: ValidationError) -> Problem:
 
 
 async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]:
-    """Parse a message, in a thread if it is large; :class:`InvalidEvent` if it is no object or too large.
+    """Parse a message, in a thread if it is large.
+
+    Raises :class:`InvalidEvent` if it is invalid.
 
     Parameters
     ----------
@@ -78,7 +82,7 @@ async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]
     """
     if len(frame) <= MAX_CONTROL_BYTES:
         return _parse(frame)
-    if audio is None or sum(frame.count(mark) for mark in ",[{") > MAX_MARKS:
+    if audio is None or sum(frame.count(separator) for separator in ",[{") > MAX_SEPARATORS:
         raise _too_large()
     message = await asyncio.to_thread(_parse, frame)
     text = message.get(audio)
@@ -89,7 +93,7 @@ async def read_object(frame: str, *, audio: str | None = None) -> dict[str, Any]
 
 def _parse(frame: str) -> dict[str, Any]:
     try:
-        message = from_json(frame)  # unlike the standard library's parser, it refuses half characters
+        message = from_json(frame)  # unlike the standard library's parser, it refuses lone surrogates
     except ValueError as error:
         raise InvalidEvent("The message is not JSON.", code="invalid_json") from error
     if not isinstance(message, dict):
@@ -107,14 +111,14 @@ def _check_shape(message: dict[str, Any]) -> None:
         num_values += len(values)
         if num_values > MAX_VALUES:
             raise InvalidEvent(
-                f"The message has more than {MAX_VALUES} values: no message needs as many.",
+                f"The message has more than {MAX_VALUES} values: no message needs that many.",
                 code="message_too_large",
             )
         containers = [value for value in values if isinstance(value, dict | list)]
         if not containers:
             return
     raise InvalidEvent(
-        f"The message is nested more than {MAX_DEPTH} levels deep: no message needs as many.",
+        f"The message is nested more than {MAX_DEPTH} levels deep: no message needs that many.",
         code="message_too_large",
     )
 

@@ -1,4 +1,4 @@
-"""WebSockets: who may open one, what ends one with which code, and sending to clients that may not listen."""
+"""WebSockets: allowed origins, close codes, and clients that do not read or send."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from specwhisper_gateway.transport.access import KEY_SUBPROTOCOL
 
 logger = logging.getLogger(__name__)
 
-SEND_TIMEOUT_S = 30.0  # for a client that has stopped to listen
+SEND_TIMEOUT_S = 30.0  # for a client that does not read
 STALL_TIMEOUT_S = 120.0  # for a draft server that takes no more audio
-IDLE_TIMEOUT_S = 600.0  # for one that says and is told nothing: it may hold a place on the draft server
+IDLE_TIMEOUT_S = 600.0  # without a message in either direction; the session takes one of the draft server's
 
-# RFC 6455's codes and the one that IANA has added for servers that are full.
+# RFC 6455's codes, and IANA's code for full servers.
 INVALID_DATA, TOO_BIG, FAILED, TRY_AGAIN_LATER = 1008, 1009, 1011, 1013
 CODE_OF_ERROR: dict[type[Exception], int] = {
     InvalidRequest: INVALID_DATA,
@@ -46,40 +46,48 @@ CODE_OF_ERROR: dict[type[Exception], int] = {
 
 
 def close_code(error: BaseException) -> int:
-    """Look up the code that a WebSocket is closed with; what is not in the table is ours to mend."""
+    """Return the close code for an error.
+
+    An error that is not in the table is a failure of the gateway.
+    """
     return next((CODE_OF_ERROR[kind] for kind in type(error).__mro__ if kind in CODE_OF_ERROR), FAILED)
 
 
 def subprotocol_of(socket: WebSocket) -> str | None:
-    """Choose among what a client offers; a browser gives up unless one of those is chosen."""
+    """Choose one of the subprotocols that a client offers.
+
+    Browsers disconnect unless one is chosen.
+    """
     offered: list[str] = socket.scope["subprotocols"]
-    # A key is not to be said again.
+    # Never send a key back.
     return next((name for name in offered if not name.startswith(KEY_SUBPROTOCOL)), None)
 
 
 def check_origin(connection: HTTPConnection) -> None:
-    """Refuse the pages of others: a browser lets any of them connect to what only its user can reach."""
+    """Refuse pages of other sites, which browsers let connect to private hosts."""
     origin = connection.headers.get("origin")
     config = gateway_of(connection).config
-    if origin is None or config.allows(origin):  # without one it is no browser
+    if origin is None or config.allows(origin):  # browsers always send one
         return
     try:
         page = urlsplit(origin)
-    except ValueError:  # brackets around what is no address
+    except ValueError:  # an invalid address in brackets
         page = urlsplit("")
     is_own = bool(page.netloc) and page.netloc == connection.headers.get("host")
     if config.tokens is None and is_loopback(config.host):
-        # The owner of any other name can have it lead to this machine, once his page has been loaded.
+        # Any other name may be made to resolve to this machine after its page was loaded (DNS rebinding).
         is_own = is_own and is_loopback(page.hostname or "")
     if not is_own:
-        raise ForeignPage(f"A page of {origin} may not use this gateway: it has a page of its own.")
+        raise ForeignPage(
+            f"Pages of {origin} may not use this gateway: use its own page, or pass --allow-origin."
+        )
 
 
 @asynccontextmanager
-async def ended_by_errors(
-    socket: WebSocket, peer: Peer, tell: Callable[[BaseException], Awaitable[None]]
+async def close_on_error(
+    socket: WebSocket, peer: Peer, report: Callable[[BaseException], Awaitable[None]]
 ) -> AsyncGenerator[None]:
-    """Tell an accepted client what has ended its session, if it is still there, and close with the code."""
+    """Send a client the error that ended its session, and close with its code."""
     try:
         yield
     except Exception as error:
@@ -88,15 +96,18 @@ async def ended_by_errors(
             logger.exception("session failed")
         if not isinstance(error, ClientGone):
             try:
-                await tell(error)
+                await report(error)
             except ClientGone:
                 pass
         await peer.close(error)
 
 
 @asynccontextmanager
-async def unless_stalled() -> AsyncGenerator[None]:
-    """Give up where nothing moves: who waits to pass audio on does not see that its client has gone."""
+async def stall_timeout() -> AsyncGenerator[None]:
+    """Raise if sending audio takes too long.
+
+    Meanwhile nothing notices that the client has disconnected.
+    """
     try:
         async with asyncio.timeout(STALL_TIMEOUT_S):
             yield
@@ -111,8 +122,8 @@ class Peer:
 
     Parameters
     ----------
-    send_timeout_s : how long it may leave unread what it is told, in seconds.
-    idle_timeout_s : how long it may say nothing while it is told nothing, in seconds.
+    send_timeout_s : how long it may not read, in seconds.
+    idle_timeout_s : how long no message may be sent in either direction, in seconds.
     """
 
     def __init__(
@@ -125,48 +136,48 @@ class Peer:
         self._socket = socket
         self._send_timeout_s = send_timeout_s
         self._idle_timeout_s = idle_timeout_s
-        self._sending = asyncio.Lock()  # events keep their order, whichever task tells them
-        self._patience: asyncio.Timeout | None = None  # with a client that says nothing
+        self._sending = asyncio.Lock()  # events keep their order, whichever task sends them
+        self._idle: asyncio.Timeout | None = None  # runs while the client sends nothing
 
     async def send(self, *events: dict[str, Any]) -> None:
-        """Tell events; :class:`ClientGone` where nobody listens any more."""
+        """Send events; raise :class:`ClientGone` if the client does not read them."""
         try:
             async with self._sending, asyncio.timeout(self._send_timeout_s):
                 for event in events:
                     await self._socket.send_json(event)
-        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:  # Runtime: noticed before
-            raise ClientGone("The client does not listen any more.") from error
-        # Who is told something waits for it, and need not speak; unless the time for that is just over.
-        if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(self._idle_at())
+        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:  # RuntimeError: closed earlier
+            raise ClientGone("The client has disconnected or does not read.") from error
+        # An event that is sent restarts the idle time, unless it has just expired.
+        if self._idle is not None and not self._idle.expired():
+            self._idle.reschedule(self._idle_at())
 
     async def frames(self) -> AsyncGenerator[str | bytes]:
-        """Give what it says until it leaves."""
+        """Yield the client's messages until it disconnects."""
         while True:
             try:
-                async with asyncio.timeout_at(self._idle_at()) as self._patience:
+                async with asyncio.timeout_at(self._idle_at()) as self._idle:
                     message = await self._socket.receive()
             except TimeoutError as error:
                 raise IdleTimeout(
-                    f"Nothing was sent for {self._idle_timeout_s:g} s: connect again to go on."
+                    f"Nothing was sent for {self._idle_timeout_s:g} s: connect again to continue."
                 ) from error
             finally:
-                self._patience = None
+                self._idle = None
             if message["type"] == "websocket.disconnect":
                 return
             frame: str | bytes | None = message.get("text")
             yield message["bytes"] if frame is None else frame
-            await asyncio.sleep(0)  # many messages may be here at once, and other clients wait
+            await asyncio.sleep(0)  # many messages may have arrived at once, and other clients wait
 
     def _idle_at(self) -> float:
         return asyncio.get_running_loop().time() + self._idle_timeout_s
 
     async def close(self, error: BaseException | None = None) -> None:
-        """End the connection, with the error's code; the reason is its kind."""
+        """Close the connection with the error's close code; the reason is its kind."""
         code = 1000 if error is None else close_code(error)
         reason = "" if error is None else answer_to(error).code or answer_to(error).type
         try:
             async with asyncio.timeout(self._send_timeout_s):
                 await self._socket.close(code, reason)
         except (WebSocketDisconnect, RuntimeError, TimeoutError):
-            pass  # it has left by itself
+            pass  # it has disconnected

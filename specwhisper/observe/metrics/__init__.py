@@ -1,1 +1,4 @@
-"""Prometheus metrics of the servers; each server has its own registry, so several fit into a process."""
+"""Prometheus metrics of the servers.
+
+Each server has its own registry, so several fit into a process.
+"""

@@ -1,4 +1,4 @@
-"""Where replicas that come and go serve their metrics, as Prometheus' HTTP service discovery lists them."""
+"""The list of replicas' metrics addresses, for Prometheus' HTTP discovery."""
 
 from __future__ import annotations
 

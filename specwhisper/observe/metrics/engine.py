@@ -1,4 +1,4 @@
-"""Metrics of a target's engine, computed from the events that it sends to its sessions."""
+"""Metrics of a target's engine, computed from its sessions' events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ class EngineMetrics:
             self._totals.observe(message)
 
     def observe(self, events: Sequence[tuple[str, object]]) -> None:
-        """Count the events of one step: one forward pass, or the parts in which it was repeated."""
+        """Count the events of one step.
+
+        One forward pass, or the parts in which it was repeated.
+        """
         passes: set[tuple[int, int]] = set()
         for _, event in events:
             if isinstance(event, WindowOpened):

@@ -41,7 +41,7 @@ class Registry:
         """Export version, model, dtype and device as the labels of a metric."""
         build = Info(
             f"{self._prefix}_build",
-            "What this server runs.",
+            "Version and model of this server.",
             registry=self.collected,
         )
         build.info({"version": __version__, "model": model, "dtype": dtype, "device": device})
