@@ -1,4 +1,4 @@
-"""One ``SpeculativeWhisper`` for many threads: right texts, shared forward passes, failures kept apart."""
+"""Threads that share one ``SpeculativeWhisper``: their texts, forward passes and failures."""
 
 from __future__ import annotations
 
@@ -14,25 +14,36 @@ from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.engine.pair_engine import Feed
 from specwhisper.errors import InvalidAudio, SpecWhisperError
 from specwhisper.types import SAMPLE_RATE, AudioChunk
+from tests.nightly import examples, mostly_nightly
 
-NUM_THREADS = 8
+NUM_THREADS = examples(4, 8)
 WAIT_S = 60
-ASKED = {"language": "en"}
+OPTIONS = {"language": "en"}
 TARGET, DRAFT = "demo-target", "demo-draft-tiny"
 
 
-def demo(batch_size: int, draft: str | None = DRAFT) -> SpeculativeWhisper:
+def load_pair(batch_size: int, draft: str | None = DRAFT) -> SpeculativeWhisper:
     return SpeculativeWhisper(draft, TARGET, device="cpu", batch_size=batch_size)
 
 
 @pytest.fixture(scope="module")
 def pair() -> SpeculativeWhisper:
-    return demo(NUM_THREADS)
+    return load_pair(NUM_THREADS)
+
+
+@pytest.fixture(scope="module")
+def two_slots() -> SpeculativeWhisper:
+    return load_pair(2)
+
+
+@pytest.fixture(scope="module")
+def one_slot() -> SpeculativeWhisper:
+    return load_pair(1)
 
 
 @pytest.fixture(scope="module")
 def recordings() -> list[np.ndarray]:
-    """Cuts of 2 to 4 s, each with words of its own."""
+    """Cuts of 2 to 4 s with different words."""
     samples = [np.frombuffer(sample.pcm, "<i2") for sample in load_samples(None)]
     cuts = [samples[i % len(samples)][i * SAMPLE_RATE :] for i in range(NUM_THREADS)]
     return [cut[: (2 + i % 3) * SAMPLE_RATE] for i, cut in enumerate(cuts)]
@@ -40,12 +51,12 @@ def recordings() -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def texts(pair, recordings) -> list[str]:
-    """What one thread writes of each recording."""
-    return [pair.transcribe(audio, **ASKED).text for audio in recordings]
+    """The text of each recording, transcribed in one thread."""
+    return [pair.transcribe(audio, **OPTIONS).text for audio in recordings]
 
 
 def in_threads(calls: list[Callable[[], object]]) -> list[Future]:
-    """Start all calls at once, each in a thread, and wait for them."""
+    """Run each call in a thread of its own, all at once, and wait for them."""
     together = threading.Barrier(len(calls))
 
     def call(one: Callable[[], object]) -> object:
@@ -56,39 +67,39 @@ def in_threads(calls: list[Callable[[], object]]) -> list[Future]:
         return [threads.submit(call, one) for one in calls]
 
 
-def test_each_recording_has_words_of_its_own(texts):
-    assert len(set(texts)) == len(texts), "else these tests could not see a mixed-up text"
+def test_the_recordings_have_different_texts(texts):
+    assert len(set(texts)) == len(texts), "otherwise these tests could not notice a swapped text"
 
 
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_a_call_that_begins_while_another_decodes_changes_no_text(pair, recordings, texts, is_alone):
-    """Each call begins when the one before it has written something: the staggered starts of a service."""
-    model = pair.without_draft() if is_alone else pair
+@pytest.mark.parametrize("has_draft", mostly_nightly([True, False]))
+def test_a_call_that_begins_while_another_decodes_changes_no_text(pair, recordings, texts, has_draft):
+    """Each call begins once the previous one has text: the staggered starts of a service."""
+    model = pair if has_draft else pair.without_draft()
     has_begun = [threading.Event() for _ in recordings]
 
-    def transcribe(place: int) -> str:
-        if place:
-            assert has_begun[place - 1].wait(WAIT_S)
+    def transcribe(number: int) -> str:
+        if number:
+            assert has_begun[number - 1].wait(WAIT_S)
 
         def watch(_: int, builder) -> None:
             if builder.verified_text or builder.segments:
-                has_begun[place].set()
+                has_begun[number].set()
 
         try:
-            return model.transcribe(recordings[place], watch=watch, **ASKED).text
+            return model.transcribe(recordings[number], watch=watch, **OPTIONS).text
         finally:
-            has_begun[place].set()
+            has_begun[number].set()
 
     with ThreadPoolExecutor(NUM_THREADS) as threads:
         assert list(threads.map(transcribe, range(NUM_THREADS))) == texts
 
 
 def test_threads_with_and_without_a_draft_share_the_slots(pair, recordings, texts):
-    alone = pair.without_draft()
+    target_only = pair.without_draft()
     calls = [
-        lambda model=model, audio=audio: model.transcribe(audio, **ASKED)
+        lambda model=model, audio=audio: model.transcribe(audio, **OPTIONS)
         for audio in recordings
-        for model in (pair, alone)
+        for model in (pair, target_only)
     ]
     results = [future.result() for future in in_threads(calls)]
     assert [result.text for result in results] == [text for text in texts for _ in range(2)]
@@ -96,14 +107,14 @@ def test_threads_with_and_without_a_draft_share_the_slots(pair, recordings, text
     assert all(result.stats.counts.num_verified == 0 for result in results[1::2])
 
 
-def test_eight_threads_are_a_batch_of_eight(recordings, texts, monkeypatch):
-    alone = demo(NUM_THREADS, draft=None)
-    model, batches, all_encoded = alone.final_model, [], threading.Barrier(NUM_THREADS)
+def test_all_threads_share_a_forward_pass(recordings, texts, monkeypatch):
+    target_only = load_pair(NUM_THREADS, draft=None)
+    model, batches, all_encoded = target_only.final_model, [], threading.Barrier(NUM_THREADS)
     encode, score = model.encode, model.score
 
     def encode_together(slot, recording, start_frame) -> None:
         encode(slot, recording, start_frame)
-        all_encoded.wait(WAIT_S)  # all sessions go on from here at once
+        all_encoded.wait(WAIT_S)  # then all sessions decode at once
 
     def counted(rows):
         batches.append(len(rows))
@@ -112,7 +123,7 @@ def test_eight_threads_are_a_batch_of_eight(recordings, texts, monkeypatch):
     monkeypatch.setattr(model, "max_windows", NUM_THREADS)
     monkeypatch.setattr(model, "encode", encode_together)
     monkeypatch.setattr(model, "score", counted)
-    calls = [lambda audio=audio: alone.transcribe(audio, **ASKED) for audio in recordings]
+    calls = [lambda audio=audio: target_only.transcribe(audio, **OPTIONS) for audio in recordings]
     results = [future.result() for future in in_threads(calls)]
     assert [result.text for result in results] == texts
     assert max(batches) == NUM_THREADS
@@ -120,15 +131,15 @@ def test_eight_threads_are_a_batch_of_eight(recordings, texts, monkeypatch):
     assert len(batches) <= sum(batches) / 2, "forward passes are shared"
 
 
-def test_a_call_that_fails_fails_alone(pair, recordings, texts):
+def test_a_call_that_fails_affects_no_other(pair, recordings, texts):
     broken = np.append(recordings[0].astype(np.float32) / 32768, np.float32("nan"))
     bad = [
-        lambda: pair.transcribe(broken, **ASKED),
-        lambda: pair.transcribe(np.zeros(0, np.int16), **ASKED),
+        lambda: pair.transcribe(broken, **OPTIONS),
+        lambda: pair.transcribe(np.zeros(0, np.int16), **OPTIONS),
         lambda: pair.transcribe(recordings[0], initial_prompt="wood " * 300, language="en"),
-        lambda: pair.transcribe(recordings[0], watch=lambda place, builder: 1 // 0, **ASKED),
+        lambda: pair.transcribe(recordings[0], watch=lambda place, builder: 1 // 0, **OPTIONS),
     ]
-    good = [lambda audio=audio: pair.transcribe(audio, **ASKED).text for audio in recordings]
+    good = [lambda audio=audio: pair.transcribe(audio, **OPTIONS).text for audio in recordings]
     futures = in_threads([*bad, *good])
     kinds = (InvalidAudio, InvalidAudio, SpecWhisperError, ZeroDivisionError)
     for future, kind in zip(futures, kinds, strict=False):
@@ -137,82 +148,78 @@ def test_a_call_that_fails_fails_alone(pair, recordings, texts):
 
 
 @pytest.mark.timeout(120)
-def test_an_interrupted_call_frees_its_slots(recordings, texts):
-    """With one slot, a slot that is lost would let the next call wait for ever."""
-    pair = demo(1)
+def test_an_interrupted_call_frees_its_slots(one_slot, recordings, texts):
+    """If the only slot were not freed, the next call would wait forever."""
 
     def interrupt(place: int, builder) -> None:
         raise KeyboardInterrupt
 
-    for _ in range(3):
+    for _ in range(examples(1, 3)):
         with pytest.raises(KeyboardInterrupt):
-            pair.transcribe(recordings[:3], watch=interrupt, **ASKED)
-        assert pair.transcribe(recordings[1], **ASKED).text == texts[1]
+            one_slot.transcribe(recordings[:3], watch=interrupt, **OPTIONS)
+        assert one_slot.transcribe(recordings[1], **OPTIONS).text == texts[1]
 
 
 @pytest.mark.timeout(120)
-def test_an_iterator_that_is_left_frees_its_slots(recordings, texts):
-    pair = demo(2)
-    results = pair.transcribe_iter(recordings * 4, **ASKED)
+def test_an_iterator_that_is_closed_frees_its_slots(two_slots, recordings, texts):
+    results = two_slots.transcribe_iter(recordings * 4, **OPTIONS)
     place, first = next(results)
     assert first.text == texts[place]
     results.close()
-    assert [result.text for result in pair.transcribe(recordings[:3], **ASKED)] == texts[:3]
+    assert [result.text for result in two_slots.transcribe(recordings[:3], **OPTIONS)] == texts[:3]
 
 
 @pytest.mark.timeout(120)
-def test_an_iterator_at_rest_holds_no_slot(recordings, texts):
-    pair = demo(2)
-    waiting = pair.transcribe_iter(recordings, **ASKED)
+def test_an_iterator_that_waits_holds_no_slot(two_slots, recordings, texts):
+    waiting = two_slots.transcribe_iter(recordings, **OPTIONS)
     place, first = next(waiting)
-    assert [result.text for result in pair.transcribe(recordings[:3], **ASKED)] == texts[:3]
+    assert [result.text for result in two_slots.transcribe(recordings[:3], **OPTIONS)] == texts[:3]
     rest = dict(waiting) | {place: first}
     assert [rest[place].text for place in sorted(rest)] == texts
 
 
 @pytest.mark.timeout(120)
 def test_a_recording_that_is_slow_to_read_stalls_no_other_call(pair, recordings, texts, monkeypatch):
-    is_asked, may_answer = threading.Event(), threading.Event()
+    is_reading, may_read = threading.Event(), threading.Event()
     next_chunk = Feed.next_chunk
 
     def slow(feed: Feed) -> AudioChunk:
-        is_asked.set()
-        assert may_answer.wait(WAIT_S)
+        is_reading.set()
+        assert may_read.wait(WAIT_S)
         return next_chunk(feed)
 
     with ThreadPoolExecutor(1) as threads:
         monkeypatch.setattr(Feed, "next_chunk", slow)
-        future = threads.submit(lambda: pair.transcribe(recordings[0], **ASKED).text)
-        assert is_asked.wait(WAIT_S)
+        future = threads.submit(lambda: pair.transcribe(recordings[0], **OPTIONS).text)
+        assert is_reading.wait(WAIT_S)
         monkeypatch.undo()
-        assert pair.transcribe(recordings[1], **ASKED).text == texts[1]
+        assert pair.transcribe(recordings[1], **OPTIONS).text == texts[1]
         assert not future.done()
-        may_answer.set()
+        may_read.set()
         assert future.result(WAIT_S) == texts[0]
 
 
-def test_an_iterator_has_the_config_of_its_call(recordings):
-    pair = demo(1)
-    pair.config = SpeculativeConfig(gamma=1)
-    results = pair.transcribe_iter(recordings[:1], **ASKED)
-    pair.config = SpeculativeConfig(gamma=7)
+def test_an_iterator_has_the_config_of_its_call(one_slot, recordings, monkeypatch):
+    monkeypatch.setattr(one_slot, "config", SpeculativeConfig(gamma=1))
+    results = one_slot.transcribe_iter(recordings[:1], **OPTIONS)
+    one_slot.config = SpeculativeConfig(gamma=7)
     ((_, result),) = results
     assert len(result.stats.acceptance_histogram) <= 1 + 1
 
 
-def test_each_call_has_the_config_of_its_beginning(recordings):
-    pair = demo(NUM_THREADS)
-    configs = [SpeculativeConfig(gamma=1 + i, temperature=1.5, seed=i) for i in range(4)]
+def test_each_call_has_the_config_at_its_start(pair, recordings, monkeypatch):
+    monkeypatch.setattr(pair, "config", pair.config)  # restored afterwards
+    configs = [SpeculativeConfig(gamma=1 + i, temperature=1.5, seed=i) for i in range(3)]
     expected, futures = [], []
     for config in configs:
         pair.config = config
-        expected.append(pair.transcribe(recordings[0], **ASKED).text)
+        expected.append(pair.transcribe(recordings[0], **OPTIONS).text)
     with ThreadPoolExecutor(len(configs)) as threads:
         for config in configs:
             has_begun = threading.Event()
             pair.config = config
             watch = lambda place, builder, has_begun=has_begun: has_begun.set()  # noqa: E731
-            futures.append(threads.submit(pair.transcribe, recordings[0], watch=watch, **ASKED))
+            futures.append(threads.submit(pair.transcribe, recordings[0], watch=watch, **OPTIONS))
             assert has_begun.wait(WAIT_S)
         assert [future.result().text for future in futures] == expected
     assert len(set(expected)) > 1

@@ -1,4 +1,4 @@
-"""The other end of a WebSocket that does not listen, does not speak, or has gone."""
+"""WebSocket clients that do not read, do not send, or have disconnected."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.rpc.services import eventually
 
 
 class Socket:
-    """A client that never does what it is waited for, or has gone."""
+    """A client that neither reads nor sends, or has disconnected."""
 
     def __init__(self, *, is_gone=False):
         self.scope = {"state": {}}
@@ -37,12 +37,12 @@ class Socket:
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-async def test_who_does_not_listen_has_left(is_gone):
+async def test_a_client_that_does_not_read_counts_as_gone(is_gone):
     with pytest.raises(ClientGone):
         await Peer(Socket(is_gone=is_gone), send_timeout_s=0).send({})
 
 
-async def test_whoever_notices_a_client_that_has_left_all_are_told_the_same():
+async def test_every_send_to_a_client_that_is_gone_raises_the_same_error():
     async def send(message):
         raise BrokenPipeError
 
@@ -58,52 +58,52 @@ async def test_whoever_notices_a_client_that_has_left_all_are_told_the_same():
 
 
 class Listener(Socket):
-    """A client that takes what it is told."""
+    """A client that reads everything."""
 
     async def send_json(self, event):
         pass
 
 
-async def test_who_does_not_speak_is_asked_to_come_again():
+async def test_a_client_that_sends_nothing_reaches_the_idle_timeout():
     with pytest.raises(IdleTimeout):
         await anext(Peer(Socket(), idle_timeout_s=0).frames())
 
 
-async def test_who_is_told_something_need_not_speak():
+async def test_a_sent_event_restarts_the_idle_timeout():
     peer = Peer(Listener(), idle_timeout_s=600)
     waiting = asyncio.ensure_future(anext(peer.frames()))
-    await eventually(lambda: peer._patience is not None)
-    before_s = peer._patience.when()
+    await eventually(lambda: peer._idle is not None)
+    before_s = peer._idle.when()
     await peer.send({})
-    assert peer._patience.when() > before_s
+    assert peer._idle.when() > before_s
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_what_is_told_when_the_time_is_just_over_comes_too_late():
+async def test_an_event_after_the_idle_timeout_does_not_restart_it():
     peer = Peer(Listener())
     waiting = asyncio.ensure_future(anext(peer.frames()))
-    await eventually(lambda: peer._patience is not None)
-    peer._patience.reschedule(0)
+    await eventually(lambda: peer._idle is not None)
+    peer._idle.reschedule(0)
     await asyncio.sleep(0)
-    assert peer._patience.expired()
+    assert peer._idle.expired()
     await peer.send({})
     with pytest.raises(IdleTimeout):
         await waiting
 
 
-async def test_nothing_waits_for_a_client_that_does_not_listen():
-    async def tell(error):
+async def test_closing_does_not_wait_for_a_client_that_does_not_read():
+    async def report(error):
         await peer.send({"error": str(error)})
 
     socket = Socket()
     peer = Peer(socket, send_timeout_s=0)
-    async with close_on_error(socket, peer, tell):
+    async with close_on_error(socket, peer, report):
         raise ServerFull("The draft server is full.")
     assert socket.closed == (1013, "rate_limit_exceeded")
 
 
-async def test_a_draft_server_that_takes_nothing(monkeypatch):
+async def test_a_draft_server_that_takes_no_audio_reaches_the_stall_timeout(monkeypatch):
     monkeypatch.setattr(sockets, "STALL_TIMEOUT_S", 0.0)
     with pytest.raises(TargetUnavailable):
         async with stall_timeout():
@@ -117,7 +117,7 @@ async def test_a_draft_server_that_takes_nothing(monkeypatch):
         (MessageTooLarge("Too much."), 1009),
         (PairMismatch("No pair."), 1011),
         (ValueError("a bug"), 1011),
-        (TargetUnavailable("Nobody there."), 1013),
+        (TargetUnavailable("No server answers."), 1013),
     ],
 )
 def test_close_codes(error, code):

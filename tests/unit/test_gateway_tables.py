@@ -85,7 +85,7 @@ def test_there_is_a_key_or_there_are_tokens(tmp_path, monkeypatch):
     monkeypatch.setenv(API_KEY, "0123456789abcdef")
     file = tmp_path / "tokens"
     file.write_text("anna 0123456789abcdef\n")
-    with pytest.raises(InvalidRequest, match="write it into --tokens-file"):
+    with pytest.raises(InvalidRequest, match="move the key into --tokens-file"):
         keys(file)
 
 
