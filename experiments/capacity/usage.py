@@ -120,10 +120,10 @@ class MeteredModel(EncodeOnceModel):
         super().__init__(checkpoint, num_slots, encode_once=encode_once)
         self._meter = meter
 
-    def hear(self, slot: int, recording: Recording, start_frame: int) -> None:
+    def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
         """Encode, and count it."""
         with self._meter.counting(ENCODE):
-            super().hear(slot, recording, start_frame)
+            super().encode_anew(slot, recording, start_frame)
         self._meter.count(ENCODINGS)
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:

@@ -1,1 +1,1 @@
-"""Kill, stop, cut and drain what sessions run on, and hold every client's text against an undisturbed one."""
+"""Kill, stop and drain servers, cut networks, and compare clients' text with that of a calm run."""

@@ -1,4 +1,4 @@
-"""``python -m experiments.chaos``: whatever happens to its servers, a client's text is the same."""
+"""``python -m experiments.chaos``: faults of servers and networks change no client's text."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ SHOWN_LINES = 20
 def chaos(
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Runs, each with a seed of its own. [default: 100; a few with --demo]"),
+        typer.Option(min=1, help="Number of runs, each with its own seed. [default: 100; fewer with --demo]"),
     ] = None,
     is_demo: Annotated[
-        bool, typer.Option("--demo", help="The bundled pair and speech, in place of the scripted one.")
+        bool, typer.Option("--demo", help="Use the demo pair and recorded speech, not scripted models.")
     ] = False,
     only: Annotated[
-        list[Kind] | None, typer.Option(help="Faults of this kind; repeat for more. [default: all]")
+        list[Kind] | None, typer.Option(help="Kind of fault; repeat for more. [default: all]")
     ] = None,
     logs: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Keep the servers' logs in this folder.")
+        Path | None, typer.Option(file_okay=False, help="Folder of the servers' logs. [default: not kept]")
     ] = None,
     seed: Seed = 0,
     quick: Quick = False,
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Kill, stop, cut off and replace servers under running clients, and compare what each client was told.
+    """Kill, stop, disconnect and replace servers under running clients, and check each client's text.
 
-    Servers are real processes whose models are scripted: what they write depends on every sample and every
-    token before. Every client's text is held against that of the target alone. Exits with 1 if one differs.
+    Servers are real processes with scripted models, whose text depends on every sample and every earlier
+    token. Every client's text must equal that of the target alone; otherwise the exit status is 1.
     """
-    os.environ["OMP_NUM_THREADS"] = "1"  # of the processes to come
+    os.environ["OMP_NUM_THREADS"] = "1"  # inherited by the servers
     console = open_console()
     chosen = QUICK if quick else EVERY
     plans = [plan for plan in chosen if only is None or plan[0] in only]
@@ -64,13 +64,13 @@ def chaos(
         folder.mkdir(parents=True, exist_ok=True)
         outcomes, tripped = asyncio.run(measure(drawn, folder, console))
     print_kinds(outcomes, console)
-    held_bars = [*bars(outcomes), control_bar(tripped)]
+    checked_bars = [*bars(outcomes), control_bar(tripped)]
     broken = [f"{outcome.scenario}: {line}" for outcome in outcomes for line in outcome.all_violations]
     broken += [f"control: {control}" for control in tripped if not control.has_tripped]
     if json is not None:
         figures: dict[str, Any] = {
             "seeds": [scenario.seed for scenario in drawn],
-            "bars": [str(bar) for bar in held_bars],
+            "bars": [str(bar) for bar in checked_bars],
             "pauses": {
                 kind: asdict(pauses)
                 for kind in Kind
@@ -80,7 +80,7 @@ def chaos(
             "runs": [facts(outcome) for outcome in outcomes],
         }
         write_json(json, models=DEMO_MODELS if is_demo else SCRIPTED_MODELS, figures=figures)
-    all_hold = print_bars(held_bars, console) if check else True
+    all_hold = print_bars(checked_bars, console) if check else True
     for line in broken[:SHOWN_LINES]:
         console.print(f"BROKEN: {line}", style="red", highlight=False, markup=False, soft_wrap=True)
     sys.exit(0 if all_hold and not broken else 1)
@@ -89,7 +89,7 @@ def chaos(
 async def measure(
     drawn: Sequence[Scenario], folder: Path, console: Console
 ) -> tuple[list[Outcome], list[Control]]:
-    """Run all scenarios, and the controls."""
+    """Run all scenarios, then the negative controls."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     outcomes = []
     with Progress(*columns, console=console, transient=True) as progress:
@@ -107,7 +107,7 @@ async def measure(
 
 
 def control_bar(tripped: Sequence[Control]) -> Bar:
-    """Return how many negative controls were not noticed."""
+    """Return the bar of the negative controls that did not trip."""
     num_quiet = sum(not control.has_tripped for control in tripped)
     return Bar("negative controls that did not trip", num_quiet, 1, f"{num_quiet} of {len(tripped)}")
 

@@ -1,4 +1,4 @@
-"""Negative controls: what is broken on purpose must be found, and by the violation that it is."""
+"""Negative controls: each deliberate error must be found, as its own kind of violation."""
 
 from __future__ import annotations
 
@@ -8,63 +8,64 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.chaos.asked import Recorded, Spoken
 from experiments.chaos.clients import violations
-from experiments.chaos.runs import Outcome, broken_servers, run
+from experiments.chaos.corrupted_logs import OF_LIVE, OF_RECORDING
+from experiments.chaos.requests import FileRequest, LiveRequest
+from experiments.chaos.runs import Outcome, run, server_violations
 from experiments.chaos.scenarios import Kind, Scenario
-from experiments.chaos.spoiling import OF_LIVE, OF_RECORDING
 from experiments.chaos.summary import MAX_RESUME_S, RESUMES, bars
 from experiments.chaos.world import SPARE, World
 from experiments.common.models.speech import talk
-from experiments.common.oracle import Violation, Wrong
+from experiments.common.oracle import Violation, ViolationKind
 from specwhisper.types import Mode
 from specwhisper_client.streaming import StreamingClient
 
-RECORDED = Recorded("translated", Mode.FULL, None, length_s=200.0, audio_seed=0, begins_s=0.0)
-SPOKEN = Spoken(Mode.FULL, 2_000, has_utterances=True, continue_unverified=False, begins_s=0.0)
+RECORDED = FileRequest("translated", Mode.FULL, None, length_s=200.0, audio_seed=0, start_after_s=0.0)
+SPOKEN = LiveRequest(Mode.FULL, 2_000, has_utterances=True, continue_unverified=False, start_after_s=0.0)
 KILLED = Scenario(0, Kind.KILL, (RECORDED, SPOKEN), delay_s=0.1)
 LATE_S = MAX_RESUME_S + 0.5
-PATIENCE_S = 2.5  # with a session that hangs
+HANG_TIMEOUT_S = 2.5  # until a session counts as hung
 NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What was broken on purpose.
+    """A deliberate error and the violations found.
 
     Attributes
     ----------
-    expected : the violation by which it must be found.
-    found : the kinds of violations that were found.
-    says : one of each kind, in full.
+    expected : the kind of violation that must be found.
+    found : kinds of violations found.
+    message : the first violation of each kind.
     """
 
     name: str
     expected: str
     found: tuple[str, ...]
-    says: str = ""
+    message: str = ""
 
     @property
     def has_tripped(self) -> bool:
-        """Whether it was found, by the violation that it is."""
+        """Whether the expected kind was found."""
         return self.expected in self.found
 
     def __str__(self) -> str:
         if self.has_tripped:
             return f"{self.name}: {self.expected}"
-        return f"{self.name}: tripped by {' and '.join(self.found)} instead of {self.expected}: {self.says}"
+        tripped_by = " and ".join(self.found)
+        return f"{self.name}: tripped by {tripped_by} instead of {self.expected}: {self.message}"
 
 
 async def run_controls(folder: Path) -> list[Control]:
-    """Break every promise once."""
-    # Other weights may also have a session fail; one of two goes on to say something else.
+    """Make every deliberate error once."""
+    # With other weights a session may also fail: with two recordings, one continues and writes another text.
     both = replace(KILLED, clients=(RECORDED, replace(RECORDED, audio_seed=1), SPOKEN))
     other = await run(both, folder, spare=replace(SPARE, seed=1))
-    impatient = await run(KILLED, folder, resume_timeout_s=0.0)
+    no_retry = await run(KILLED, folder, resume_timeout_s=0.0)
     return [
-        *await spoilt_logs(folder),
-        _of_run("a spare of other weights behind the same digest", Wrong.DIFFERENT, other),
-        _of_run("no patience for another target", Wrong.FAILED, impatient),
+        *await corrupted_logs(folder),
+        _of_run("a spare with other weights under the same digest", ViolationKind.DIFFERENT, other),
+        _of_run("no retry at another target", ViolationKind.FAILED, no_retry),
         await _late_spare(folder),
         await _kept_slot(folder),
         await _hanging(folder),
@@ -72,82 +73,92 @@ async def run_controls(folder: Path) -> list[Control]:
     ]
 
 
-async def spoilt_logs(folder: Path) -> list[Control]:
-    """Spoil the logs of sessions that nothing has happened to."""
+async def corrupted_logs(folder: Path) -> list[Control]:
+    """Corrupt the logs of sessions that nothing has happened to."""
     calm = Scenario(0, Kind.KILL, (RECORDED, SPOKEN))
     async with World(calm, folder) as world:
         await world.run(_nothing)
     found = []
-    for asked, client in zip(calm.clients, world.clients, strict=True):
-        is_recording = isinstance(asked, Recorded)
+    for request, client in zip(calm.clients, world.clients, strict=True):
+        is_recording = isinstance(request, FileRequest)
         kind = "recording" if is_recording else "live audio"
-        found.append(_control(f"{kind}, nothing spoilt", NOTHING, violations(asked, client.log)))
-        for spoil, expected in (OF_RECORDING if is_recording else OF_LIVE).items():
-            wrong = violations(asked, spoil(client.log))
-            found.append(_control(f"{kind}, log {spoil.__name__}", expected, wrong))
+        found.append(_control(f"{kind}, log unchanged", NOTHING, violations(request, client.log)))
+        for corrupt, expected in (OF_RECORDING if is_recording else OF_LIVE).items():
+            wrong = violations(request, corrupt(client.log))
+            found.append(_control(f"{kind}, log {corrupt.__name__}", expected, wrong))
     return found
 
 
 async def _late_spare(folder: Path) -> Control:
-    """Let the spare be there only when it takes too long."""
+    """Make the spare available only after the limit."""
     outcome = await run(KILLED, folder, fault=_kill_long_before_the_spare)
     short = [bar for bar in bars([outcome]) if not bar.holds]
     found = tuple(bar.name for bar in short) or (NOTHING,)
-    return Control("a spare that comes too late", RESUMES, found, "; ".join(map(str, short)))
+    return Control("a spare available too late", RESUMES, found, "; ".join(map(str, short)))
 
 
 async def _kept_slot(folder: Path) -> Control:
-    """Count slots while somebody has one."""
+    """Count slots while a session holds one."""
     async with World(KILLED, folder) as world, StreamingClient(world.draft.address) as stream:
         await stream.send(talk())
         async for _ in stream:
             break
-        return _control("a session that stays", Wrong.KEPT_SLOTS, await broken_servers(world, within_s=0.0))
+        return _control(
+            "a session that stays open",
+            ViolationKind.LEAKED_SLOTS,
+            await server_violations(world, within_s=0.0),
+        )
 
 
 async def _hanging(folder: Path) -> Control:
-    """Stop the draft server: its clients are asked how far they are before they notice that."""
-    async with World(KILLED, folder, client_timeout_s=PATIENCE_S) as world:
+    """Stop the draft server, and check its clients before they notice."""
+    async with World(KILLED, folder, client_timeout_s=HANG_TIMEOUT_S) as world:
         await world.run(_stop_the_draft)
         found = [wrong for client in world.clients for wrong in client.violations()]
-    return _control("sessions that hang", Wrong.HUNG, found)
+    return _control("hung sessions", ViolationKind.HUNG, found)
 
 
 async def _bad_exit(folder: Path) -> Control:
-    """Kill a target that was told to stop in order, before it has."""
+    """Kill a target while it drains."""
     async with World(KILLED, folder) as world:
         await world.run(_kill_while_it_drains)
-        return _control("a server that ends badly", Wrong.BAD_EXIT, await broken_servers(world))
+        return _control(
+            "a server that exits with an error", ViolationKind.BAD_EXIT, await server_violations(world)
+        )
 
 
 async def _nothing(world: World) -> None:
-    """Leave the world as it is."""
+    """Cause no fault."""
 
 
 async def _kill_long_before_the_spare(world: World) -> None:
-    address, world.spare.leads_to = world.spare.leads_to, None
+    address, world.spare.upstream = world.spare.upstream, None
     world.spare.reset()
-    world.strike()
+    world.mark_fault()
     await world.target.kill()
     await asyncio.sleep(LATE_S)
-    world.spare.leads_to = address
+    world.spare.upstream = address
 
 
 async def _stop_the_draft(world: World) -> None:
-    world.strike()
+    world.mark_fault()
     world.draft.signal(signal.SIGSTOP)
 
 
 async def _kill_while_it_drains(world: World) -> None:
-    world.strike()
-    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGKILL):  # stopped, it cannot be the faster one
+    world.mark_fault()
+    for number in (
+        signal.SIGSTOP,
+        signal.SIGTERM,
+        signal.SIGKILL,
+    ):  # SIGSTOP first, so that it cannot exit in between
         world.target.signal(number)
     await world.target.ended()
     world.exit_statuses.append(world.target.exit_status)
 
 
-def _of_run(name: str, expected: Wrong, outcome: Outcome) -> Control:
-    found = [*outcome.violations, *(wrong for one in outcome.heard for wrong in one.violations)]
+def _of_run(name: str, expected: ViolationKind, outcome: Outcome) -> Control:
+    found = [*outcome.violations, *(wrong for one in outcome.clients for wrong in one.violations)]
     return _control(name, expected, found)
 
 

@@ -1,4 +1,4 @@
-"""The bundled pair in place of the scripted one: real weights, and recordings of speech."""
+"""The demo pair instead of scripted models: real weights and recorded speech."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ SHORTEST, NUM_JOINED = 5, 3
 
 @cache
 def speech_of(seed: int) -> bytes:
-    """Return some of the shorter bundled recordings one behind the other."""
+    """Return some of the shorter bundled recordings, joined."""
     return b"".join(sample.pcm for sample in Random(seed).sample(load_samples(None)[:SHORTEST], NUM_JOINED))
 
 
 @cache
 def options_of(seed: int) -> DecodingOptions:
-    """Return what is asked of the target: with the loudest moment of it all, which no stream can know."""
+    """Return decoding options with the recording's log-mel maximum, which no stream can know."""
     return DecodingOptions(language="en", log_mel_max=log_mel_max([speech_of(seed)]))
 
 
 @cache
 def expected_segments(seed: int) -> Sequence[Segment]:
-    """Return what the target writes of that by itself, in one process."""
+    """Return the target's own segments, decoded in one process."""
     model = WhisperModel(load_checkpoint(TARGET), 1)
     return OneProcess(model).transcribe([speech_of(seed)], options_of(seed))[0].segments
 
 
 async def serve_target(settings: TargetSettings, probes: Probes) -> None:
-    """Serve the target until a signal."""
+    """Serve the demo target until a signal."""
     limits = Limits(max_sessions=settings.max_sessions)
     config = TargetConfig(
         model=TARGET,
@@ -68,7 +68,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
 
 
 async def serve_draft(settings: DraftSettings, probes: Probes) -> None:
-    """Serve the draft until a signal."""
+    """Serve the demo draft until a signal."""
     if settings.chooses_emptiest:
         always_choose_emptiest()
     failpoints = load_failpoints({VARIABLE: settings.failpoints}, "draft")

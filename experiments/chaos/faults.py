@@ -1,4 +1,4 @@
-"""How each kind of fault is done to a world; those of other servers are added here."""
+"""The fault of each kind, applied to a world."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Fault = Callable[[World], Awaitable[None]]
 AGAIN_S = 0.1
 SERVING = HealthCheckResponse(status=HealthCheckResponse.SERVING)
 SLOW_MS, SLOW_JITTER_MS, SLOW_BYTES_PER_S = 75.0, 50.0, 4_000_000.0
-LOST, LATE, REPEATED = 0.02, 0.05, 0.3  # of candidate blocks; what a target waits for in vain costs 5 s
+LOST, LATE, REPEATED = 0.02, 0.05, 0.3  # shares of blocks; a lost block that the target waits for costs 5 s
 
 
 async def kill_at(world: World) -> None:
-    """Note when the target has killed itself."""
+    """Record when the target's failpoint kills it."""
     await world.target.ended()
-    world.struck_s = world.target.ended_s
+    world.fault_began_s = world.target.ended_s
 
 
 async def kill(world: World) -> None:
     """Kill the target."""
-    world.strike()
+    world.mark_fault()
     await world.target.kill()
 
 
 async def kill_twice(world: World) -> None:
-    """Kill the target, put another one in its place, and kill the spare."""
+    """Kill the target, replace it, then kill the spare."""
     await kill(world)
     await world.start_target(world.victim)
     await asyncio.sleep(world.scenario.delay_s)
@@ -58,24 +58,24 @@ async def stop_draft(world: World) -> None:
 
 
 async def _stop_for_a_while(world: World, server: ForkedServer) -> None:
-    world.strike()
+    world.mark_fault()
     server.signal(signal.SIGSTOP)
     await asyncio.sleep(world.scenario.lasts_s)
     server.signal(signal.SIGCONT)
 
 
 async def stop_long(world: World) -> None:
-    """Stop the target for so long that its sessions leave, and then let it say what it was about to."""
-    world.strike()
+    """Stop the target until its sessions have left, then continue it with its unsent messages."""
+    world.mark_fault()
     world.target.signal(signal.SIGSTOP)
-    while not any(client.log.progress_s[-1:] > [world.struck_s + 1] for client in world.clients):
+    while not any(client.log.progress_s[-1:] > [world.fault_began_s + 1] for client in world.clients):
         await asyncio.sleep(0.01)
     world.target.signal(signal.SIGCONT)
 
 
 async def stop_draft_long(world: World) -> None:
-    """Stop the draft server until its clients are done, and then let it say what it was about to."""
-    world.strike()
+    """Stop the draft server until its clients have ended, then continue it."""
+    world.mark_fault()
     world.draft.signal(signal.SIGSTOP)
     try:
         await asyncio.Event().wait()
@@ -84,96 +84,96 @@ async def stop_draft_long(world: World) -> None:
 
 
 async def half_open(world: World) -> None:
-    """Let nothing through to the target or from it, for ever."""
-    world.strike()
-    world.victim.hold()
+    """Freeze the target's network for good, in both directions."""
+    world.mark_fault()
+    world.victim.freeze()
 
 
 async def half_open_draft(world: World) -> None:
-    """Let nothing through to the draft server or from it, for ever."""
-    world.strike()
-    world.front.hold()
+    """Freeze the draft server's network for good, in both directions."""
+    world.mark_fault()
+    world.draft_proxy.freeze()
 
 
-async def held(world: World) -> None:
-    """Let nothing through for a while."""
-    world.strike()
-    world.victim.hold()
+async def frozen(world: World) -> None:
+    """Freeze the target's network for a while."""
+    world.mark_fault()
+    world.victim.freeze()
     await asyncio.sleep(world.scenario.lasts_s)
-    world.victim.release()
+    world.victim.unfreeze()
 
 
 async def garbled(world: World) -> None:
-    """Have every connection to the target break in what it sends."""
-    world.strike()
+    """Send invalid HTTP/2 on every connection to the target."""
+    world.mark_fault()
     world.victim.garble()
 
 
 async def cut(world: World) -> None:
     """Reset all connections to targets and refuse new ones, for a while."""
-    await _cut(world, world.places)
+    await _cut(world, world.target_proxies)
 
 
 async def cut_draft(world: World) -> None:
     """Reset all connections to the draft server and refuse new ones, for a while."""
-    await _cut(world, world.fronts)
+    await _cut(world, world.draft_proxies)
 
 
-async def _cut(world: World, ways: Sequence[Proxy]) -> None:
-    world.strike()
-    led_to = [way.leads_to for way in ways]
-    for way in ways:
-        way.leads_to = None
-        way.reset()
+async def _cut(world: World, proxies: Sequence[Proxy]) -> None:
+    world.mark_fault()
+    upstreams = [proxy.upstream for proxy in proxies]
+    for proxy in proxies:
+        proxy.upstream = None
+        proxy.reset()
     await asyncio.sleep(world.scenario.lasts_s)
-    for way, address in zip(ways, led_to, strict=True):
-        way.leads_to = address
+    for proxy, address in zip(proxies, upstreams, strict=True):
+        proxy.upstream = address
 
 
 async def reset(world: World) -> None:
-    """Reset the connection to the target, time and again."""
-    world.strike()
-    for place in (world.victim, world.spare, world.victim):
-        place.reset()
+    """Reset the connections to the targets several times."""
+    world.mark_fault()
+    for proxy in (world.victim, world.spare, world.victim):
+        proxy.reset()
         await asyncio.sleep(0.3)
 
 
 async def reset_draft(world: World) -> None:
-    """Reset the connections to the draft servers, time and again."""
-    world.strike()
-    for front in (*world.fronts, world.front):
-        front.reset()
+    """Reset the connections to the draft servers several times."""
+    world.mark_fault()
+    for draft_proxy in (*world.draft_proxies, world.draft_proxy):
+        draft_proxy.reset()
         await asyncio.sleep(0.3)
 
 
 async def limit(world: World) -> None:
-    """Reset the connection to the target behind so many bytes."""
+    """Reset the connection to the target after so many bytes."""
     num_before = world.victim.num_reset
     world.victim.bytes_left = world.scenario.num_bytes
     while world.victim.num_reset == num_before:
         await asyncio.sleep(0.002)
-    world.strike()
+    world.mark_fault()
 
 
 async def slow(world: World) -> None:
-    """Make the way to all targets long and narrow."""
-    world.strike()
-    for place in world.places:
-        place.latency_ms, place.jitter_ms = SLOW_MS, SLOW_JITTER_MS
-        place.bytes_per_s = SLOW_BYTES_PER_S
+    """Add latency and limit bandwidth to all targets."""
+    world.mark_fault()
+    for proxy in world.target_proxies:
+        proxy.latency_ms, proxy.jitter_ms = SLOW_MS, SLOW_JITTER_MS
+        proxy.bytes_per_s = SLOW_BYTES_PER_S
 
 
 async def messages(world: World) -> None:
-    """Spoil candidates from here on: for whoever opens another session, as all do behind a reset."""
+    """Lose, repeat and reorder candidates of every session that opens after a reset."""
     await world.edit_candidates(lambda: edits(Random(world.scenario.seed)))
-    world.spare.leads_to = None
-    world.strike()
+    world.spare.upstream = None
+    world.mark_fault()
     world.victim.reset()
     world.spare.reset()
 
 
 def edits(random: Random) -> EditBlock:
-    """Lose, repeat and reorder the blocks of one session."""
+    """Return an edit that loses, repeats and reorders the blocks of one session."""
     late: list[Candidates] = []
 
     def edit(block: Candidates) -> Sequence[Candidates]:
@@ -183,33 +183,33 @@ def edits(random: Random) -> EditBlock:
         if roll < LOST + LATE:
             late.append(block)
             return ()
-        behind = [*late]
+        delayed = [*late]
         late.clear()
-        return (block, *behind, *([block] if roll < LOST + LATE + REPEATED else []))
+        return (block, *delayed, *([block] if roll < LOST + LATE + REPEATED else []))
 
     return edit
 
 
 async def drain(world: World) -> None:
-    """Have the target stop in order; its sessions leave it."""
+    """Drain the target; its sessions migrate."""
     await _drain(world, world.target)
 
 
 async def drain_draft(world: World) -> None:
-    """Have the draft server stop in order."""
+    """Drain the draft server."""
     await _drain(world, world.draft)
 
 
 async def _drain(world: World, server: ForkedServer) -> None:
-    world.strike()
+    world.mark_fault()
     server.signal(signal.SIGTERM)
-    async with _ends_well(world, server):
+    async with _recorded_exit(world, server):
         await server.ended()
 
 
 @asynccontextmanager
-async def _ends_well(world: World, server: ForkedServer) -> AsyncIterator[None]:
-    """Note how a server ends that was told to, also where its clients are done a moment before it is."""
+async def _recorded_exit(world: World, server: ForkedServer) -> AsyncIterator[None]:
+    """Record the exit status of a draining server, even if its clients end a moment earlier."""
     try:
         yield
     finally:
@@ -220,10 +220,10 @@ async def _ends_well(world: World, server: ForkedServer) -> AsyncIterator[None]:
 
 
 async def drain_again(world: World) -> None:
-    """Have the target stop in order, and say so again while it does."""
-    world.strike()
+    """Drain the target, and repeat the signals while it drains."""
+    world.mark_fault()
     ending = asyncio.create_task(world.target.ended())
-    async with _ends_well(world, world.target):
+    async with _recorded_exit(world, world.target):
         while not ending.done():
             world.target.signal(signal.SIGTERM)
             world.target.signal(signal.SIGINT)
@@ -231,53 +231,53 @@ async def drain_again(world: World) -> None:
 
 
 async def drain_expired(world: World) -> None:
-    """Have the target stop in order while there is no other, so that it cuts its sessions off."""
-    spare, world.spare.leads_to = world.spare.leads_to, None
+    """Drain the target without a spare, so that its drain timeout ends the sessions."""
+    spare, world.spare.upstream = world.spare.upstream, None
     world.spare.reset()
     await drain(world)
-    world.spare.leads_to = spare
+    world.spare.upstream = spare
 
 
 async def redeploy(world: World) -> None:
-    """Replace one target after the other: start a new one, then have the old one stop in order."""
-    world.strike()
-    spare_place = world.places[-1]
-    for place in world.places[:-1]:
-        old = world.targets[place]
-        await world.start_target(spare_place)
+    """Replace each target in turn: start a new one, then drain the old one."""
+    world.mark_fault()
+    spare_proxy = world.target_proxies[-1]
+    for proxy in world.target_proxies[:-1]:
+        old = world.targets[proxy]
+        await world.start_target(spare_proxy)
         old.signal(signal.SIGTERM)
-        async with _ends_well(world, old):
+        async with _recorded_exit(world, old):
             await old.ended()
-        place.leads_to, spare_place = None, place
+        proxy.upstream, spare_proxy = None, proxy
 
 
 async def kill_draft(world: World) -> None:
     """Kill the draft server and start another one."""
-    world.strike()
+    world.mark_fault()
     await world.draft.kill()
-    await world.start_draft(world.front)
+    await world.start_draft(world.draft_proxy)
 
 
 async def kill_draft_at(world: World) -> None:
-    """Start another draft server when the first has killed itself."""
+    """Start another draft server after the failpoint kills the first."""
     await world.draft.ended()
-    world.struck_s = world.draft.ended_s
-    await world.start_draft(world.front)
+    world.fault_began_s = world.draft.ended_s
+    await world.start_draft(world.draft_proxy)
 
 
 async def hang_draft(world: World) -> None:
-    """Replace the draft server whose engine hangs once its health says so, as Kubernetes does."""
+    """Replace a draft server with a hung engine once its health fails, as Kubernetes does."""
     draft = world.draft
     try:
         while not (await draft.probe("hanging"))["hanging"]:
             await asyncio.sleep(0.01)
-        world.strike()
+        world.mark_fault()
         async with open_channel(draft.address) as channel:
             while await HealthStub(channel).Check(HealthCheckRequest()) == SERVING:
                 await asyncio.sleep(AGAIN_S)
     finally:
         await draft.kill()
-    await world.start_draft(world.front)
+    await world.start_draft(world.draft_proxy)
 
 
 FAULTS: dict[Kind, Fault] = {
@@ -287,7 +287,7 @@ FAULTS: dict[Kind, Fault] = {
     Kind.STOP: stop,
     Kind.STOP_LONG: stop_long,
     Kind.HALF_OPEN: half_open,
-    Kind.HELD: held,
+    Kind.FROZEN: frozen,
     Kind.CUT: cut,
     Kind.CUT_LONG: cut,
     Kind.RESET: reset,

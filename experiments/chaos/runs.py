@@ -1,4 +1,4 @@
-"""One run: a world, a fault, and what the oracle says of every client."""
+"""One run: a world, a fault, and the violations found."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from time import monotonic
 from experiments.chaos.faults import FAULTS, Fault
 from experiments.chaos.scenarios import LOSES_DRAFT, Kind, Scenario
 from experiments.chaos.world import FREE_WITHIN_S, World
-from experiments.common.oracle import Log, Violation, Wrong, pause_s
+from experiments.common.oracle import ClientLog, Violation, ViolationKind, longest_pause_s
 from experiments.common.serve_scripted import TargetSettings
 from specwhisper_target_server.config import DEFAULT_IDLE_S
 
-# Pings that nobody answers take as long, on either side.
+# Additional time to free slots: HTTP/2 pings without a reply time out on either side.
 UNNOTICED_S = {Kind.HALF_OPEN: DEFAULT_IDLE_S, Kind.HALF_OPEN_DRAFT: DEFAULT_IDLE_S}
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What came of one client.
+class ClientOutcome:
+    """The outcome of one client.
 
     Attributes
     ----------
-    pause_s : the longest time without a commit, from the fault on; ``None`` where it met nothing.
-    num_restarts : how often it found nobody before it was told anything, and began again.
-    num_resumes : how often it went on in another call, or tried to.
+    pause_s : longest time without a commit since the fault; ``None`` if the session had ended before.
+    num_restarts : how often it found no server before its first update, and started again.
+    num_resumes : how often it resumed in another call, or tried to.
     """
 
-    asked: str
-    log: Log
+    request: str
+    log: ClientLog
     violations: tuple[Violation, ...]
     pause_s: float | None
     num_restarts: int = 0
@@ -38,29 +38,29 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes
     ----------
-    violations : of the servers; those of the clients are theirs.
+    violations : violations of servers; each client has its own.
     """
 
     scenario: Scenario
-    heard: tuple[Heard, ...]
+    clients: tuple[ClientOutcome, ...]
     violations: tuple[Violation, ...]
-    has_struck: bool
+    has_fault_begun: bool
     took_s: float
 
     @property
     def all_violations(self) -> list[str]:
-        """Everything that is wrong, and with whom."""
-        of_clients = (f"{one.asked}: {wrong}" for one in self.heard for wrong in one.violations)
+        """All violations, with the client's name."""
+        of_clients = (f"{one.request}: {wrong}" for one in self.clients for wrong in one.violations)
         return [*map(str, self.violations), *of_clients]
 
     @property
     def pauses_s(self) -> list[float]:
-        """Of the sessions that the fault met: where draft servers are lost, those that went on at one."""
-        met = [one for one in self.heard if one.num_resumes or self.scenario.kind not in LOSES_DRAFT]
+        """Pauses of the sessions that the fault met; of lost draft servers, those that resumed."""
+        met = [one for one in self.clients if one.num_resumes or self.scenario.kind not in LOSES_DRAFT]
         return [one.pause_s for one in met if one.pause_s is not None]
 
 
@@ -72,32 +72,34 @@ async def run(
     spare: TargetSettings | None = None,
     resume_timeout_s: float = 60.0,
 ) -> Outcome:
-    """Run a scenario with processes of its own, and a fault that is not of its kind where one is named."""
+    """Run a scenario in its own processes; ``fault`` replaces the fault of its kind."""
     began_s = monotonic()
     async with World(scenario, folder, spare=spare, resume_timeout_s=resume_timeout_s) as world:
         await world.run(fault or FAULTS[scenario.kind])
-        wrong = await broken_servers(world, FREE_WITHIN_S + UNNOTICED_S.get(scenario.kind, 0.0))
-        heard = tuple(
-            Heard(
-                str(client.asked),
+        wrong = await server_violations(world, FREE_WITHIN_S + UNNOTICED_S.get(scenario.kind, 0.0))
+        clients = tuple(
+            ClientOutcome(
+                str(client.request),
                 client.log,
                 tuple(client.violations()),
-                None if world.struck_s is None else pause_s(client.log, world.struck_s),
+                None if world.fault_began_s is None else longest_pause_s(client.log, world.fault_began_s),
                 client.num_restarts,
                 client.num_resumes,
             )
             for client in world.clients
         )
-        return Outcome(scenario, heard, tuple(wrong), world.struck_s is not None, monotonic() - began_s)
+        return Outcome(
+            scenario, clients, tuple(wrong), world.fault_began_s is not None, monotonic() - began_s
+        )
 
 
-async def broken_servers(world: World, within_s: float = FREE_WITHIN_S) -> list[Violation]:
-    """Say what is wrong with servers whose clients have gone."""
+async def server_violations(world: World, within_s: float = FREE_WITHIN_S) -> list[Violation]:
+    """Return violations of servers after their clients have ended."""
     wrong = [
-        Violation(Wrong.BAD_EXIT, f"a server that was told to stop exited with {status}")
+        Violation(ViolationKind.BAD_EXIT, f"a drained server exited with {status}")
         for status in world.exit_statuses
         if status != 0
     ]
     if num_taken := await world.num_taken(within_s):
-        wrong.append(Violation(Wrong.KEPT_SLOTS, f"{num_taken} slots were not given back"))
+        wrong.append(Violation(ViolationKind.LEAKED_SLOTS, f"{num_taken} slots were not freed"))
     return wrong

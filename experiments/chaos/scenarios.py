@@ -1,4 +1,4 @@
-"""What happens in a run, drawn from its seed."""
+"""Scenarios: fault and clients of a run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from experiments.chaos.asked import Asked, draw_demo, draw_recorded, draw_spoken
+from experiments.chaos.requests import Request, draw_demo, draw_file, draw_live
 from specwhisper.testing.failpoints import DRAFT_POINTS, TARGET_POINTS, Fault
 
 
 class Kind(StrEnum):
-    """What is done to a session's target, to its draft server, or to the network before either."""
+    """Kinds of faults: of a target, of a draft server, or of the network before them."""
 
     KILL_AT = "SIGKILL at a failpoint"
     KILL = "SIGKILL"
     KILL_TWICE = "SIGKILL of a target, then of its spare"
     STOP = "SIGSTOP, SIGCONT"
-    STOP_LONG = "SIGSTOP, SIGCONT when all is over"
+    STOP_LONG = "SIGSTOP, SIGCONT after its sessions have left"
     HALF_OPEN = "half-open network"
-    HELD = "network that is silent for a while"
+    FROZEN = "network silent for a while"
     CUT = "network to all targets cut off for a while"
     CUT_LONG = "network to all targets cut off for half a minute"
     RESET = "connections reset"
-    GARBLED = "what is no HTTP/2 on connections to the target"
+    GARBLED = "invalid HTTP/2 on connections to the target"
     LIMIT = "connections reset after some bytes"
     SLOW = "latency, jitter, little bandwidth"
     MESSAGES = "candidates lost, repeated, reordered"
     DRAIN = "SIGTERM"
-    DRAIN_AGAIN = "SIGTERM, again and again"
-    DRAIN_EXPIRED = "SIGTERM, and nowhere to go in time"
-    DRAIN_SMALL_SPARE = "SIGTERM, a spare with room for some"
+    DRAIN_AGAIN = "SIGTERM, repeated"
+    DRAIN_EXPIRED = "SIGTERM, no other target before the drain timeout"
+    DRAIN_SMALL_SPARE = "SIGTERM, a spare with slots for some sessions"
     REDEPLOY = "every target replaced"
     KILL_DRAFT = "SIGKILL of the draft server"
     KILL_DRAFT_AT = "SIGKILL of the draft server at a failpoint"
     STOP_DRAFT = "SIGSTOP, SIGCONT of the draft server"
-    STOP_DRAFT_LONG = "SIGSTOP, SIGCONT of the draft server when all is over"
+    STOP_DRAFT_LONG = "SIGSTOP, SIGCONT of the draft server after its clients have left"
     HALF_OPEN_DRAFT = "half-open network to the draft server"
     CUT_DRAFT = "network to the draft server cut off for a while"
     RESET_DRAFT = "connections to the draft server reset"
     DRAIN_DRAFT = "SIGTERM of the draft server"
-    HANG_DRAFT = "draft engine that hangs"
+    HANG_DRAFT = "hung draft engine"
 
 
-# A session goes on elsewhere at once.
+# The session migrates to the spare at once.
 WITH_SPARE = {
     Kind.KILL_AT,
     Kind.KILL,
@@ -56,54 +56,54 @@ WITH_SPARE = {
     Kind.DRAIN_AGAIN,
     Kind.REDEPLOY,
 }
-# It has to be noticed first, by silence.
+# Only the silence timeout detects it.
 SILENT = {Kind.STOP_LONG, Kind.HALF_OPEN, Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.HANG_DRAFT}
-# A server does it to itself.
+# A failpoint of the server causes it.
 AT_POINTS = {Kind.KILL_AT, Kind.KILL_DRAFT_AT, Kind.HANG_DRAFT}
 AT_DRAFT_POINTS = {Kind.KILL_DRAFT_AT, Kind.HANG_DRAFT}
 HANG_POINT = "draft.before"
-MAX_HIT, MAX_HANG_HIT = 40, 400  # the first sessions have just begun by then, or all are under way
-# Another draft server goes on.
+MAX_HIT, MAX_HANG_HIT = 40, 400  # early in the first sessions, up to the middle of all
+# Clients resume at another draft server.
 WITHOUT_DRAFT = {Kind.KILL_DRAFT, Kind.KILL_DRAFT_AT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
-# It is there from the beginning, and clients know it.
+# A second draft server runs and is listed from the start.
 SPARE_DRAFT = {Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.RESET_DRAFT, Kind.DRAIN_DRAFT}
-# A client goes on in another call.
+# A client resumes in another call.
 LOSES_DRAFT = {*WITHOUT_DRAFT, Kind.STOP_DRAFT_LONG, Kind.HALF_OPEN_DRAFT, Kind.CUT_DRAFT}
-# The only one may be gone before everybody has begun.
-NOBODY_THERE = {Kind.KILL_DRAFT_AT}
-# It has an end, behind which all goes on.
-PASSING = {Kind.STOP, Kind.HELD, Kind.CUT, Kind.CUT_LONG, Kind.STOP_DRAFT, Kind.CUT_DRAFT}
+# The only draft server may be killed before every client has started.
+NO_DRAFT_SERVER = {Kind.KILL_DRAFT_AT}
+# The fault ends by itself; sessions then continue.
+PASSING = {Kind.STOP, Kind.FROZEN, Kind.CUT, Kind.CUT_LONG, Kind.STOP_DRAFT, Kind.CUT_DRAFT}
 LASTS_S = {
     Kind.STOP: (10.0,),
-    Kind.HELD: (1.0, 5.0),
+    Kind.FROZEN: (1.0, 5.0),
     Kind.CUT: (1.0, 5.0),
     Kind.CUT_LONG: (30.0,),
     Kind.STOP_DRAFT: (10.0,),
     Kind.CUT_DRAFT: (1.0, 5.0),
 }
 SMALL_SPARE_SLOTS = 2
-SHORT_DRAIN_S = 0.5  # sessions last longer
+SHORT_DRAIN_S = 0.5  # shorter than sessions
 SHORT_DRAIN = {Kind.DRAIN_EXPIRED, Kind.DRAIN_DRAFT}
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run.
+    """Fault and clients of one run.
 
     Attributes
     ----------
-    point, hit : where a server kills itself, or hangs.
-    delay_s : between the moment at which every session has begun and the fault.
-    lasts_s : of a fault that passes.
-    num_bytes : that a network lets through.
-    spare_slots : of the spare; 0 for as many as all clients need.
-    drain_timeout_s : of the first target, and of draft servers.
-    is_demo : whether the bundled pair writes, in place of the scripted one.
+    point, hit : failpoint at which a server kills itself or hangs, and on which hit.
+    delay_s : time from the start of all sessions to the fault.
+    lasts_s : duration of a fault that ends by itself.
+    num_bytes : bytes before the network resets.
+    spare_slots : slots of the spare; 0 for enough.
+    drain_timeout_s : drain timeout of the first target and of draft servers.
+    is_demo : whether the demo pair replaces the scripted models.
     """
 
     seed: int
     kind: Kind
-    clients: tuple[Asked, ...]
+    clients: tuple[Request, ...]
     point: str = ""
     hit: int = 0
     delay_s: float = 0.0
@@ -115,7 +115,7 @@ class Scenario:
 
     @property
     def failpoints(self) -> str:
-        """What the server that fails by itself has in its environment."""
+        """Value of the failpoint variable in the failing server's environment."""
         fault = Fault.HANG if self.kind is Kind.HANG_DRAFT else Fault.KILL
         return f"{self.point}={fault}@{self.hit}" if self.point else ""
 
@@ -124,19 +124,19 @@ class Scenario:
         return f"seed {self.seed}: {self.kind}{at}{f' for {self.lasts_s:g} s' if self.lasts_s else ''}"
 
 
-Plan = tuple[Kind, str]  # and the failpoint, where there is one
+Plan = tuple[Kind, str]  # kind and failpoint, if any
 EVERY: tuple[Plan, ...] = (
     *((Kind.KILL_AT, point) for point in TARGET_POINTS),
     *((Kind.KILL_DRAFT_AT, point) for point in DRAFT_POINTS),
     (Kind.HANG_DRAFT, HANG_POINT),
     *((kind, "") for kind in Kind if kind not in AT_POINTS),
 )
-# Two minutes: what takes long is left out, and what other plans have in them.
+# Kinds that take long, or are parts of other kinds, are left out of a quick run of two minutes.
 NOT_QUICK = {
     *SILENT,
     Kind.STOP,
     Kind.STOP_DRAFT,
-    Kind.HELD,
+    Kind.FROZEN,
     Kind.CUT_LONG,
     Kind.MESSAGES,
     Kind.DRAIN,
@@ -150,18 +150,18 @@ QUICK: tuple[Plan, ...] = tuple(
 def scenarios(
     num: int, first_seed: int, *, plans: Sequence[Plan] = EVERY, is_demo: bool = False
 ) -> list[Scenario]:
-    """Draw scenarios: each kind as often as any other, what else there is at random."""
+    """Draw scenarios: plans in turn, the rest at random."""
     seeds = range(first_seed, first_seed + num)
-    return [draw(seed, *plans[place % len(plans)], is_demo=is_demo) for place, seed in enumerate(seeds)]
+    return [draw(seed, *plans[number % len(plans)], is_demo=is_demo) for number, seed in enumerate(seeds)]
 
 
 def draw(seed: int, kind: Kind, point: str = "", *, is_demo: bool = False) -> Scenario:
     """Draw a scenario of a kind."""
     random = Random(f"{seed} {kind} {point}")
-    clients: list[Asked] = [draw_demo(random) for _ in range(3)] if is_demo else []
+    clients: list[Request] = [draw_demo(random) for _ in range(3)] if is_demo else []
     if not is_demo:
-        clients += [draw_spoken(random) for _ in range(2)]
-        clients += [draw_recorded(random) for _ in range(3)]
+        clients += [draw_live(random) for _ in range(2)]
+        clients += [draw_file(random) for _ in range(3)]
     return Scenario(
         seed,
         kind,

@@ -1,4 +1,4 @@
-"""From what came of the runs to a table and bars."""
+"""Summarise runs as a table and bars."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.chaos.runs import Outcome
-from experiments.chaos.scenarios import NOBODY_THERE, PASSING, SILENT, WITH_SPARE, WITHOUT_DRAFT, Kind
+from experiments.chaos.scenarios import NO_DRAFT_SERVER, PASSING, SILENT, WITH_SPARE, WITHOUT_DRAFT, Kind
 from experiments.common.bench.report import Bar
 from specwhisper.wire import SILENCE_S
 
 RESUMES = "resume with a spare, p99"
-MAX_RESUME_S = 3.0  # with a spare, target or draft server
-MAX_HEAL_S = 2.0  # once a network is back
-MAX_UNMET = 0.1  # of runs, whose sessions were over before the fault
+MAX_RESUME_S = 3.0  # with a spare target or draft server
+MAX_HEAL_S = 2.0  # after the network is back
+MAX_UNMET = 0.1  # share of runs whose sessions ended before the fault
 COLUMNS = ("runs", "sessions met", "wrong", "pause p50, s", "p99", "longest", "run, s")
 
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """How long sessions that a fault has met were without a commit."""
+    """Times without a commit of the sessions that a fault met."""
 
     median_s: float
     p99_s: float
@@ -32,7 +32,7 @@ class Pauses:
 
 
 def pauses_of(outcomes: Iterable[Outcome]) -> Pauses | None:
-    """Take the pauses of several runs together; ``None`` where no session was met."""
+    """Combine the pauses of several runs; ``None`` without any."""
     pauses_s = [pause for outcome in outcomes for pause in outcome.pauses_s]
     if not pauses_s:
         return None
@@ -41,7 +41,7 @@ def pauses_of(outcomes: Iterable[Outcome]) -> Pauses | None:
 
 
 def print_kinds(outcomes: Sequence[Outcome], console: Console) -> None:
-    """Print a line for each kind of fault."""
+    """Print a table with a row per kind of fault."""
     table = Table("fault", *COLUMNS, box=None, header_style="bold")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -50,31 +50,36 @@ def print_kinds(outcomes: Sequence[Outcome], console: Console) -> None:
         if not of_kind:
             continue
         pauses = pauses_of(of_kind)
-        told = ("-",) * 3
+        shown = ("-",) * 3
         if pauses is not None:
-            told = (f"{pauses.median_s:.2f}", f"{pauses.p99_s:.2f}", f"{pauses.longest_s:.2f}")
+            shown = (f"{pauses.median_s:.2f}", f"{pauses.p99_s:.2f}", f"{pauses.longest_s:.2f}")
         table.add_row(
             str(kind),
             str(len(of_kind)),
             str(sum(len(outcome.pauses_s) for outcome in of_kind)),
             str(sum(bool(outcome.all_violations) for outcome in of_kind)),
-            *told,
+            *shown,
             f"{np.mean([outcome.took_s for outcome in of_kind]):.1f}",
         )
     console.print(table)
 
 
 def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
-    """Hold the figures against what is promised."""
-    num_wrong = sum(bool(one.violations) for outcome in outcomes for one in outcome.heard)
+    """Return the bars of all runs."""
+    num_wrong = sum(bool(one.violations) for outcome in outcomes for one in outcome.clients)
     num_broken = sum(bool(outcome.violations) for outcome in outcomes)
-    num_sessions = sum(len(outcome.heard) for outcome in outcomes)
+    num_sessions = sum(len(outcome.clients) for outcome in outcomes)
     num_unmet = sum(not outcome.pauses_s for outcome in outcomes)
     kinds = {outcome.scenario.kind for outcome in outcomes}
     num_idle = len(kinds - {outcome.scenario.kind for outcome in outcomes if outcome.pauses_s})
     found = [
         Bar("transcripts that differ or fail", num_wrong, 1, f"{num_wrong} of {num_sessions}"),
-        Bar("runs whose servers keep slots, or end badly", num_broken, 1, f"{num_broken} of {len(outcomes)}"),
+        Bar(
+            "runs whose servers leak slots or exit with an error",
+            num_broken,
+            1,
+            f"{num_broken} of {len(outcomes)}",
+        ),
         Bar(
             "runs whose fault met no session",
             num_unmet / len(outcomes),
@@ -83,19 +88,19 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
         ),
         Bar("kinds of faults that met no session", num_idle, 1, f"{num_idle} of {len(kinds)}"),
     ]
-    # Where the only draft server kills itself, those who come just then find nobody.
-    others = (outcome for outcome in outcomes if outcome.scenario.kind not in NOBODY_THERE)
-    there = [one for outcome in others for one in outcome.heard]
+    # When the only draft server is killed, clients that start just then find no server.
+    others = (outcome for outcome in outcomes if outcome.scenario.kind not in NO_DRAFT_SERVER)
+    there = [one for outcome in others for one in outcome.clients]
     num_again = sum(one.num_restarts > 0 for one in there)
-    found.append(Bar("sessions that had to begin anew", num_again, 1, f"{num_again} of {len(there)}"))
+    found.append(Bar("sessions that had to start again", num_again, 1, f"{num_again} of {len(there)}"))
     for name, kinds, bound, unit in (
         (RESUMES, WITH_SPARE, MAX_RESUME_S, "s"),
         ("resume at another draft server, p99", WITHOUT_DRAFT, MAX_RESUME_S, "s"),
         (
-            "silence noticed and resumed, p99",
+            "resume after a silence timeout, p99",
             SILENT,
             SILENCE_S + MAX_RESUME_S,
-            f"s, {SILENCE_S:g} of them silence",
+            f"s, {SILENCE_S:g} of them the silence timeout",
         ),
     ):
         pauses = pauses_of(outcome for outcome in outcomes if outcome.scenario.kind in kinds)
@@ -109,27 +114,27 @@ def bars(outcomes: Sequence[Outcome]) -> list[Bar]:
     ]
     if healed_s:
         p99_s = float(np.quantile(healed_s, 0.99))
-        found.append(Bar("resume once it has healed, p99", p99_s, MAX_HEAL_S, f"{p99_s:.2f} s"))
+        found.append(Bar("resume after the fault has ended, p99", p99_s, MAX_HEAL_S, f"{p99_s:.2f} s"))
     return found
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """Return all there is to keep of a run."""
+    """Return a run as JSON values."""
     return {
         "scenario": asdict(outcome.scenario),
-        "has_struck": outcome.has_struck,
+        "has_fault_begun": outcome.has_fault_begun,
         "took_s": round(outcome.took_s, 3),
         "violations": list(map(str, outcome.violations)),
         "sessions": [
             {
-                "asked": one.asked,
+                "request": one.request,
                 "pause_s": one.pause_s,
                 "num_restarts": one.num_restarts,
                 "num_resumes": one.num_resumes,
                 "violations": list(map(str, one.violations)),
-                "num_told": len(one.log.told),
-                "num_committed": one.log.told[-1].num_committed if one.log.told else 0,
+                "num_updates": len(one.log.updates),
+                "num_committed": one.log.updates[-1].num_committed if one.log.updates else 0,
             }
-            for one in outcome.heard
+            for one in outcome.clients
         ],
     }

@@ -1,4 +1,4 @@
-"""The servers of one run, each a process, every connection through a network that can be made bad."""
+"""Servers of one run, each in its own process, with a faulty proxy before each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from experiments.common.servers.forked import ForkedServer, Serve
 
 NUM_SLOTS = 16
 PASS_MS, DRAFT_PASS_MS = 12.0, 2.0
-NUM_PLACES = 3  # addresses of targets that the draft server knows; behind the last there is none at first
+NUM_TARGET_PROXIES = 3  # target addresses that the draft server knows; the last has no target at first
 TARGET = TargetSettings(max_sessions=NUM_SLOTS, pass_ms=PASS_MS)
 SPARE = replace(TARGET, max_sessions=NUM_SLOTS // 2)
 CLIENT_TIMEOUT_S = 90.0
@@ -29,16 +29,16 @@ FREE_WITHIN_S = 10.0
 
 
 class World:
-    """Targets behind proxies, draft servers that know these, and clients; a context manager around it.
+    """Targets, draft servers, a proxy before each, and clients: an asynchronous context manager.
 
-    The first target has more slots than all others together need, so every session begins there; the second
-    one is its spare. A second draft server is listed to clients once every session has begun at the first.
+    The first target has more slots than all others, so every session starts there; the second one is its
+    spare. Clients learn of a second draft server once every session has started at the first.
 
     Attributes
     ----------
-    struck_s : when the fault began, by the monotonic clock; ``None`` where it never did.
-    places, fronts : the ways to targets, and to draft servers.
-    exit_statuses : of the servers that were to stop in order.
+    fault_began_s : start of the fault by the monotonic clock, or ``None``.
+    target_proxies, draft_proxies : proxies before the targets and draft servers.
+    exit_statuses : exit statuses of the drained servers.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class World:
         client_timeout_s: float = CLIENT_TIMEOUT_S,
     ) -> None:
         self.scenario = scenario
-        self.clients = [Client(asked, folder, begins_again=True) for asked in scenario.clients]
-        self.places: list[Proxy] = []
-        self.fronts: list[Proxy] = []
+        self.clients = [Client(request, folder, retries_opening=True) for request in scenario.clients]
+        self.target_proxies: list[Proxy] = []
+        self.draft_proxies: list[Proxy] = []
         self.drafts: dict[Proxy, ForkedServer] = {}
         self.targets: dict[Proxy, ForkedServer] = {}
-        self.struck_s: float | None = None
+        self.fault_began_s: float | None = None
         self.exit_statuses: list[int | None] = []
         self._listing = Listing(())
         self._name = ""
@@ -68,19 +68,22 @@ class World:
         self._processes: list[ForkedServer] = []
 
     async def __aenter__(self) -> Self:
-        self.places = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(NUM_PLACES)]
+        self.target_proxies = [await self._open_proxy() for _ in range(NUM_TARGET_PROXIES)]
         scenario = self.scenario
-        num_fronts = 1 + (scenario.kind in SPARE_DRAFT)
-        self.fronts = [await self._stack.enter_async_context(Proxy.listening()) for _ in range(num_fronts)]
+        num_drafts = 1 + (scenario.kind in SPARE_DRAFT)
+        self.draft_proxies = [await self._open_proxy() for _ in range(num_drafts)]
         failpoints, in_draft = scenario.failpoints, scenario.kind in AT_DRAFT_POINTS
         target = replace(TARGET, drain_timeout_s=scenario.drain_timeout_s)
         await self.start_target(self.victim, replace(target, failpoints="" if in_draft else failpoints))
         await self.start_target(self.spare, self._spare)
-        for front in self.fronts:
-            await self.start_draft(front, failpoints if in_draft else "")
-        self._listing.addresses = [self.front.address]
+        for draft_proxy in self.draft_proxies:
+            await self.start_draft(draft_proxy, failpoints if in_draft else "")
+        self._listing.addresses = [self.draft_proxy.address]
         self._name = await self._stack.enter_async_context(listing_locator(self._listing))
         return self
+
+    async def _open_proxy(self) -> Proxy:
+        return await self._stack.enter_async_context(Proxy.listening())
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(process.kill() for process in self._processes))
@@ -88,29 +91,29 @@ class World:
 
     @property
     def victim(self) -> Proxy:
-        """Where all sessions begin."""
-        return self.places[0]
+        """The proxy of the target at which all sessions start."""
+        return self.target_proxies[0]
 
     @property
     def spare(self) -> Proxy:
-        """Where they can go on."""
-        return self.places[1]
+        """The proxy of the target to which they can migrate."""
+        return self.target_proxies[1]
 
     @property
     def target(self) -> ForkedServer:
-        """The process of the victim."""
+        """The process of the first target."""
         return self.targets[self.victim]
 
-    async def start_target(self, place: Proxy, settings: TargetSettings = TARGET) -> ForkedServer:
-        """Start a target at a place, which leads to it once it is ready."""
+    async def start_target(self, proxy: Proxy, settings: TargetSettings = TARGET) -> ForkedServer:
+        """Start a target and connect the proxy to it once it is ready."""
         serve = demo.serve_target if self.scenario.is_demo else serve_target
         process = self._start(serve, settings, "target")
-        place.leads_to, self.targets[place] = await process.ready(), process
+        proxy.upstream, self.targets[proxy] = await process.ready(), process
         return process
 
-    async def start_draft(self, front: Proxy, failpoints: str = "") -> ForkedServer:
-        """Start a draft server behind a front, where clients look for one."""
-        addresses = ",".join(place.address for place in self.places)
+    async def start_draft(self, draft_proxy: Proxy, failpoints: str = "") -> ForkedServer:
+        """Start a draft server and connect the proxy to it once it is ready."""
+        addresses = ",".join(proxy.address for proxy in self.target_proxies)
         settings = DraftSettings(
             addresses,
             max_sessions=NUM_SLOTS,
@@ -118,30 +121,30 @@ class World:
             drain_timeout_s=self.scenario.drain_timeout_s,
             resume_timeout_s=self._resume_timeout_s,
             failpoints=failpoints,
-            chooses_emptiest=True,  # the victim
+            chooses_emptiest=True,  # the first target
         )
         serve = demo.serve_draft if self.scenario.is_demo else serve_draft
         process = self._start(serve, settings, "draft")
-        front.leads_to, self.drafts[front] = await process.ready(), process
+        draft_proxy.upstream, self.drafts[draft_proxy] = await process.ready(), process
         return process
 
     @property
-    def front(self) -> Proxy:
-        """The way to the draft server that all sessions begin at."""
-        return self.fronts[0]
+    def draft_proxy(self) -> Proxy:
+        """The proxy of the draft server at which all sessions start."""
+        return self.draft_proxies[0]
 
     @property
     def draft(self) -> ForkedServer:
-        """The process of that draft server."""
-        return self.drafts[self.front]
+        """The process of the first draft server."""
+        return self.drafts[self.draft_proxy]
 
     async def edit_candidates(self, edit: Callable[[], EditBlock]) -> None:
-        """Put somebody before the victim who passes candidates on as edited."""
+        """Put a server before the first target that edits candidates."""
         between = await self._stack.enter_async_context(bad_network(self.target.address, edit))
-        self.victim.leads_to = between.address
+        self.victim.upstream = between.address
 
     async def run(self, fault: Callable[[World], Awaitable[None]]) -> None:
-        """Let the clients run, and a fault meet them."""
+        """Run the clients and the fault."""
         running = [asyncio.create_task(client.run(self._name)) for client in self.clients]
         failing = asyncio.create_task(self._fail(fault))
         _, late = await asyncio.wait(running, timeout=self._client_timeout_s)
@@ -155,7 +158,7 @@ class World:
             raise error
 
     async def num_taken(self, within_s: float = FREE_WITHIN_S) -> int:
-        """Count the slots that no session gives back in time, at all servers that run."""
+        """Return the number of slots that running servers have not freed in time."""
         until_s = monotonic() + within_s
         while True:
             probed = [await process.probe("taken_slots", "sessions") for process in self._running]
@@ -165,13 +168,13 @@ class World:
             await asyncio.sleep(0.1)
 
     async def begun(self) -> None:
-        """Wait until the target has committed something to every client."""
+        """Wait until every client has commits."""
         while not all(client.has_begun for client in self.clients):
             await asyncio.sleep(0.005)
 
-    def strike(self) -> None:
-        """Note that the fault begins."""
-        self.struck_s = monotonic()
+    def mark_fault(self) -> None:
+        """Record that the fault begins."""
+        self.fault_began_s = monotonic()
 
     @property
     def _running(self) -> list[ForkedServer]:
@@ -187,6 +190,6 @@ class World:
     async def _fail(self, fault: Callable[[World], Awaitable[None]]) -> None:
         if not self.scenario.point:
             await self.begun()
-            self._listing.addresses = [front.address for front in self.fronts]
+            self._listing.addresses = [draft_proxy.address for draft_proxy in self.draft_proxies]
             await asyncio.sleep(self.scenario.delay_s)
         await fault(self)

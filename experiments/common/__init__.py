@@ -1,1 +1,1 @@
-"""What every experiment shares: command line, samples, pinned processes, statistics and the report."""
+"""Code that experiments and tests share."""

@@ -1,7 +1,7 @@
-"""What a client's log must be, whatever happened: ordered, unique, gap-free, never retracted, and the same.
+"""Check a client's log: ordered, unique, gap-free, never retracted, and equal to the expected text.
 
-Pure. As etcd does with its watches, each property is looked at by itself: so a failure says what is wrong,
-and a negative control which of them has to find it.
+Pure. As for etcd's watches, each property is checked separately, so that a failure names its kind, and each
+negative control the kind that must find it.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from specwhisper.types import Segment
 Final = tuple[float, float, tuple[int, ...], str, float, tuple[float, ...]]
 
 
-class Wrong(StrEnum):
-    """What can be wrong; each is looked for by itself."""
+class ViolationKind(StrEnum):
+    """Kinds of violations; each is checked separately."""
 
     FAILED = "failed"
     HUNG = "hung"
-    RETURNED = "commits were taken back"
-    HEARD_AGAIN = "audio was received again"
-    OUT_OF_ORDER = "told out of order"
-    # of a recording
-    TWICE = "told twice"
+    COMMITS_WITHDRAWN = "commits were withdrawn"
+    AUDIO_REWOUND = "the audio position went back"
+    OUT_OF_ORDER = "out of order"
+    # of recordings
+    DUPLICATED = "duplicated"
     LOST = "lost"
     RETRACTED = "retracted"
     DIFFERENT = "different"
     # of live audio
-    BEHIND_END = "told behind its end"
-    ENDS = "other ends of utterances"
+    AFTER_END = "text after the end of its utterance"
+    WRONG_ENDS = "wrong utterance ends"
     REPEATED_WORDS = "words repeated"
     LOST_WORDS = "words lost"
     OTHER_WORDS = "other words"
     BACK_IN_TIME = "final text goes back in time"
     # of servers
-    KEPT_SLOTS = "slots were not given back"
-    BAD_EXIT = "a server ended badly"
+    LEAKED_SLOTS = "slots were not freed"
+    BAD_EXIT = "a server exited with an error"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A property that does not hold, and where."""
+    """A violated property and its location."""
 
-    kind: Wrong
-    says: str
+    kind: ViolationKind
+    message: str
 
     def __str__(self) -> str:
-        return self.says
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a client was told at once.
+class ReceivedUpdate:
+    """An update as a client received it.
 
     Attributes
     ----------
-    at_s : by the monotonic clock.
-    segments : that became final.
-    num_committed : tokens that the target has appended so far.
-    received_s : audio that was taken in so far.
+    at_s : time of arrival by the monotonic clock.
+    segments : segments that became final.
+    num_committed : tokens committed so far.
+    received_s : seconds of audio received so far.
     """
 
     at_s: float
@@ -73,45 +73,45 @@ class Told:
 
 
 @dataclass(slots=True)
-class Log:
-    """All that one client was told.
+class ClientLog:
+    """All updates of one client.
 
     Attributes
     ----------
-    error : how it ended, if not well.
-    hung_s : how long it was waited for in vain; ``None`` where it ended.
-    ended_s : by the monotonic clock; ``None`` while it goes on.
+    error : error with which it ended, if any.
+    hung_s : timeout after which it counted as hung; ``None`` if it ended.
+    ended_s : end by the monotonic clock; ``None`` while it runs.
     """
 
     name: str
-    told: list[Told] = field(default_factory=list)
+    updates: list[ReceivedUpdate] = field(default_factory=list)
     error: str | None = None
     ended_s: float | None = None
     hung_s: float | None = None
 
     @property
     def segments(self) -> list[Segment]:
-        """Everything final, in the order in which it came."""
-        return [segment for told in self.told for segment in told.segments]
+        """All final segments, in order of arrival."""
+        return [segment for update in self.updates for segment in update.segments]
 
     @property
     def progress_s(self) -> list[float]:
-        """When it heard of new commits."""
+        """Times at which new commits arrived."""
         moments, most = [], 0
-        for told in self.told:
-            if told.num_committed > most:
-                most = told.num_committed
-                moments.append(told.at_s)
+        for update in self.updates:
+            if update.num_committed > most:
+                most = update.num_committed
+                moments.append(update.at_s)
         return moments
 
     @property
     def gaps_s(self) -> list[float]:
-        """The times between new commits."""
+        """Times between new commits."""
         return [later_s - sooner_s for sooner_s, later_s in pairwise(self.progress_s)]
 
 
 def final_of(segment: Segment) -> Final:
-    """Return all of a segment that must be the same."""
+    """Return the parts of a segment that must be equal."""
     return (
         round(segment.start_s, 3),
         round(segment.end_s, 3),
@@ -122,81 +122,87 @@ def final_of(segment: Segment) -> Final:
     )
 
 
-def recording_violations(log: Log, expected: Sequence[Segment]) -> list[Violation]:
-    """Say what is wrong with the log of a recording."""
-    wanted, told = list(map(final_of, expected)), list(map(final_of, log.segments))
-    if told == wanted:
+def recording_violations(log: ClientLog, expected: Sequence[Segment]) -> list[Violation]:
+    """Return the violations in the log of a recording."""
+    wanted, received = list(map(final_of, expected)), list(map(final_of, log.segments))
+    if received == wanted:
         return _violations_of_any(log)
-    counted, due = Counter(told), Counter(wanted)
-    found = [_about(Wrong.TWICE, final) for final in (counted - due) if final in due]
-    found += [_about(_foreign(final, told), final) for final in counted if final not in due]
-    found += [_about(Wrong.LOST, final) for final in due - counted]
+    counted, due = Counter(received), Counter(wanted)
+    found = [_about(ViolationKind.DUPLICATED, final) for final in (counted - due) if final in due]
+    found += [_about(_foreign(final, received), final) for final in counted if final not in due]
+    found += [_about(ViolationKind.LOST, final) for final in due - counted]
     if not found:
-        found.append(Violation(Wrong.OUT_OF_ORDER, Wrong.OUT_OF_ORDER))
+        found.append(Violation(ViolationKind.OUT_OF_ORDER, ViolationKind.OUT_OF_ORDER))
     return found + _violations_of_any(log)
 
 
-def live_violations(log: Log, expected: Mapping[int, Sequence[int]]) -> list[Violation]:
-    """Say what is wrong with the log of live audio, whose steps may differ, but not its words."""
+def live_violations(log: ClientLog, expected: Mapping[int, Sequence[int]]) -> list[Violation]:
+    """Return the violations in the log of live audio: steps may differ, words may not."""
     words: dict[int, list[int]] = {}
     found: list[Violation] = []
     ended: list[int] = []
     for segment in log.segments:
         if segment.utterance in ended:
-            found.append(Violation(Wrong.BEHIND_END, f"told behind its end: utterance {segment.utterance}"))
+            found.append(
+                Violation(ViolationKind.AFTER_END, f"text after the end of utterance {segment.utterance}")
+            )
         words.setdefault(segment.utterance, []).extend(i for i in segment.tokens if i < END)
         if segment.is_utterance_end:
             ended.append(segment.utterance)
     if ended != list(expected):
-        found.append(Violation(Wrong.ENDS, f"utterances ended {ended}, not {list(expected)}"))
+        found.append(
+            Violation(ViolationKind.WRONG_ENDS, f"utterances ended {ended}, expected {list(expected)}")
+        )
     for utterance in sorted({*words, *expected}):
-        told, due = words.get(utterance, []), list(expected.get(utterance, ()))
-        if told != due:
-            kind = _difference(told, due)
+        received, due = words.get(utterance, []), list(expected.get(utterance, ()))
+        if received != due:
+            kind = _difference(received, due)
             found.append(
-                Violation(kind, f"utterance {utterance}: {kind}: told {list(told)}, not {list(due)}")
+                Violation(
+                    kind, f"utterance {utterance}: {kind}: received {list(received)}, expected {list(due)}"
+                )
             )
     if any(a.utterance > b.utterance for a, b in pairwise(log.segments)):
-        found.append(Violation(Wrong.OUT_OF_ORDER, Wrong.OUT_OF_ORDER))
+        found.append(Violation(ViolationKind.OUT_OF_ORDER, ViolationKind.OUT_OF_ORDER))
     if any(a.start_s > b.start_s for a, b in pairwise(log.segments)):
-        found.append(Violation(Wrong.BACK_IN_TIME, Wrong.BACK_IN_TIME))
+        found.append(Violation(ViolationKind.BACK_IN_TIME, ViolationKind.BACK_IN_TIME))
     return found + _violations_of_any(log)
 
 
-def pause_s(log: Log, since_s: float) -> float | None:
-    """Return the longest time without a commit behind a moment; ``None`` where nothing was still to come."""
+def longest_pause_s(log: ClientLog, since_s: float) -> float | None:
+    """Return the longest time without a commit since a moment; ``None`` if none was to come."""
     moments = [since_s, *(at_s for at_s in log.progress_s if at_s > since_s)]
     return max((b - a for a, b in pairwise(moments)), default=None)
 
 
-def _violations_of_any(log: Log) -> list[Violation]:
-    found = [Violation(Wrong.FAILED, f"failed: {log.error}")] if log.error is not None else []
+def _violations_of_any(log: ClientLog) -> list[Violation]:
+    found = [Violation(ViolationKind.FAILED, f"failed: {log.error}")] if log.error is not None else []
     if log.hung_s is not None:
-        found.append(Violation(Wrong.HUNG, f"hung for {log.hung_s:g} s"))
-    if any(a.num_committed > b.num_committed for a, b in pairwise(log.told)):
-        found.append(Violation(Wrong.RETURNED, Wrong.RETURNED))
-    if any(a.received_s > b.received_s for a, b in pairwise(log.told)):
-        found.append(Violation(Wrong.HEARD_AGAIN, Wrong.HEARD_AGAIN))
+        found.append(Violation(ViolationKind.HUNG, f"hung for {log.hung_s:g} s"))
+    if any(a.num_committed > b.num_committed for a, b in pairwise(log.updates)):
+        found.append(Violation(ViolationKind.COMMITS_WITHDRAWN, ViolationKind.COMMITS_WITHDRAWN))
+    if any(a.received_s > b.received_s for a, b in pairwise(log.updates)):
+        found.append(Violation(ViolationKind.AUDIO_REWOUND, ViolationKind.AUDIO_REWOUND))
     return found
 
 
-def _foreign(final: Final, told: Sequence[Final]) -> Wrong:
+def _foreign(final: Final, received: Sequence[Final]) -> ViolationKind:
     start_s, end_s = final[:2]
-    before = told[: told.index(final)]
+    before = received[: received.index(final)]
     is_known = any(begin_s < end_s and start_s < finish_s for begin_s, finish_s, *_ in before)
-    return Wrong.RETRACTED if is_known else Wrong.DIFFERENT
+    return ViolationKind.RETRACTED if is_known else ViolationKind.DIFFERENT
 
 
-def _difference(told: Sequence[int], due: Sequence[int]) -> Wrong:
-    if _lies_in(due, told):
-        return Wrong.REPEATED_WORDS
-    return Wrong.LOST_WORDS if _lies_in(told, due) else Wrong.OTHER_WORDS
+def _difference(received: Sequence[int], due: Sequence[int]) -> ViolationKind:
+    if _is_subsequence(due, received):
+        return ViolationKind.REPEATED_WORDS
+    return ViolationKind.LOST_WORDS if _is_subsequence(received, due) else ViolationKind.OTHER_WORDS
 
 
-def _lies_in(part: Sequence[int], whole: Sequence[int]) -> bool:
+def _is_subsequence(part: Sequence[int], whole: Sequence[int]) -> bool:
     rest = iter(whole)
     return all(token in rest for token in part)
 
 
-def _about(kind: Wrong, final: Final) -> Violation:
+def _about(kind: ViolationKind, final: Final) -> Violation:
     return Violation(kind, f"{kind}: {final[0]:.2f}-{final[1]:.2f} s '{final[3]}'")

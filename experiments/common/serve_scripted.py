@@ -1,4 +1,4 @@
-"""``python -m experiments.common.serve_scripted``: a real target or draft server whose model is scripted."""
+"""``python -m experiments.common.serve_scripted``: a real server with a scripted model."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from specwhisper_target_server.config import TargetConfig
 from specwhisper_target_server.server import SERVICE_NAME as VERIFICATION
 from specwhisper_target_server.server import running_service as running_target
 
-ERROR_RATE = 0.2  # of the draft
+ERROR_RATE = 0.2  # share of wrong draft tokens
 
 
 def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
-    """Return what a scripted model looks like to a server."""
+    """Return the checkpoint that a server sees for a scripted model."""
     checkpoint = Checkpoint(
         name=name,
         config=WhisperConfig(num_mel_bins=ScriptedModel.num_mel_bins),
@@ -52,27 +52,27 @@ def scripted_checkpoint(name: str = "scripted", **changes: Any) -> Checkpoint:
 
 
 class PacedModel(SpeechOrNoiseModel):
-    """Takes its time for a pass, whatever is in it."""
+    """A scripted model whose forward pass takes a fixed time."""
 
     def __init__(self, num_slots: int, *, pass_ms: float, seed: int = 0, error_rate: float = 0.0) -> None:
         super().__init__(num_slots, vocabulary=SPOKEN_MULTILINGUAL, seed=seed, error_rate=error_rate)
         self._pass_s = pass_ms / 1_000
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose behind each candidate."""
+        """Append each row's tokens to its slot and choose a token after each candidate."""
         time.sleep(self._pass_s)
         return super().score(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """A target server.
+    """Settings of a scripted target server.
 
     Attributes
     ----------
-    seed : of what it writes; its digest does not depend on it.
-    weights : name of its weights, which its digest depends on.
-    failpoints : as the environment's variable has them.
+    seed : seed of its text; the digest does not depend on it.
+    weights : name of its weights, on which the digest depends.
+    failpoints : as in the environment variable.
     """
 
     port: int = 0
@@ -86,12 +86,12 @@ class TargetSettings:
 
 @dataclass(frozen=True, slots=True)
 class DraftSettings:
-    """A draft server.
+    """Settings of a scripted draft server.
 
     Attributes
     ----------
-    chooses_emptiest : whether sessions begin at the target with the most room, not at one drawn by it.
-    place_s : how long it takes to place the draft model.
+    chooses_emptiest : whether sessions start at the target with the most free slots, not at a random one.
+    place_s : time to place the draft model.
     """
 
     target: str
@@ -109,7 +109,7 @@ class DraftSettings:
 
 
 async def serve_target(settings: TargetSettings, probes: Probes, model: PacedModel | None = None) -> None:
-    """Serve until a signal; a model of one's own has as many slots as there are sessions."""
+    """Serve until a signal; a given model needs ``max_sessions`` slots."""
     limits = Limits(max_sessions=settings.max_sessions)
     config = TargetConfig(
         limits=limits,
@@ -129,7 +129,7 @@ async def serve_target(settings: TargetSettings, probes: Probes, model: PacedMod
 
 
 async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel | None = None) -> None:
-    """Serve until a signal; what is not silent is speech."""
+    """Serve until a signal; voice activity is any sound."""
     voice._model = EnergyVad
     if settings.chooses_emptiest:
         always_choose_emptiest()
@@ -164,15 +164,15 @@ async def serve_draft(settings: DraftSettings, probes: Probes, model: PacedModel
 
 
 def _num_taken(num_free: int | None, num_slots: int) -> int:
-    """Count a draft's sessions; before it is placed there are none."""
+    """Return the number of taken draft slots; 0 before the draft is placed."""
     return 0 if num_free is None else num_slots - num_free
 
 
 app = typer.Typer(help="Serve a scripted model over gRPC, until a signal.")
-Port = Annotated[int, typer.Option(help="Port; 0 takes a free one.")]
-MaxSessions = Annotated[int, typer.Option(help="Sessions at once.")]
-PassMs = Annotated[float, typer.Option(help="Milliseconds that a pass takes.")]
-FailpointsOption = Annotated[str, typer.Option(envvar=VARIABLE, help="Where it fails.")]
+Port = Annotated[int, typer.Option(help="Port; 0 for a free one.")]
+MaxSessions = Annotated[int, typer.Option(help="Concurrent sessions.")]
+PassMs = Annotated[float, typer.Option(help="Time of a forward pass, in ms.")]
+FailpointsOption = Annotated[str, typer.Option(envvar=VARIABLE, help="Failpoints to enable.")]
 
 
 @app.command()
@@ -180,11 +180,13 @@ def target(
     port: Port = 0,
     max_sessions: MaxSessions = 16,
     pass_ms: PassMs = 0.0,
-    seed: Annotated[int, typer.Option(help="Of what it writes.")] = 0,
-    weights: Annotated[str, typer.Option(help="Name of its weights; the digest depends on it.")] = "scripted",
+    seed: Annotated[int, typer.Option(help="Seed of its text.")] = 0,
+    weights: Annotated[
+        str, typer.Option(help="Name of its weights, on which the digest depends.")
+    ] = "scripted",
     failpoints: FailpointsOption = "",
 ) -> None:
-    """Serve a target."""
+    """Serve a scripted target."""
     configure_logging(LogFormat.AUTO, LogLevel.INFO)
     settings = TargetSettings(port, max_sessions, seed, pass_ms, failpoints=failpoints, weights=weights)
     asyncio.run(serve_target(settings, {}))
@@ -192,13 +194,13 @@ def target(
 
 @app.command()
 def draft(
-    target: Annotated[str, typer.Option(help="Targets, with commas between.")],
+    target: Annotated[str, typer.Option(help="Target addresses, separated by commas.")],
     port: Port = 0,
     max_sessions: MaxSessions = 16,
     pass_ms: PassMs = 0.0,
     failpoints: FailpointsOption = "",
 ) -> None:
-    """Serve a draft server."""
+    """Serve a scripted draft server."""
     configure_logging(LogFormat.AUTO, LogLevel.INFO)
     settings = DraftSettings(target, port, max_sessions, pass_ms, failpoints=failpoints)
     asyncio.run(serve_draft(settings, {}))

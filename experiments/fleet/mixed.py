@@ -70,7 +70,7 @@ async def _kill_beside_other_weights(folder: Path) -> list[Outcome]:
         running = asyncio.create_task(run_together(clients, draft.address))
         await asyncio.gather(*(client.has_begun.wait() for client in clients))
         for place, server in zip(places, (other, spare), strict=True):
-            place.leads_to = server.address
+            place.upstream = server.address
         await victim.kill()
         return await running
 

@@ -96,12 +96,12 @@ async def measure_mixtures(rounds: int, folder: Path) -> Together:
 async def _move(fleet: Fleet, first: str, second: str) -> list[str]:
     """Lose the target of running sessions while another one has room; return what was wrong with them."""
     places = [await fleet.place() for _ in range(2)]
-    places[0].leads_to = first
+    places[0].upstream = first
     draft = await fleet.start_draft(*(place.address for place in places))
     clients = [Client(fleet.folder, number, length_s=MOVED_LENGTH_S) for number in range(NUM_TOGETHER)]
     running = asyncio.create_task(run_together(clients, draft.address))
     await asyncio.gather(*(client.has_begun.wait() for client in clients))
-    places[0].leads_to, places[1].leads_to = None, second
+    places[0].upstream, places[1].upstream = None, second
     places[0].reset()
     return not_whole(await running)
 

@@ -51,7 +51,7 @@ class Fleet:
     async def place(self, server: ForkedServer | None = None) -> Proxy:
         """Open an address that leads to a server; to none, and refusing connections, until one is set."""
         place = await self._stack.enter_async_context(Proxy.listening())
-        place.leads_to = server and server.address
+        place.upstream = server and server.address
         return place
 
     async def start_target(

@@ -56,7 +56,7 @@ async def measure_spread(rounds: int, folder: Path) -> Spread:
             most_apart = max(most_apart, max(counts) - min(counts))
 
             balancer = await fleet.place()
-            balancer.leads_to = listed
+            balancer.upstream = listed
             wrong += not_whole(await run_over_one(_clients(folder), balancer.address))
             num_idle += sum(_num_opened(log) == before for log, before in zip(logs, counts, strict=True))
 

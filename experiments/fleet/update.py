@@ -84,11 +84,11 @@ async def _replace_all(
 ) -> None:
     """Start a new target at the address that is free, drain an old one, and go on with its address."""
     for server, place in zip(old, places, strict=True):
-        spare.leads_to = (await fleet.start_target(Weights.NEW, max_sessions=SLOTS)).address
+        spare.upstream = (await fleet.start_target(Weights.NEW, max_sessions=SLOTS)).address
         await asyncio.sleep(BOTH_SERVE_S)
         server.signal(signal.SIGTERM)
         await server.ended()
-        place.leads_to, spare = None, place
+        place.upstream, spare = None, place
 
 
 def bars(updated: Updated) -> list[Bar]:

@@ -121,10 +121,10 @@ async def _while_an_answer_waits(pair: Pair) -> float:
 
 async def _drop_the_socket(pair: Pair) -> float:
     async with Proxy.listening() as proxy:
-        proxy.leads_to = pair.draft.address
+        proxy.upstream = pair.draft.address
         async with bare_call(proxy.address, Mode.FULL, length_s=LENGTH_S):
             await until(pair.targets[0], "is_scoring")
-            proxy.leads_to = None
+            proxy.upstream = None
             proxy.reset()
             return await pair.wait_held(NOBODY)
 

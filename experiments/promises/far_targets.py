@@ -47,7 +47,7 @@ async def measure_far(rounds: int, folder: Path) -> Far:
                 ForkedServer(serve_draft, DraftSettings(way.address)),
             )
             try:
-                way.leads_to, way.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
+                way.upstream, way.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
                 sessions = [
                     Client(Recorded(PLAIN, mode, None, LENGTH_S, number, begins_s=0.0), folder)
                     for mode in MODES

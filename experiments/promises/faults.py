@@ -79,7 +79,7 @@ async def measure_draft_faults(rounds: int, folder: Path) -> list[Faulted]:
                 address = await spare.ready()
                 running = asyncio.create_task(_run_all(f"{pair.draft.address},{way.address}", folder))
                 await pair.draft.ended()
-                way.leads_to = address  # all sessions began at the other one
+                way.upstream = address  # all sessions began at the other one
                 sessions = await running
             finally:
                 await spare.kill()

@@ -8,8 +8,8 @@ from itertools import pairwise
 from time import monotonic
 
 from experiments.common.models.speech import spoken_utterances, talk
-from experiments.common.oracle import Log, Told, live_violations
-from experiments.common.servers.clients import say
+from experiments.common.oracle import ClientLog, ReceivedUpdate, live_violations
+from experiments.common.servers.clients import send_at_pace
 from specwhisper.errors import SpecWhisperError
 from specwhisper.options import DecodingOptions
 from specwhisper.types import SAMPLE_RATE
@@ -49,17 +49,18 @@ def spans(length_s: float) -> tuple[tuple[float, float], ...]:
     return tuple((begin_s, begin_s + UTTERANCE_S) for begin_s in begins)
 
 
-async def stream(address: str, pcm: bytes, begins_s: float) -> Stream:
+async def stream(address: str, pcm: bytes, start_after_s: float) -> Stream:
     """Speak into one."""
-    await asyncio.sleep(begins_s)
-    log, num_committed, began_s = Log("stream"), 0, monotonic()
+    await asyncio.sleep(start_after_s)
+    log, num_committed, began_s = ClientLog("stream"), 0, monotonic()
     async with StreamingClient(address, DecodingOptions(language="en")) as client:
-        speaking = asyncio.create_task(say(client, pcm, speed=1.0))
+        speaking = asyncio.create_task(send_at_pace(client, pcm, speed=1.0))
         try:
             async for update in client:
                 if update.statistics is not None:
                     num_committed = update.statistics.num_committed
-                log.told.append(Told(monotonic(), update.segments, num_committed, update.received_s))
+                received = ReceivedUpdate(monotonic(), update.segments, num_committed, update.received_s)
+                log.updates.append(received)
         except SpecWhisperError as error:
             log.error = f"{type(error).__name__}: {error}"
         finally:

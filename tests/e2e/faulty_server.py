@@ -1,4 +1,4 @@
-"""A scripted server as a process whose device fails in a forward pass.
+"""A scripted server whose device fails in a forward pass, as a process.
 
 ``python -m tests.e2e.faulty_server 40`` is a target; with an address, a draft server of that target.
 """
@@ -13,7 +13,7 @@ from tests.rpc.services import MAX_SESSIONS, draft_server, target_server
 
 
 class Faulty(ScriptedModel):
-    """Works for some passes."""
+    """Fails after ``GOOD_PASSES`` forward passes."""
 
     def score(self, rows):
         if self.num_forwards == GOOD_PASSES:

@@ -1,4 +1,4 @@
-"""A few runs of experiments.chaos: servers are killed, stopped and replaced; and a control that trips."""
+"""Some runs of experiments.chaos: servers are killed, stopped and drained; and one negative control."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from experiments.chaos.controls import KILLED
 from experiments.chaos.runs import Outcome, run
 from experiments.chaos.scenarios import Kind, Scenario, draw
 from experiments.chaos.world import SPARE, World
-from experiments.common.oracle import Wrong
+from experiments.common.oracle import ViolationKind
 
 pytestmark = pytest.mark.timeout(600)
 
 
 async def run_short(scenario: Scenario, tmp_path, **kwargs) -> Outcome:
-    """With one client who speaks and one who has a recording."""
+    """Run a scenario with one live client and one recording."""
     clients = (scenario.clients[0], scenario.clients[-1])
     return await run(replace(scenario, clients=clients), tmp_path, **kwargs)
 
@@ -33,23 +33,23 @@ async def run_short(scenario: Scenario, tmp_path, **kwargs) -> Outcome:
         (Kind.KILL_DRAFT, ""),
     ],
 )
-async def test_whatever_happens_the_text_is_the_same(kind, point, tmp_path):
+async def test_faults_do_not_change_the_text(kind, point, tmp_path):
     scenario = replace(draw(1, kind, point), hit=8) if point else draw(1, kind)
     outcome = await run_short(scenario, tmp_path)
     assert outcome.all_violations == []
-    assert outcome.has_struck
+    assert outcome.has_fault_begun
 
 
-async def test_clients_go_on_at_another_draft_server_where_theirs_stops(tmp_path):
+async def test_clients_of_a_drained_draft_server_resume_at_another(tmp_path):
     outcome = await run_short(draw(1, Kind.DRAIN_DRAFT), tmp_path)
     assert outcome.all_violations == []
-    assert len(outcome.pauses_s) == 2, "each was cut off, and went on in another call"
+    assert len(outcome.pauses_s) == 2, "each resumed in another call"
 
 
-async def test_a_server_that_nobody_has_seen_end_yet_takes_no_signal(tmp_path):
+async def test_a_signal_to_a_server_that_has_just_ended_is_ignored(tmp_path):
     async with World(KILLED, tmp_path) as world:
         world.target.signal(signal.SIGKILL)
-        with suppress(ProcessLookupError):  # the event loop does not run meanwhile
+        with suppress(ProcessLookupError):  # without running the event loop
             while True:
                 os.kill(world.target.pid, 0)
         world.target.signal(signal.SIGTERM)
@@ -57,6 +57,6 @@ async def test_a_server_that_nobody_has_seen_end_yet_takes_no_signal(tmp_path):
     assert world.target.exit_status == -signal.SIGKILL
 
 
-async def test_a_spare_of_other_weights_is_noticed(tmp_path):
+async def test_a_spare_with_other_weights_is_detected(tmp_path):
     outcome = await run_short(KILLED, tmp_path, spare=replace(SPARE, seed=1))
-    assert Wrong.DIFFERENT in {wrong.kind for one in outcome.heard for wrong in one.violations}
+    assert ViolationKind.DIFFERENT in {wrong.kind for one in outcome.clients for wrong in one.violations}

@@ -1,4 +1,4 @@
-"""Processes that end without a word: a target whose device has failed, a client that is killed."""
+"""Processes that end abruptly: servers with a failed device, and a killed client."""
 
 import asyncio
 import signal
@@ -33,14 +33,16 @@ async def process(*command: str):
         await asyncio.to_thread(server.end)
 
 
-async def test_a_device_that_fails_ends_its_process_and_no_text(emptiest_first):
-    """The sessions it had go on elsewhere, from their last word; behind the fault it says nothing."""
+async def test_sessions_of_a_target_with_a_failed_device_migrate(emptiest_first):
+    """The target's process ends; its sessions continue at the spare from their last word."""
     async with (
         process("tests.e2e.faulty_server", "40") as faulty,
         target_server(limits=Limits(max_sessions=2)) as spare,
     ):
         address = await asyncio.to_thread(lambda: faulty.address)
-        async with draft_server(f"{address},{spare.address}") as draft:  # the one with more room takes it
+        async with draft_server(
+            f"{address},{spare.address}"
+        ) as draft:  # the target with more free slots is chosen
             responses = await stream(draft, recording(65.0), mode="MODE_TARGET_ONLY")
         assert finals(responses) == expected_finals(target_alone(65.0))
         status, _, _ = await asyncio.to_thread(faulty.wait)
@@ -49,11 +51,9 @@ async def test_a_device_that_fails_ends_its_process_and_no_text(emptiest_first):
         assert faulty.session_ids()
 
 
-async def test_a_drafts_device_that_fails_ends_its_process_and_no_text(tmp_path, monkeypatch):
-    """The client goes on at another draft server, from its last word."""
-    monkeypatch.setattr(
-        "specwhisper_client.servers.random", lambda: 0.0
-    )  # the one that is named first takes it
+async def test_clients_of_a_draft_server_with_a_failed_device_resume(tmp_path, monkeypatch):
+    """The draft server's process ends; the client resumes at another from its last word."""
+    monkeypatch.setattr("specwhisper_client.servers.random", lambda: 0.0)  # the first address is chosen
     path = recording_file(65.0, 0, tmp_path)
     async with (
         running_pair() as (target, spare),
@@ -69,7 +69,7 @@ async def test_a_drafts_device_that_fails_ends_its_process_and_no_text(tmp_path,
         await all_free(target, spare)
 
 
-async def test_a_client_that_is_killed_leaves_nothing_behind():
+async def test_a_killed_client_leaves_no_session():
     async with (
         running_pair() as (target, draft),
         process("tests.e2e.client_to_kill", draft.address) as client,

@@ -24,7 +24,7 @@ CONNECT_TIMEOUT_S = 0.1  # less than any answer takes over the proxy
 
 async def test_a_target_whose_answers_take_longer_than_the_connect_timeout_takes_sessions():
     async with target_server() as target, Proxy.listening() as proxy:
-        proxy.leads_to, proxy.latency_ms = target.address, ONE_WAY_MS
+        proxy.upstream, proxy.latency_ms = target.address, ONE_WAY_MS
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
             assert finals(await stream(draft, recording(1.0))) == expected_finals(target_alone(1.0))
             await all_free(target, draft)
@@ -33,8 +33,8 @@ async def test_a_target_whose_answers_take_longer_than_the_connect_timeout_takes
 async def test_a_target_that_lets_nobody_connect_is_given_up(monkeypatch):
     monkeypatch.setattr(connecting, "ATTEMPT_S", 0.2)
     async with target_server() as target, Proxy.listening() as proxy:
-        proxy.leads_to = target.address
-        proxy.hold()
+        proxy.upstream = target.address
+        proxy.freeze()
         async with draft_server(proxy.address, connect_timeout_s=CONNECT_TIMEOUT_S) as draft:
             error = await error_of(draft.stub.GetModel(pb.GetModelRequest()))
         assert type(error) is TargetUnavailable

@@ -38,7 +38,7 @@ MODES = ("MODE_TARGET_ONLY", "MODE_SYNC", "MODE_PIPELINED", "MODE_FULL")
 async def test_grpc_calls_it_an_unknown_error():
     """The rest of this file stands on that."""
     async with target_server() as target, Proxy.listening() as proxy:
-        proxy.leads_to = target.address
+        proxy.upstream = target.address
         async with open_channel(proxy.address) as channel:
             through = Target(target.service, target.server, verification_pb2_grpc.VerificationStub(channel))
             async with session(through, hello()) as one:
@@ -55,7 +55,7 @@ async def test_grpc_calls_it_an_unknown_error():
 async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_target(mode, caplog):
     model = Gated()
     async with target_server(model) as target, Proxy.listening() as proxy:
-        proxy.leads_to = target.address
+        proxy.upstream = target.address
         async with draft_server(proxy.address) as draft:
             heard = asyncio.create_task(stream(draft, recording(33.0), mode=mode))
             await asyncio.to_thread(model.is_there.wait)
@@ -74,7 +74,7 @@ async def test_a_recording_goes_on_behind_a_garbled_connection_to_its_draft_serv
         draft_server(target.address) as draft,
         Proxy.listening() as proxy,
     ):
-        proxy.leads_to = draft.address
+        proxy.upstream = draft.address
         async with TranscriptionClient(proxy.address) as client:
             transcription = client.stream_file(path)
             heard = asyncio.create_task(_read(transcription))
@@ -96,7 +96,7 @@ async def test_live_audio_goes_on_behind_a_garbled_connection_to_its_draft_serve
     monkeypatch.setattr("specwhisper_draft_server.voice_activity._model", EnergyVad)
     pcm = talk(((0.2, 1.6), (2.2, 3.4)), 4.0)
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
-        proxy.leads_to = draft.address
+        proxy.upstream = draft.address
         async with live_client(proxy.address) as client:
             listener = Listener(client)
             await client.send(pcm[: len(pcm) // 2])

@@ -35,13 +35,13 @@ def echoing(options: list[tuple[str, int]]) -> tuple[grpc.aio.Server, asyncio.Ev
 async def test_a_server_notices_that_its_client_has_vanished():
     server, ended = echoing(SOON)
     async with Proxy.listening() as network:
-        network.leads_to = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        network.upstream = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
         async with grpc.aio.insecure_channel(network.address) as channel:
             call = channel.stream_stream(METHOD)()
             await call.write(b"here")
             assert await call.read() == b"here"
-            network.hold()
+            network.freeze()
             async with asyncio.timeout(WAIT_S):
                 await ended.wait()
             call.cancel()
@@ -51,13 +51,13 @@ async def test_a_server_notices_that_its_client_has_vanished():
 async def test_a_client_notices_that_its_server_has_vanished():
     server, _ = echoing([])
     async with Proxy.listening() as network:
-        network.leads_to = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        network.upstream = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
         async with grpc.aio.insecure_channel(network.address, options=SOON) as channel:
             call = channel.stream_stream(METHOD)()
             await call.write(b"here")
             assert await call.read() == b"here"
-            network.hold()
+            network.freeze()
             async with asyncio.timeout(WAIT_S):
                 assert await call.code() is grpc.StatusCode.UNAVAILABLE
     await server.stop(None)

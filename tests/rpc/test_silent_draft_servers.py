@@ -100,17 +100,17 @@ async def test_a_recording_goes_on_at_another_server(tmp_path, caplog, first_nam
         draft_server(target.address) as second,
         Proxy.listening() as proxy,
     ):
-        proxy.leads_to = first.address
+        proxy.upstream = first.address
         async with TranscriptionClient(f"{proxy.address},{second.address}") as client:
             transcription = client.stream_file(path, DecodingOptions(language="en"))
             segments = []
             async for update in transcription:
                 segments += update.segments
                 if segments:
-                    proxy.hold()
+                    proxy.freeze()
             assert transcription.num_resumes == 1
             check_silent(caplog, "server lost")
-            proxy.release()
+            proxy.unfreeze()
             await all_free(target, first)
     assert [s.tokens for s in segments] == [s.tokens for s in alone(95.0).segments]
 
@@ -122,32 +122,32 @@ async def test_live_audio_goes_on_at_another_server(caplog, first_named):
         speaking_draft(target.address) as second,
         Proxy.listening() as proxy,
     ):
-        proxy.leads_to = first.address
+        proxy.upstream = first.address
         async with live_client(f"{proxy.address},{second.address}") as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
             await listener.received(8)
-            proxy.hold()
+            proxy.freeze()
             await client.send(talk()[BEGUN:])
             await client.finish()
             await listener.whole()
             assert client.num_reconnects == 1
             check_silent(caplog, "connection lost")
         listener.check(spoken_utterances(talk()))
-        proxy.release()
+        proxy.unfreeze()
         await all_free(target, first)
 
 
 async def test_live_audio_goes_on_at_the_same_server_once_it_is_back():
     async with speaking_pair() as (target, draft), Proxy.listening() as proxy:
-        proxy.leads_to = draft.address
+        proxy.upstream = draft.address
         async with live_client(proxy.address) as client:
             listener = Listener(client)
             await client.send(talk()[:BEGUN])
             await listener.received(8)
-            proxy.hold()
+            proxy.freeze()
             await eventually(lambda: client.num_reconnects == 1)
-            proxy.release()
+            proxy.unfreeze()
             await client.send(talk()[BEGUN:])
             await client.finish()
             await listener.whole()

@@ -9,7 +9,7 @@ from rich.console import Console
 from experiments.common.bench.report import Bar, machine_facts, print_bars, version_facts, write_json
 
 
-@pytest.mark.parametrize(("value", "verdict"), [(0.5, "holds"), (1.0, "short"), (float("nan"), "short")])
+@pytest.mark.parametrize(("value", "verdict"), [(0.5, "holds"), (1.0, "fails"), (float("nan"), "fails")])
 def test_a_bar_is_one_line_with_its_verdict(value, verdict):
     out = io.StringIO()
     bar = Bar("full over transformers", value, 1.0, f"{value:.2f} [0.40, 0.60]")

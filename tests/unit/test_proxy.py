@@ -31,7 +31,7 @@ async def echoing() -> AsyncIterator[tuple[Proxy, list[bytes]]]:
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     async with Proxy.listening() as proxy:
         host, port = server.sockets[0].getsockname()
-        proxy.leads_to = f"{host}:{port}"
+        proxy.upstream = f"{host}:{port}"
         yield proxy, heard
     server.close()
 
@@ -54,12 +54,12 @@ async def test_what_is_sent_arrives_late_and_whole():
 async def test_what_is_held_arrives_behind_its_release():
     async with echoing() as (proxy, heard):
         reader, writer = await connected(proxy)
-        proxy.hold()
+        proxy.freeze()
         writer.write(SENT[:CHUNK_BYTES])
         reading = asyncio.create_task(reader.readexactly(CHUNK_BYTES))
         done, _ = await asyncio.wait((reading,), timeout=0.05)
         assert not done and not heard
-        proxy.release()
+        proxy.unfreeze()
         assert await reading == SENT[:CHUNK_BYTES]
         writer.close()
 
@@ -92,7 +92,7 @@ async def test_behind_its_limit_a_connection_is_reset():
 
 async def test_a_server_that_has_gone_is_told_by_an_end():
     async with echoing() as (proxy, _):
-        proxy.leads_to = None
+        proxy.upstream = None
         reader, writer = await connected(proxy)
         assert await reader.read() == b""
         writer.close()
@@ -112,7 +112,7 @@ async def test_servers_take_turns():
     servers = [await asyncio.start_server(answering(name), "127.0.0.1", 0) for name in heard]
     async with Proxy.listening() as proxy:
         ports = [server.sockets[0].getsockname()[1] for server in servers]
-        proxy.leads_to = ",".join(f"127.0.0.1:{port}" for port in ports)
+        proxy.upstream = ",".join(f"127.0.0.1:{port}" for port in ports)
         for _ in range(4):
             reader, writer = await connected(proxy)
             assert await reader.read() == b"yes"

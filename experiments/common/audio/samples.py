@@ -1,4 +1,4 @@
-"""Recordings as the experiments use them: decoded once, before any clock runs."""
+"""Recordings of experiments, decoded before any clock runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUNDLED = Path(__file__).parents[3] / "specwhisper" / "demo" / "samples"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A recording as canonical PCM; ``log_mel_max`` is known beforehand where it has several windows."""
+    """A recording as canonical PCM; ``log_mel_max`` is set if it has several windows."""
 
     name: str
     pcm: bytes
@@ -25,25 +25,25 @@ class Sample:
 
     @property
     def duration_s(self) -> float:
-        """How long it plays."""
+        """Duration in seconds."""
         return len(self.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
 
     @property
     def fits_one_window(self) -> bool:
-        """Whether Whisper hears all of it at once."""
+        """Whether it fits into one window."""
         return len(self.pcm) <= WINDOW_SAMPLES * BYTES_PER_SAMPLE
 
 
 def bundled() -> list[Path]:
-    """Return the bundled recordings, by name."""
+    """Return the paths of the bundled recordings, sorted by name."""
     return sorted(path for path in BUNDLED.glob("*") if path.suffix != ".jsonl")
 
 
 def load_samples(paths: Iterable[Path] | None) -> list[Sample]:
-    """Decode the given recordings, or the bundled ones, shortest first."""
+    """Decode recordings, by default the bundled ones; return the shortest first."""
     paths = list(paths or bundled())
     if not paths:
-        raise InvalidRequest(f"There are no bundled samples in {BUNDLED}: name recordings with --audio.")
+        raise InvalidRequest(f"{BUNDLED} has no bundled samples: pass recordings with --audio.")
     return sorted((_load(path) for path in paths), key=lambda sample: sample.duration_s)
 
 

@@ -1,4 +1,4 @@
-"""Silence in files that are far smaller than what they hold."""
+"""Compressed files of silence, far smaller than their audio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def flac(length_s: float) -> bytes:
 
 
 def flac_of_8_channels(length_s: float) -> bytes:
-    """Return a FLAC file of more channels, and samples, than anybody needs."""
+    """Return a FLAC file with 8 channels at 24 kHz."""
     return _written("FLAC", length_s, 24_000, 8)
 
 
@@ -39,7 +39,7 @@ def opus(length_s: float) -> bytes:
 
 
 def _written(container: str, length_s: float, rate: int = 16_000, channels: int = 1) -> bytes:
-    """Write it second by second: what it holds is too much for memory."""
+    """Write second by second: all the audio would not fit into memory."""
     file = io.BytesIO()
     second = np.zeros((rate, channels), np.int16)
     with soundfile.SoundFile(file, "w", rate, channels, format=container) as output:

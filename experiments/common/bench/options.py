@@ -1,4 +1,4 @@
-"""Options that every experiment has, under the same names."""
+"""Command-line options that experiments share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import typer
 
 from specwhisper.errors import InvalidRequest
 
-Quick = Annotated[bool, typer.Option("--quick", help="A short run: at most two minutes on two cores.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything that is random: order, resampling.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A short run of at most two minutes on two cores.")]
+Seed = Annotated[int, typer.Option(help="Seed of all randomness: order, resampling.")]
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", dir_okay=False, help="Write raw figures, machine and versions here.")
+    Path | None, typer.Option("--json", dir_okay=False, help="File for raw figures, machine and versions.")
 ]
 Check = Annotated[
-    bool, typer.Option("--check", help="Hold the results against the bars; exit with 1 if one is short.")
+    bool, typer.Option("--check", help="Compare the results with the bars; exit with 1 if one fails.")
 ]
 Audio = Annotated[
     list[Path] | None,
@@ -24,19 +24,19 @@ Audio = Annotated[
     ),
 ]
 Target = Annotated[str, typer.Option(help="Target model: bundled name, Whisper size, hub id or folder.")]
-Draft = Annotated[str, typer.Option(help="Draft model, named likewise.")]
+Draft = Annotated[str, typer.Option(help="Draft model: bundled name, Whisper size, hub id or folder.")]
 Gamma = Annotated[
     int | None,
-    typer.Option(min=1, max=64, help="Draft tokens per block. [default: as each session chooses]"),
+    typer.Option(min=1, max=64, help="Draft tokens per block. [default: each session chooses]"),
 ]
 
 
 def parse_levels(words: str) -> tuple[int, ...]:
-    """Read numbers of sessions, upwards."""
+    """Parse comma-separated numbers of sessions; return them in ascending order."""
     try:
         levels = sorted({int(word) for word in words.split(",")})
     except ValueError:
-        raise InvalidRequest(f"--sessions is '{words}': write numbers with commas between.") from None
+        raise InvalidRequest(f"--sessions is '{words}': pass numbers separated by commas.") from None
     if levels[0] < 1:
-        raise InvalidRequest(f"--sessions has {levels[0]}: there must be at least 1.")
+        raise InvalidRequest(f"--sessions has {levels[0]}: pass at least 1.")
     return tuple(levels)

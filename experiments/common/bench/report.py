@@ -1,4 +1,4 @@
-"""What a result carries besides its figures: machine, versions, command, and the bars it is held against."""
+"""Report results: machine, versions, command, and the bars that they must meet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from transformers.utils import logging
 
 ROOT = Path(__file__).parents[3]
 PAGE_WIDTH = 170
-LOAD_AT_START = os.getloadavg()[0]  # what else the machine had to do
+LOAD_AT_START = os.getloadavg()[0]  # load of other processes
 PACKAGES = ("torch", "transformers", "grpcio", "protobuf", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A claim and what was measured: it holds when ``value`` lies below ``bound``.
+    """A claim with its measured value, which must lie below ``bound``.
 
-    ``shown`` is how the value reads, with its spread.
+    ``shown`` is the text of the value, with its spread.
     """
 
     name: str
@@ -38,19 +38,21 @@ class Bar:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim stands."""
+        """Whether the value lies below the bound."""
         return self.value < self.bound
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.shown}, bar < {self.bound:g}: {'holds' if self.holds else 'short'}"
+        return f"{self.name}: {self.shown}, bar < {self.bound:g}: {'holds' if self.holds else 'fails'}"
 
 
 def open_console() -> Console:
-    """Open the terminal, or, where output goes to a file, a page that a table fits on."""
-    logging.disable_progress_bar()  # models load beside our own
+    """Open the terminal, or a page wide enough for tables where output goes to a file."""
+    logging.disable_progress_bar()  # bars of loading models disturb our own
     console = Console(width=None if sys.stdout.isatty() else PAGE_WIDTH)
     if LOAD_AT_START > 0.5:
-        console.print(f"The machine is busy (load {LOAD_AT_START:.1f}): figures will be off.", style="yellow")
+        console.print(
+            f"The machine is busy (load {LOAD_AT_START:.1f}): figures will be inaccurate.", style="yellow"
+        )
     return console
 
 
@@ -63,7 +65,7 @@ def print_bars(bars: Sequence[Bar], console: Console) -> bool:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Tell what the figures were measured on."""
+    """Return the facts of the machine."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -75,7 +77,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def version_facts() -> dict[str, str]:
-    """Tell which software produced the figures."""
+    """Return the versions of the software."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -86,7 +88,7 @@ def version_facts() -> dict[str, str]:
 
 
 def write_json(path: Path, *, models: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
-    """Write the figures with everything needed to judge and to repeat them."""
+    """Write figures with command, machine and versions."""
     module = getattr(sys.modules["__main__"].__spec__, "parent", "")
     content = {
         "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
@@ -108,7 +110,7 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """Return the commit that was measured, marked when files differ from it."""
+    """Return the commit, marked if files differ from it."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         described = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Medians, spread, and how sure a ratio is."""
+"""Medians, quartiles and ratios with confidence intervals."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return the median and the quartiles around it."""
+    """Return the median and quartiles."""
     lower, median, upper = np.quantile(np.asarray(values, float), (0.25, 0.5, 0.75))
     return Spread(float(median), float(lower), float(upper))
 
 
 def ratio_of_medians(values: Sequence[float], reference: Sequence[float], *, seed: int) -> Ratio:
-    """Compare two arms of one run; the interval is that of resampling.
+    """Return the ratio of two arms' medians with a bootstrap interval.
 
-    ``values[i]`` and ``reference[i]`` were measured in the same round, so rounds are resampled as pairs: what
-    slowed a whole round down slowed both. A median forgives a round that went wrong, where ``Ratio.paired``
-    has to make do with as few as two.
+    ``values[i]`` and ``reference[i]`` come from the same round and are resampled as a pair, since a slow
+    round slows both. A median is robust against an outlier; ``Ratio.paired`` also takes as few as two rounds.
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     rounds = np.random.default_rng(seed).integers(0, len(a), (RESAMPLES, len(a)))

@@ -1,4 +1,4 @@
-"""Random-weight Whisper checkpoints of every shape that matters, in memory or saved as users have them."""
+"""Whisper checkpoints with random weights, in memory or saved."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ NON_SPEECH = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What distinguishes one random checkpoint from another.
+    """Shape, vocabulary and seed of a random checkpoint.
 
-    ``words`` are the text tokens: a few of our own, or those of Whisper's ``.en`` models or of its others;
-    made-up ones are as many as the latter, for machines without the files.
+    ``words`` is the text vocabulary: a few words, that of Whisper's ``.en`` models or its multilingual one;
+    ``made-up`` has the size of the latter, for machines without its files.
     """
 
     num_mel_bins: int = 80
@@ -53,7 +53,7 @@ class Shape:
     decoder_layers: int = 2
     max_initial_timestamp: int | None = 50
     max_target_positions: int = 448
-    scale: float = 0.18  # of the weights: large enough that the choices are clear
+    scale: float = 0.18  # standard deviation of the weights: large enough for clear choices
     seed: int = 0
     words: Words = "few"
     ffn_factor: int = 2  # published checkpoints have 4
@@ -72,13 +72,13 @@ def _bpe(words: Words) -> tuple[dict[str, int], list[tuple[str, str]]]:
 
 
 def special_tokens(shape: Shape) -> list[str]:
-    """Whisper's special tokens, timestamps excluded."""
+    """Return Whisper's special tokens without timestamps."""
     languages = [code for code in LANGUAGES if shape.cantonese or code != "yue"]
     return [f"<|{name}|>" for name in ("endoftext", "startoftranscript", *languages, *TASKS)]
 
 
 def build_tokenizer(shape: Shape) -> WhisperTokenizer:
-    """Build a byte-level tokenizer with Whisper's special tokens behind its text tokens."""
+    """Build a byte-level tokenizer with Whisper's special tokens after its text tokens."""
     vocab, merges = _bpe(shape.words)
     specials = special_tokens(shape)
     tokenizer = WhisperTokenizer(vocab=vocab, merges=merges)
@@ -90,7 +90,7 @@ def build_tokenizer(shape: Shape) -> WhisperTokenizer:
 
 
 def build_model(shape: Shape) -> tuple[WhisperForConditionalGeneration, list[str]]:
-    """Build a model with random weights; return it and its token strings."""
+    """Build a model with random weights; return it with its token strings."""
     specials = special_tokens(shape)
     vocab, _ = _bpe(shape.words)
     end = len(vocab)
@@ -156,13 +156,13 @@ def _generation_config(shape: Shape, ids: dict[str, int], end: int) -> Generatio
 def build_checkpoint(
     shape: Shape, name: str = "random"
 ) -> tuple[WhisperForConditionalGeneration, Checkpoint]:
-    """Return a random model as transformers runs it and as we do; both see the same weights."""
+    """Build a random model for transformers and for us, with the same weights."""
     model, tokens = build_model(shape)
     return model, checkpoint_from_model(model, tokens, name=name)
 
 
 def save_checkpoint(shape: Shape, folder: Path) -> Path:
-    """Save a random checkpoint as users have them on disk."""
+    """Save a random checkpoint with tokenizer and feature extractor."""
     model, _ = build_model(shape)
     model.save_pretrained(folder)
     build_tokenizer(shape).save_pretrained(folder)
@@ -173,7 +173,7 @@ def save_checkpoint(shape: Shape, folder: Path) -> Path:
 def perturbed(
     model: WhisperForConditionalGeneration, tokens: Sequence[str], *, noise: float, name: str = "noisy"
 ) -> Checkpoint:
-    """Return the same model with noise on its weights: a draft that is mostly right."""
+    """Return the model with noise on its weights: a draft that is mostly right."""
     return checkpoint_from_model(with_noise(model, noise), list(tokens), name=name)
 
 

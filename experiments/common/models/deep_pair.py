@@ -1,4 +1,4 @@
-"""A deep target of random weights and a shallow draft that agrees with it: true costs, chosen acceptance."""
+"""A deep random target and a shallow draft that agrees with it: realistic costs, chosen acceptance."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ UPPER_WEIGHT = 0.05
 
 
 def save_deep_pair(folder: Path, seed: int) -> tuple[str, str]:
-    """Save whisper-small's decoder behind a small encoder, and its first layers as a draft; few words.
+    """Save a target with whisper-small's decoder and a small encoder, and its first layers as a draft.
 
-    Random weights agree on nothing by themselves: the target's upper layers are turned down.
+    Models with random weights never agree, so the target's upper layers are scaled down.
     """
     shape = replace(PUBLISHED["small"], encoder_layers=1, words="few", seed=seed)
     target, _ = build_model(shape)

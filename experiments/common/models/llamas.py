@@ -1,4 +1,4 @@
-"""Random-weight text models of Llama's shape, in memory or saved as users have them."""
+"""Llama models with random weights, in memory or saved."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def llama(
 
 
 def shortened(target: LlamaForCausalLM, layers: int, weight: float) -> LlamaForCausalLM:
-    """Make a draft of a model's first layers, whose upper layers shall matter only so much.
+    """Make a draft of a model's first layers; scale the model's upper layers to ``weight``.
 
-    Random weights agree on nothing by themselves: the target's upper layers are turned down to ``weight``.
+    Models with random weights never agree otherwise.
     """
     for layer in target.model.layers[layers:]:
         layer.self_attn.o_proj.weight.data *= weight

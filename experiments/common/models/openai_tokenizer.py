@@ -1,4 +1,4 @@
-"""Whisper's own text tokens, from the files that the package ``openai-whisper`` carries."""
+"""Whisper's text tokens, from the files of the package ``openai-whisper``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ NUM_TEXT_TOKENS = {"multilingual": 50_257, "gpt2": 50_256}
 
 
 def asset(name: Literal["multilingual", "gpt2"]) -> Path:
-    """Find the file; only the package's files are wanted, so it is installed without what it depends on."""
+    """Return a vocabulary file of the package, which needs none of its dependencies."""
     for file in files("openai-whisper") or ():
         if file.name == f"{name}.tiktoken":
             return Path(str(file.locate()))
-    raise FileNotFoundError(f"openai-whisper carries no {name}.tiktoken")
+    raise FileNotFoundError(f"openai-whisper has no {name}.tiktoken")
 
 
 @cache
 def published_vocabulary(
     name: Literal["multilingual", "gpt2"],
 ) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Return ids by token string, and merges."""
+    """Return token ids by string, and the merges."""
     return TikTokenConverter(str(asset(name))).extract_vocab_merges_from_model(str(asset(name)))
 
 

@@ -1,4 +1,4 @@
-"""The shapes of published checkpoints, with random weights and Whisper's own tokens."""
+"""Shapes of the published checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _published(d_model: int, heads: int, encoder_layers: int, decoder_layers: in
         decoder_layers=decoder_layers,
         ffn_factor=4,
         words="multilingual",
-        scale=0.18 * (64 / d_model) ** 0.5,  # so that states are as large as in the small ones
+        scale=0.18 * (64 / d_model) ** 0.5,  # states as large as in the small shapes
     )
 
 

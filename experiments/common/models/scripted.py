@@ -1,6 +1,6 @@
-"""A model without weights: the next token is a hash of the audio and of everything fed to its slot.
+"""A model without weights: the next token is a hash of the audio and of all tokens in its slot.
 
-It keeps what was really fed, so that a forgotten rollback or a token fed twice changes its text.
+It stores the tokens that it was fed, so that a missing rollback or a repeated token changes its text.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ MULTILINGUAL = replace(
 
 @cache
 def recording(length_s: float, seed: int = 0) -> bytes:
-    """Return noise of changing loudness as canonical PCM, so that every window sounds different."""
+    """Return noise of changing loudness as canonical PCM, so that all windows differ."""
     num_samples = int(length_s * SAMPLE_RATE)
     noise = np.random.default_rng(seed).normal(0, 0.05, num_samples) * (1 + np.linspace(0, 3, num_samples))
     return (np.clip(noise, -1, 1) * 32767).astype("<i2").tobytes()
 
 
 class ScriptedModel:
-    """Writes a text that depends on nothing but audio and prefix.
+    """Writes a text that depends only on audio and prefix.
 
     Parameters
     ----------
-    error_rate : share of prefixes at which it disagrees with the same model without errors.
+    error_rate : share of prefixes at which it differs from the same model without errors.
     """
 
     num_mel_bins = 80
@@ -85,14 +85,14 @@ class ScriptedModel:
         self._fed: list[list[int]] = [[] for _ in range(num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and let it hear a window."""
+        """Empty a slot and encode a window into it."""
         self._audio[slot] = hashlib.blake2b(recording.window_samples(start_frame)).hexdigest()
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Append each row's tokens to its slot and choose behind each candidate."""
+        """Append each row's tokens to its slot and choose a token after each candidate."""
         self.num_forwards += 1
-        assert len({row.slot for row in rows}) == len(rows), "a slot may appear once in a pass"
+        assert len({row.slot for row in rows}) == len(rows), "a slot may appear once in a forward pass"
         return [self._score(row) for row in rows]
 
     def _score(self, row: Row) -> Scores:
@@ -113,7 +113,7 @@ class ScriptedModel:
         )
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Choose behind a prefix."""
+        """Choose the token after a prefix."""
         if prefix[-1] >= TIME and prefix[-2] < TIME and len(prefix) > 3:
             return prefix[-1]  # timestamps come in pairs
         roll = self._hash(self._seed, audio, prefix)
@@ -136,29 +136,29 @@ class ScriptedModel:
         return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=7).digest())
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
+        """Shorten a slot to ``length`` tokens."""
         del self._fed[slot][length:]
 
     def length(self, slot: int) -> int:
-        """Return how many tokens a slot holds."""
+        """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Turn letters into tokens."""
+        """Convert letters to tokens."""
         return tuple((ord(letter) - ord("a")) % NUM_TEXT for letter in text)
 
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[float, ...]]:
-        """Half a letter every 20 ms: the first half of what is written lies in the audio."""
+        """Return attention 40 ms apart for letters: the first half of the text lies in the audio."""
         self._fed[slot] = [*window.prompt, *tokens[:-1]]
-        looked_ms = tuple(40.0 * i for i, token in enumerate(tokens) if token < END)
-        return lambda: looked_ms
+        attended_ms = tuple(40.0 * i for i, token in enumerate(tokens) if token < END)
+        return lambda: attended_ms
 
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Find a word in each letter, 20 ms long."""
+        """Return each letter as a word of 20 ms."""
         self._fed[slot] = [*window.prompt, *tokens[:-1]]
         start = window.start_sample
         words = tuple(

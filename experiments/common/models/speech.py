@@ -1,4 +1,4 @@
-"""Noise that says words, and a scripted model that hears them: live audio without weights."""
+"""Synthetic speech whose words are levels of loudness, and scripted models that transcribe it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specwhisper.model.sampling import Sampling
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import FRAMES_PER_TIMESTAMP, HOP_SAMPLES, SAMPLE_RATE, VoiceEvent, Window
 
-NUM_WORDS = 18  # tokens that begin a word, A to R; those behind them go on with one, s to x
+NUM_WORDS = 18  # tokens A to R begin a word, s to x continue one
 SPOKEN = replace(
     VOCABULARY,
     tokens=(
@@ -35,24 +35,24 @@ LENGTH_S = 14.0
 
 WORD_SAMPLES = SAMPLE_RATE // 5
 SENTENCE_WORDS = 5
-QUIETEST, LOUDER = 2_000, 400  # of s16, by token
-TOLERANCE_SAMPLES = SAMPLE_RATE // 50  # times are written to 20 ms: a cut leaves no more of the word before
+QUIETEST, LOUDER = 2_000, 400  # amplitude of token 0, and step to the next token
+TOLERANCE_SAMPLES = SAMPLE_RATE // 50  # timestamps have steps of 20 ms
 
 
 def speech(length_s: float, seed: int = 0) -> bytes:
-    """Words of 200 ms, each of a loudness of its own, so that they are heard wherever a clip begins."""
+    """Return words of 200 ms, each with its own loudness, so that any clip contains the same words."""
     num_samples = round(length_s * SAMPLE_RATE)
     steps = np.random.default_rng(seed).integers(1, NUM_TEXT, num_samples // WORD_SAMPLES + 1)
-    words = np.cumsum(steps) % NUM_TEXT  # never the same one twice in a row
+    words = np.cumsum(steps) % NUM_TEXT  # never the same word twice in a row
     loudness = np.repeat(QUIETEST + LOUDER * words, WORD_SAMPLES)[:num_samples]
     return (loudness * np.where(np.arange(num_samples) % 2, 1, -1)).astype("<i2").tobytes()
 
 
 class SpeechModel(ScriptedModel):
-    """Hears the words of :func:`speech`, and something else where the last one is cut off.
+    """Transcribes the words of :func:`speech`; a cut last word becomes another word.
 
-    Like a speech model it writes the same words again when it hears more; like the scripted one it notices
-    whatever else is fed to it than its own text.
+    Like a speech model it writes the same words again when the clip grows; like the scripted model it reacts
+    to any other prefix than its own text.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class SpeechModel(ScriptedModel):
         self._texts: dict[str, list[int]] = {}
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and let it hear a clip."""
+        """Empty a slot and encode a clip into it."""
         super().encode(slot, recording, start_frame)
-        assert start_frame == 0 and recording.is_complete, "live audio is heard as clips"
+        assert start_frame == 0 and recording.is_complete, "live audio is encoded as clips"
         self._texts = {audio: text for audio, text in self._texts.items() if audio in self._audio}
         self._texts[self._audio[slot]] = words_of(_samples(recording))
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Go on with what is said; where the prefix says something else, with what that leads to."""
+        """Continue the clip's words; after another prefix, its hash decides."""
         text = self._texts[audio]
         start = len(prefix) - 1 - prefix[::-1].index(self.vocabulary.start_of_transcript)
         generated = [token for token in prefix[start + 1 :] if not END < token < TIME]
@@ -89,44 +89,44 @@ class SpeechModel(ScriptedModel):
     def attended_ms(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[float, ...]]:
-        """Look at each word where it ends."""
+        """Return attention at the end of each word."""
         super().attended_ms(slot, window, tokens, num_frames)
         num_words = sum(token < END for token in tokens)
         return lambda: tuple(200.0 * i for i in range(1, num_words + 1))
 
     def _score(self, row: Row) -> Scores:
-        assert row.probe is None or not self._fed[row.slot], "what is probed must stand first in its slot"
+        assert row.probe is None or not self._fed[row.slot], "a probed row must be the first in its slot"
         return super()._score(row)
 
 
 class SpeechOrNoiseModel(SpeechModel):
-    """Hears words where somebody speaks; of any other sound it writes as the scripted model does."""
+    """Transcribes speech as :class:`SpeechModel` does, and other audio as the scripted model does."""
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Empty a slot and let it hear a clip, or a window of a recording."""
+        """Empty a slot and encode a clip or a window of a recording into it."""
         if not start_frame and recording.is_complete and is_speech(_samples(recording)):
             super().encode(slot, recording, start_frame)
         else:
             ScriptedModel.encode(self, slot, recording, start_frame)
 
     def next_token(self, audio: str, prefix: Sequence[int], sampling: Sampling | None = None) -> int:
-        """Go on with what is said, or with what prefix and sound lead to."""
-        says = super() if audio in self._texts else super(SpeechModel, self)
-        return says.next_token(audio, prefix, sampling)
+        """Continue the clip's words, or the hash of prefix and audio."""
+        model = super() if audio in self._texts else super(SpeechModel, self)
+        return model.next_token(audio, prefix, sampling)
 
 
 def _samples(recording: Recording) -> NDArray[np.float32]:
-    """Return a clip's own samples."""
+    """Return a clip's samples without context."""
     return recording.window_samples(0)[CONTEXT_SAMPLES:][: recording.received_samples]
 
 
 def is_speech(samples: NDArray[np.float32]) -> bool:
-    """Tell words, whose loudness hardly ever changes, from noise; silence is words too, but none."""
+    """Return whether loudness rarely changes, as in words; silence counts as speech."""
     return np.count_nonzero(np.diff(np.abs(samples))) < len(samples) / 1_000 + 10
 
 
 def words_of(samples: NDArray[np.float32]) -> list[int]:
-    """Return what the model writes of a clip, times included."""
+    """Return the tokens of a clip, timestamps included."""
     loudness = np.round(np.abs(samples) * 32_768).astype(int)
     ends = [*(np.flatnonzero(np.diff(loudness)) + 1).tolist(), len(loudness)]
     tokens, start, num_words = [TIME], 0, 0
@@ -144,16 +144,16 @@ def words_of(samples: NDArray[np.float32]) -> list[int]:
 
 
 class EnergyVad:
-    """Stands in for silero-vad: what is not silent is speech."""
+    """Replaces silero-vad: any sound is speech."""
 
     def __call__(self, frame: torch.Tensor, rate: int) -> torch.Tensor:
-        """Return how likely a frame is speech."""
+        """Return 1 for sound, 0 for silence."""
         return (frame.abs().max() > 0.01).float()
 
 
 @cache
 def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGTH_S) -> bytes:
-    """Say something within some spans, each in other words, and nothing between them."""
+    """Return audio with different words in each span, and silence between them."""
     audio = bytearray(round(length_s * SAMPLE_RATE) * 2)
     for seed, (begin_s, end_s) in enumerate(spans):
         begin, end = round(begin_s * SAMPLE_RATE) * 2, round(end_s * SAMPLE_RATE) * 2
@@ -162,13 +162,13 @@ def talk(spans: tuple[tuple[float, float], ...] = SPANS, length_s: float = LENGT
 
 
 def samples_of(pcm: bytes) -> NDArray[np.float32]:
-    """Read canonical PCM."""
+    """Convert canonical PCM to samples."""
     return np.frombuffer(pcm, "<i2").astype(np.float32) / 32768
 
 
 @cache
 def spoken_utterances(pcm: bytes) -> dict[int, list[int]]:
-    """Return what is said in each utterance that the endpointer finds: it is final, whatever the steps."""
+    """Return the words of each utterance that the endpointer finds; steps do not change them."""
     endpointer, ear = Endpointer(EndpointingOptions()), EnergyVad()
     samples, texts, begin = samples_of(pcm), {}, 0
     for start in range(0, len(samples) - FRAME_SAMPLES + 1, FRAME_SAMPLES):

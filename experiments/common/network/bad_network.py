@@ -1,4 +1,4 @@
-"""A bad network between draft server and target: a server that passes everything on, but not as it came."""
+"""A faulty network between draft server and target: a server that forwards, edits and delays."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EditBlock = Callable[[Candidates], Sequence[Candidates]]
 
 
 class BadNetwork(verification_pb2_grpc.VerificationServicer):
-    """Stands between a draft server and a target.
+    """Forwards calls of a draft server to a target.
 
     Parameters
     ----------
-    edit_block : makes what arrives of each candidate block; one per session.
-    hold_commits : commits to wait for before a block is passed on, as on a slow link.
+    edit_block : returns a function for each session that edits its candidate blocks.
+    hold_commits : number of commits to wait for before a block is forwarded, as on a slow link.
     """
 
     def __init__(
@@ -38,17 +38,17 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
         self._hold_commits = hold_commits
 
     async def Locate(self, request: pb.LocateRequest, context: Any) -> pb.LocateResponse:
-        """Pass it on."""
+        """Forward the call."""
         return await self._stub.Locate(request)
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:
-        """Pass it on."""
+        """Forward the call."""
         return await self._stub.Describe(request)
 
     async def Verify(
         self, requests: AsyncIterator[pb.VerifyRequest], context: Any
     ) -> AsyncIterator[pb.VerifyResponse]:
-        """Pass on what is said, candidates as edited."""
+        """Forward both streams, with edited candidates."""
         call = with_true_status(self._stub.Verify())
         commits = asyncio.Semaphore(0)
         sending = asyncio.create_task(self._pass_on(requests, call, commits))
@@ -89,7 +89,7 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
                 task.cancel()
 
     async def _write_late(self, message, call, turn: asyncio.Lock, commits: asyncio.Semaphore) -> None:
-        """Hold a block back until the target has gone on without it."""
+        """Delay a block until the target has committed without it."""
         for _ in range(self._hold_commits):
             await commits.acquire()
         async with turn:
@@ -98,7 +98,7 @@ class BadNetwork(verification_pb2_grpc.VerificationServicer):
 
 
 def _has_failed(sending: asyncio.Task[None]) -> bool:
-    """Return whether passing on ended with an error; a call whose requests are lost would wait for ever."""
+    """Return whether forwarding failed; then the call would wait forever for requests."""
     return not sending.cancelled() and sending.exception() is not None
 
 
@@ -106,7 +106,7 @@ def _has_failed(sending: asyncio.Task[None]) -> bool:
 async def bad_network(
     target: str, edit_block: Callable[[], EditBlock] | None = None, *, hold_commits: int = 0
 ) -> AsyncIterator[RunningServer]:
-    """Return a server that leads to ``target``."""
+    """Serve a faulty network to ``target``."""
     async with open_channel(target) as channel:
         servicer = BadNetwork(channel, edit_block, hold_commits)
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, servicer)

@@ -1,4 +1,4 @@
-"""Where HTTP/2 frames end in a stream of bytes."""
+"""Find the ends of HTTP/2 frames in a stream of bytes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ HEADER_BYTES, LENGTH_BYTES = 9, 3  # of an HTTP/2 frame, which begins with its l
 
 
 class Frames:
-    """Where the frames of one direction of an HTTP/2 connection end, in what a server sends.
+    """Tracks the ends of a server's frames in one direction of an HTTP/2 connection.
 
     Attributes
     ----------
-    num_missing : bytes that its current frame still lacks, as far as they are known; 0 between two frames.
-    is_last : whether nothing may follow the current frame.
+    num_missing : missing bytes of the current frame, as far as known; 0 between frames.
+    is_last : whether the current frame is the last to let through.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Frames:
         self._header = b""
 
     def take(self, data: bytes) -> int | None:
-        """Follow some bytes; return after how many of them the last frame has ended, or ``None``."""
+        """Process bytes; return the position after the last frame, or ``None`` before its end."""
         position = 0
         while True:
             if self.is_last and not self.num_missing:

@@ -1,7 +1,7 @@
-"""Where a draft leaves the text of its target, and what it writes from there on.
+"""Find where a draft diverges from its target's text, and what it writes from there on.
 
-The draft is asked behind every prefix of the target's text in one pass. Where it agrees, its continuation is
-that of the next position; only where it does not is it followed, token by token, as it would draft.
+One forward pass runs the draft after every prefix of the target's text. Where it agrees, its continuation is
+that of the next position; only where it diverges is it followed, token by token, as it would draft.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specwhisper.types import Window
 
 @dataclass(frozen=True)
 class TargetText:
-    """A window and what its target wrote in it."""
+    """A window and its target's text."""
 
     recording: Recording
     window: Window
@@ -28,7 +28,7 @@ class TargetText:
     options: DecodingOptions
 
     def row(self, slot: int, generated: Sequence[int], fed: Sequence[int], num_candidates: int = 0) -> Row:
-        """Put together what a slot is fed."""
+        """Return the row that feeds tokens to a slot."""
         return Row(
             slot=slot,
             tokens=fed,
@@ -42,12 +42,12 @@ class TargetText:
 
 @dataclass(frozen=True)
 class Divergences:
-    """What a draft writes in one window: behind the target's text, and where it departs from that.
+    """A draft's choices in one window: after the target's text, and where it diverges.
 
     Attributes
     ----------
-    log_probs : of its choice behind each prefix of the target's text.
-    tokens, continuation_log_probs : by position, where it departs: what it writes from there on.
+    log_probs : log-probability of its choice after each prefix of the target's text.
+    tokens, continuation_log_probs : its continuation, by position of the divergence.
     """
 
     log_probs: tuple[float, ...]
@@ -78,36 +78,36 @@ def find_divergences(draft: Model, windows: Sequence[TargetText], max_continuati
 
 
 class _Follower:
-    """Follows the draft in one slot: asks for its next row until every departure is known.
+    """Follows the draft in one slot: yields its next row until every divergence is known.
 
-    Whoever runs the rows appends what they gave.
+    The caller runs the rows and appends their scores.
     """
 
     def __init__(
         self, draft: Model, slot: int, written: TargetText, scores: Scores, max_continuation: int
     ) -> None:
         self.found = Divergences(tuple(scores.log_probs), {}, {})
-        self._alone: list[int] = []
+        self._continuation: list[int] = []
         self._log_probs: list[float] = []
         self.rows = self._rows(draft, slot, written, scores.tokens, max_continuation)
 
     def append(self, scores: Scores) -> None:
-        """Take the next token that the draft writes by itself."""
-        self._alone.append(scores.tokens[0])
+        """Add the next token of the draft's continuation."""
+        self._continuation.append(scores.tokens[0])
         self._log_probs.append(scores.log_probs[0])
 
     def _rows(
         self, draft: Model, slot: int, written: TargetText, choices: Sequence[int], max_continuation: int
     ) -> Iterator[Row]:
         tokens, num_prompt = list(written.tokens), len(written.window.prompt)
-        # From the last to the first: what lies before a departure is then still as the target wrote it.
+        # From last to first: the text before a divergence is then still the target's.
         for position in reversed(range(len(tokens))):
             if choices[position] == tokens[position]:
                 continue
             draft.rollback(slot, num_prompt + position)
-            self._alone, self._log_probs = [choices[position]], [self.found.log_probs[position]]
+            self._continuation, self._log_probs = [choices[position]], [self.found.log_probs[position]]
             room = min(max_continuation, draft.max_positions - num_prompt - position)
-            while len(self._alone) < room and self._alone[-1] not in draft.vocabulary.ends:
-                yield written.row(slot, [*tokens[:position], *self._alone], self._alone[-1:])
-            self.found.tokens[position] = tuple(self._alone)
+            while len(self._continuation) < room and self._continuation[-1] not in draft.vocabulary.ends:
+                yield written.row(slot, [*tokens[:position], *self._continuation], self._continuation[-1:])
+            self.found.tokens[position] = tuple(self._continuation)
             self.found.continuation_log_probs[position] = tuple(self._log_probs)

@@ -1,4 +1,4 @@
-"""Models that do the forward pass of one shape and give the tokens of a trace."""
+"""Models that run the forward pass of one shape and return the tokens of a trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from specwhisper.types import Window, WordAlignment
 
 
 class EncodeOnceModel(WhisperModel):
-    """A model that can keep in each slot the first window that it is given: passes cost what they cost.
+    """A model that may keep the first window of each slot; forward passes cost the same.
 
     Parameters
     ----------
@@ -33,41 +33,41 @@ class EncodeOnceModel(WhisperModel):
         self._is_encoded = [False] * num_slots
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode, or only empty the slot."""
+        """Encode a window, or only empty the slot."""
         if self._encode_once and self._is_encoded[slot]:
             self.rollback(slot, 0)
             return
         self._is_encoded[slot] = True
-        self.hear(slot, recording, start_frame)
+        self.encode_anew(slot, recording, start_frame)
 
-    def hear(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode in any case."""
+    def encode_anew(self, slot: int, recording: Recording, start_frame: int) -> None:
+        """Encode a window in any case."""
         super().encode(slot, recording, start_frame)
 
 
-WRONG = (0,)  # what is drafted of a window that there is not
+WRONG = (0,)  # draft of a window that the trace does not have
 
 
 class Replay(ABC):
-    """A model whose time is that of ``forward`` and whose text is that of a trace.
+    """A model with the cost of ``forward`` and the text of a trace.
 
     Parameters
     ----------
-    vocabulary : of the trace's target; the engines see no other.
-    forward : a model of any shape with a vocabulary of its own; all it is fed, it does in full: encoder,
-        decoder, logits, rules, choice. ``None`` costs nothing, for whoever loads another model with drafts.
-    num_slots : where there is no ``forward``, whose number it is otherwise.
+    vocabulary : vocabulary of the trace's target, the only one that engines see.
+    forward : a model of any shape with its own vocabulary. It runs everything in full: encoder, decoder,
+        logits, rules, choice. ``None`` costs nothing, to load only another model.
+    num_slots : number of slots without ``forward``.
     """
 
     has_word_times = False
-    _may_guess = False  # whether it hears windows that its trace does not know
+    _may_guess = False  # whether it encodes windows that its trace does not have
 
     def __init__(
         self, trace: Trace, vocabulary: Vocabulary, forward: Model | None, *, num_slots: int = 1
     ) -> None:
         if trace.vocabulary_digest != vocabulary.digest:
             raise InvalidRequest(
-                f"The trace was recorded with '{trace.target}', which has other ids: record it again."
+                f"The trace was recorded with '{trace.target}' of other token ids: record it again."
             )
         if forward is not None and forward.max_positions < vocabulary.max_length:
             raise InvalidRequest(
@@ -86,11 +86,11 @@ class Replay(ABC):
         self._fed: list[list[int]] = [[] for _ in range(self.num_slots)]
 
     def encode(self, slot: int, recording: Recording, start_frame: int) -> None:
-        """Encode in full, and find the window in the trace."""
+        """Encode in full, and look up the window in the trace."""
         digest = window_digest(recording, start_frame)
         if digest not in self._trace.audio and not self._may_guess:
             raise InvalidRequest(
-                f"The window at frame {start_frame} is in no recording of the trace: record it there first."
+                f"The trace does not have the window at frame {start_frame}: record this recording first."
             )
         if self._forward is not None:
             self._forward.encode(slot, recording, start_frame)
@@ -98,23 +98,23 @@ class Replay(ABC):
         self._fed[slot] = []
 
     def score(self, rows: Sequence[Row]) -> list[Scores]:
-        """Do the whole pass over as many tokens, then say what the trace says."""
+        """Run the forward pass over as many tokens, then return the trace's scores."""
         if self._forward is not None:
             self._forward.score([self._translated(row) for row in rows])
         return [self._replayed(row) for row in rows]
 
     def rollback(self, slot: int, length: int) -> None:
-        """Forget all but the first ``length`` tokens of a slot."""
+        """Shorten a slot to ``length`` tokens."""
         del self._fed[slot][length:]
         if self._forward is not None:
             self._forward.rollback(slot, length)
 
     def length(self, slot: int) -> int:
-        """Return how many tokens a slot holds."""
+        """Return the number of tokens in a slot."""
         return len(self._fed[slot])
 
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Take no prompt: its tokens are in the trace only as part of windows."""
+        """Refuse a prompt: the trace has its tokens only as part of windows."""
         if text.strip():
             raise UnsupportedOption("A replay takes no prompt.")
         return ()
@@ -122,16 +122,16 @@ class Replay(ABC):
     def align(
         self, slot: int, window: Window, tokens: Sequence[int], num_frames: int
     ) -> Callable[[], tuple[WordAlignment, ...]]:
-        """Have no word times: a trace has none."""
+        """Refuse: a trace has no word times."""
         raise UnsupportedOption("A replay has no word times.")
 
     @abstractmethod
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
-        """Return the choice behind each candidate, its log-probability and its margin."""
+        """Return the choice after each candidate, its log-probability and its margin."""
 
     def _replayed(self, row: Row) -> Scores:
         if row.acceptance is not Acceptance.EXACT or row.acceptance_threshold is not None:
-            raise UnsupportedOption("A replay accepts what is equal and nothing else.")
+            raise UnsupportedOption("A replay only accepts equal candidates.")
         fed = self._fed[row.slot]
         fed += row.tokens
         prompt = tuple(fed[: len(fed) - row.num_candidates - len(row.generated)])
@@ -143,8 +143,8 @@ class Replay(ABC):
         if decoding is None:
             names = "".join(self.vocabulary.tokens[i] for i in prompt)
             raise InvalidRequest(
-                f"The trace has no decoding of this window behind {names} at temperature {temperature:g}: "
-                "ask for what was recorded, a language included."
+                f"The trace has no decoding of this window after {names} at temperature {temperature:g}: "
+                "use the recorded options, with a language.",
             )
         tokens, log_probs, margins = self._choose(decoding, row)
         return Scores(
@@ -155,42 +155,42 @@ class Replay(ABC):
         )
 
     def _translated(self, row: Row) -> Row:
-        """Say a row in ids of the forward model: as many tokens, and times where there are times."""
+        """Translate a row to ids of the forward model: as many tokens, timestamps to timestamps."""
         ids = self._ids
         return replace(row, tokens=[ids[i] for i in row.tokens], generated=[ids[i] for i in row.generated])
 
 
 class ReplayTarget(Replay):
-    """A target that writes what the trace's wrote, whatever is proposed."""
+    """A target that writes the trace's text for any candidates."""
 
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
-        # Behind a candidate that the target did not write nothing is looked at: any token will do.
+        # The choice after a rejected candidate is not used: any token will do.
         base, last = len(row.generated), len(decoding.tokens) - 1
         places = [min(base + i, last) for i in range(row.num_candidates + 1)]
-        told = (decoding.tokens, decoding.log_probs, decoding.margins)
-        tokens, log_probs, margins = ([values[i] for i in places] for values in told)
+        columns = (decoding.tokens, decoding.log_probs, decoding.margins)
+        tokens, log_probs, margins = ([values[i] for i in places] for values in columns)
         return tokens, log_probs, margins
 
 
 class ReplayDraft(Replay):
-    """A draft that proposes what the trace's would have, wherever it is asked to go on.
+    """A draft that proposes what the trace's draft would have, after any prefix.
 
-    Where it expects a window that the target will not open, it drafts all the same, and in vain.
+    For a predicted window that the target will not open, its candidates are wrong.
     """
 
     _may_guess = True
 
     def _choose(self, decoding: Decoding, row: Row) -> tuple[list[int], list[float], list[float]]:
         if row.num_candidates:
-            raise UnsupportedOption("A replayed draft verifies nothing.")
+            raise UnsupportedOption("A replayed draft cannot verify candidates.")
         token, log_prob = decoding.draft_after(row.generated)
         return [token], [log_prob], [0.0]
 
 
 def forward_ids(vocabulary: Vocabulary, of_forward: Vocabulary) -> list[int]:
-    """Return an id of the forward model for every token: its own of the same string, or any text token.
+    """Return an id of the forward model for every token: of the same string, or any text token.
 
-    Special tokens and times keep their meaning, so that the rules have as much to do as they would have.
+    Special tokens and timestamps keep their meaning, so that the rules have the same work.
     """
     known = {token: i for i, token in enumerate(of_forward.tokens)}
     return [known.get(token, i % of_forward.end_of_text) for i, token in enumerate(vocabulary.tokens)]

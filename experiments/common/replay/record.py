@@ -1,4 +1,4 @@
-"""Record a trace: have the target transcribe, then ask the draft at every position of what it wrote."""
+"""Record a trace: run the target on recordings, then the draft after every prefix of its text."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from specwhisper.types import AudioChunk, Commit, Failed, Finished, Limits, Mode
 
 OPTIONS = (DecodingOptions(language="en"), DecodingOptions(language="en", timestamps=False))
 NUM_SLOTS = 8
-MAX_CONTINUATION = 32  # how far the draft is followed where it leaves the target: most that it ever is ahead
+MAX_CONTINUATION = 32  # tokens followed after a divergence: the most that a draft is ever ahead
 
 
 @dataclass
 class _Written:
-    """A window as its session told of it."""
+    """A window with its commits."""
 
     window: Window
     tokens: list[int] = field(default_factory=list)
@@ -44,12 +44,12 @@ def record(
     options: Sequence[DecodingOptions] = OPTIONS,
     max_continuation: int = MAX_CONTINUATION,
 ) -> Trace:
-    """Record what a pair makes of recordings.
+    """Record a pair on recordings.
 
     Parameters
     ----------
-    options : each recording is decoded with each of them, but for ``log_mel_max``, which is its own. What is
-        replayed must be asked for with the same ones.
+    options : decoding options; each recording is decoded with each of them and its own log-mel maximum.
+        Replays must use the same options.
     """
     large, small = load_checkpoint(target), load_checkpoint(draft)
     ids = draft_ids(small.vocabulary, large.vocabulary, draft_name=small.name, target_name=large.name)
@@ -81,7 +81,7 @@ def recorded(
     draft: str,
     options: Sequence[DecodingOptions] = OPTIONS,
 ) -> Trace:
-    """Load a trace if it is of this pair and these recordings; else record it and keep it there."""
+    """Load the trace of this pair and these recordings, or record and save it."""
     if path.exists():
         trace = Trace.load(path)
         digests = [load_checkpoint(name).weights_digest for name in (target, draft)]
@@ -94,7 +94,7 @@ def recorded(
 
 
 def source_digest(samples: Sequence[Sample], options: Sequence[DecodingOptions]) -> str:
-    """Name recordings and options."""
+    """Return a digest of recordings and options."""
     digest = hashlib.blake2b(digest_size=16)
     for sample in samples:
         digest.update(hashlib.blake2b(sample.pcm).digest())
@@ -111,21 +111,21 @@ def record_models(
     max_new_tokens: int | None = None,
     max_continuation: int = MAX_CONTINUATION,
 ) -> tuple[Decoding, ...]:
-    """Record what two models make of recordings; the draft speaks the target's vocabulary."""
+    """Record two models on recordings; the draft has the target's vocabulary."""
     jobs = [(s, replace(o, log_mel_max=s.log_mel_max)) for s in samples for o in options]
     written: list[tuple[str, _Written]] = []
-    asked: list[TargetText] = []
+    texts: list[TargetText] = []
     for (sample, used), windows in zip(jobs, _transcribe(target, jobs, max_new_tokens), strict=True):
         recording = Recording(used.log_mel_max)
         recording.append(AudioChunk(0, sample.pcm, is_last=True))
         written += [(sample.name, one) for one in windows]
-        asked += [TargetText(recording, one.window, one.tokens, used) for one in windows]
-    found = find_divergences(draft, asked, max_continuation)
+        texts += [TargetText(recording, one.window, one.tokens, used) for one in windows]
+    found = find_divergences(draft, texts, max_continuation)
     return tuple(
         Decoding(
             recording=name,
             start_frame=one.window.start_frame,
-            audio=window_digest(written.recording, one.window.start_frame),
+            audio=window_digest(text.recording, one.window.start_frame),
             prompt=one.window.prompt,
             temperature=one.window.temperature,
             tokens=tuple(one.tokens),
@@ -136,14 +136,14 @@ def record_models(
             draft_log_probs=divergences.log_probs,
             continuation_log_probs=divergences.continuation_log_probs,
         )
-        for (name, one), written, divergences in zip(written, asked, found, strict=True)
+        for (name, one), text, divergences in zip(written, texts, found, strict=True)
     )
 
 
 def _transcribe(
     target: Model, jobs: Sequence[tuple[Sample, DecodingOptions]], max_new_tokens: int | None
 ) -> list[list[_Written]]:
-    """Have the target transcribe by itself, side by side, and note every window it opens."""
+    """Transcribe the jobs concurrently with the target alone; return the windows of each."""
     longest = max(len(sample.pcm) // BYTES_PER_SAMPLE for sample, _ in jobs)
     limits = Limits(max_ahead_samples=max(longest, Limits().max_ahead_samples))
     verifier = Verifier(target, executor=InlineExecutor(), limits=limits, max_new_tokens=max_new_tokens)
@@ -151,18 +151,18 @@ def _transcribe(
     waiting, open_sessions = list(range(len(jobs))), set[int]()
     while waiting or open_sessions:
         while waiting and verifier.num_free_slots:
-            place = waiting.pop(0)
-            sample, options = jobs[place]
-            verifier.open(str(place), Mode.TARGET_ONLY, options)
-            verifier.submit(str(place), AudioChunk(0, sample.pcm, is_last=True))
-            open_sessions.add(place)
+            job = waiting.pop(0)
+            sample, options = jobs[job]
+            verifier.open(str(job), Mode.TARGET_ONLY, options)
+            verifier.submit(str(job), AudioChunk(0, sample.pcm, is_last=True))
+            open_sessions.add(job)
         for session, event in verifier.step():
             windows = written[int(session)]
             match event:
                 case WindowOpened(window=window):
                     windows.append(_Written(window))
                 case Commit():
-                    _note(event, windows[-1])
+                    _add_commit(event, windows[-1])
                 case Failed(error=error):
                     raise error
                 case Finished():
@@ -171,7 +171,7 @@ def _transcribe(
     return written
 
 
-def _note(commit: Commit, written: _Written) -> None:
+def _add_commit(commit: Commit, written: _Written) -> None:
     written.tokens += commit.tokens
     written.log_probs += commit.log_probs
     written.margins += commit.margins

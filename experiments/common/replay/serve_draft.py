@@ -1,4 +1,4 @@
-"""``python -m experiments.common.replay.serve_draft``: the draft server, with a replay model behind it."""
+"""``python -m experiments.common.replay.serve_draft``: a draft server with a replay model."""
 
 from __future__ import annotations
 
@@ -31,10 +31,14 @@ def serve_draft(
     shape: Shape,
     trace: TraceFile,
     target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Target server.")],
-    mode: Annotated[Mode, typer.Option(help="How sessions draft unless they ask otherwise.")] = Mode.FULL,
-    gamma: Annotated[int | None, typer.Option(help="Draft tokens per block; default: chosen.")] = None,
-    depth: Annotated[int | None, typer.Option(help="Blocks ahead; default: chosen.")] = None,
-    next_window: Annotated[bool, typer.Option(help="Draft windows before the target opens them.")] = True,
+    mode: Annotated[Mode, typer.Option(help="Default mode of sessions.")] = Mode.FULL,
+    gamma: Annotated[
+        int | None, typer.Option(help="Draft tokens per block. [default: each session chooses]")
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="Blocks ahead. [default: each session chooses]")] = None,
+    next_window: Annotated[
+        bool, typer.Option(help="Draft the next window before the target opens it.")
+    ] = True,
     max_sessions: MaxSessions = 8,
     device: str = "cpu",
     dtype: Dtype = "float32",
@@ -45,7 +49,7 @@ def serve_draft(
     log_format: LogFormat = LogFormat.AUTO,
     log_level: LogLevel = LogLevel.INFO,
 ) -> None:
-    """Serve the draft of a trace at the cost of another shape."""
+    """Serve a trace's draft at the cost of another shape."""
     configure_logging(log_format, log_level)
     try:
         config = DraftConfig(

@@ -1,4 +1,4 @@
-"""``python -m experiments.common.replay.serve_target``: the target server, with a replay model behind it."""
+"""``python -m experiments.common.replay.serve_target``: a target server with a replay model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def serve_target(
     log_format: LogFormat = LogFormat.AUTO,
     log_level: LogLevel = LogLevel.INFO,
 ) -> None:
-    """Serve the target of a trace at the cost of another shape."""
+    """Serve a trace's target at the cost of another shape."""
     configure_logging(log_format, log_level)
     try:
         config = TargetConfig(

@@ -1,4 +1,4 @@
-"""What a replay model computes: a model of a published shape, with random weights."""
+"""Models of published shapes with random weights, whose cost a replay has."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.checkpoint import Checkpoint, checkpoint_from_model, rounded
 from specwhisper.types import DTYPES
 
-FREE = "free"  # the shape that computes nothing
+FREE = "free"  # a shape without cost
 
 
 def random_checkpoint(
     shape: str, *, dtype: str = "float32", device: str = "cpu", seed: int = 0
 ) -> Checkpoint:
-    """Make up the weights of a published shape; ``dtype`` is one of those a checkpoint can be loaded in."""
+    """Build a published shape with random weights of a ``dtype``."""
     if shape not in PUBLISHED:
-        raise InvalidRequest(f"There is no shape '{shape}': choose one of {', '.join(PUBLISHED)}, {FREE}.")
+        raise InvalidRequest(f"Unknown shape '{shape}': choose one of {', '.join(PUBLISHED)}, {FREE}.")
     if dtype not in DTYPES:
-        raise InvalidRequest(f"There is no dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
+        raise InvalidRequest(f"Unknown dtype '{dtype}': choose one of {', '.join(DTYPES)}.")
     model, tokens = build_model(replace(PUBLISHED[shape], seed=seed))
     model.to(torch.float32 if dtype == "int8" else getattr(torch, dtype))
     checkpoint = checkpoint_from_model(model, tokens, name=f"random {shape}")
-    checkpoint.encoder.to(device)  # the decoder follows when it is placed
+    checkpoint.encoder.to(device)  # placing the model moves the decoder
     return rounded(checkpoint) if dtype == "int8" else checkpoint
 
 
 def replay_name(shape: str, name: str) -> str:
-    """Label a replay model, wherever it is named."""
+    """Return the displayed name of a replay model."""
     return f"replay {shape} of {name}"

@@ -1,4 +1,4 @@
-"""What the demo pair wrote and would have proposed, window by window, as a small JSON file."""
+"""A trace: the target's text and the draft's divergences of each window, as a small JSON file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Key = tuple[str, tuple[int, ...], float]  # window_digest, prompt, temperature
 
 @dataclass(frozen=True)
 class Decoding:
-    """One decoding of one window by the target, and where its draft would have written something else.
+    """One decoding of a window by the target, and where its draft diverges.
 
     Attributes
     ----------
-    recording, start_frame : where it was recorded; the same window may be found elsewhere.
-    audio : :func:`window_digest` of what was heard.
-    prompt, temperature : as the window was opened with.
-    tokens : what the target wrote, end-of-text included; all ids are the target's.
-    log_probs, margins : per token, as :class:`specwhisper.model.choosing.Scores` has them.
-    no_speech_prob : probability that nothing is spoken.
+    recording, start_frame : recorded position; other recordings may contain the same window.
+    audio : :func:`window_digest` of the window.
+    prompt, temperature : prompt and temperature of the window.
+    tokens : the target's tokens, with end-of-text.
+    log_probs, margins : per token, as in :class:`specwhisper.model.choosing.Scores`.
+    no_speech_prob : probability of no speech.
     divergences : by position: the tokens that the draft writes from there on, where, given ``tokens`` up
         to there, it does not choose the target's next token. At every other position it agrees.
     draft_log_probs, continuation_log_probs : of the draft's choice at each position, and of the tokens of
@@ -49,38 +49,38 @@ class Decoding:
 
     @property
     def key(self) -> Key:
-        """What tells this decoding from all others."""
+        """Identity of the decoding: window, prompt and temperature."""
         return self.audio, self.prompt, self.temperature
 
     def agreed(self, written: Sequence[int]) -> int:
-        """Count how many tokens of a text are the target's own, up to the first that is not."""
+        """Return the number of tokens of a text before the first that differs from the target's."""
         pairs = zip(written, self.tokens, strict=False)
         end = min(len(written), len(self.tokens))
         return next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), end)
 
     def draft_after(self, written: Sequence[int]) -> tuple[int, float]:
-        """Return the token that the draft writes behind a text of its own and the target's, and its log-prob.
+        """Return the draft's token after a text, and its log-probability.
 
-        Behind the end of what was recorded it repeats itself: it goes on at its cost, and is wrong.
+        After the end of the recorded tokens it repeats the last one, which costs time and is wrong.
         """
         agreed = self.agreed(written)
         if agreed == len(written) and agreed not in self.divergences:
-            place = min(agreed, len(self.tokens) - 1)
-            return self.tokens[place], self.draft_log_probs[place] if self.draft_log_probs else 0.0
-        alone = self.divergences.get(agreed, self.tokens[-1:])
-        log_probs = self.continuation_log_probs.get(agreed, (0.0,) * len(alone))
-        place = min(len(written) - agreed, len(alone) - 1)
-        return alone[place], log_probs[place]
+            index = min(agreed, len(self.tokens) - 1)
+            return self.tokens[index], self.draft_log_probs[index] if self.draft_log_probs else 0.0
+        continuation = self.divergences.get(agreed, self.tokens[-1:])
+        log_probs = self.continuation_log_probs.get(agreed, (0.0,) * len(continuation))
+        index = min(len(written) - agreed, len(continuation) - 1)
+        return continuation[index], log_probs[index]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Decodings by one pair.
+    """All decodings of one pair.
 
     Attributes
     ----------
-    target, draft : names of the pair; their weights' digests follow.
-    vocabulary_digest : of the target, whose ids the tokens are.
+    target, draft : names of the pair, followed by digests of their weights.
+    vocabulary_digest : digest of the target's vocabulary, which the token ids belong to.
     source : digest of recordings and options (:func:`experiments.common.replay.record.source_digest`).
     """
 
@@ -94,21 +94,21 @@ class Trace:
 
     @cached_property
     def by_key(self) -> dict[Key, Decoding]:
-        """Decodings by what tells them apart; one that was recorded twice is the same twice."""
+        """Decodings by their identity; repeated recordings are equal."""
         return {decoding.key: decoding for decoding in self.decodings}
 
     @cached_property
     def audio(self) -> frozenset[str]:
-        """The digests of all windows that were heard."""
+        """Digests of all recorded windows."""
         return frozenset(decoding.audio for decoding in self.decodings)
 
     def save(self, path: Path) -> None:
-        """Write the trace."""
+        """Write the trace to a file."""
         path.write_text(json.dumps({"format": FORMAT, **asdict(self)}) + "\n")
 
     @staticmethod
     def load(path: Path) -> Trace:
-        """Read a trace."""
+        """Read a trace from a file."""
         try:
             text = path.read_text()
         except OSError as error:
@@ -117,11 +117,11 @@ class Trace:
 
     @staticmethod
     def parse(text: str, name: str) -> Trace:
-        """Read a trace from its text, which messages call by a name."""
+        """Parse a trace; ``name`` is how error messages call its source."""
         try:
             content = json.loads(text)
             if content.pop("format") != FORMAT:
-                raise ValueError("it is of another format")
+                raise ValueError("it has another format")
             decodings = tuple(_decoding(**fields) for fields in content.pop("decodings"))
             return Trace(decodings=decodings, **content)
         except (ValueError, KeyError, TypeError) as error:
@@ -138,21 +138,21 @@ def _decoding(
     continuation_log_probs: dict[str, Iterable[float]],
     **fields: str | int | float | None,
 ) -> Decoding:
-    """Restore what JSON has no words for: tuples, and integers as keys."""
+    """Restore tuples and integer keys, which JSON does not have."""
     return Decoding(
         prompt=tuple(prompt),
         tokens=tuple(tokens),
         log_probs=tuple(log_probs),
         margins=tuple(margins),
-        divergences={int(position): tuple(alone) for position, alone in divergences.items()},
+        divergences={int(position): tuple(values) for position, values in divergences.items()},
         draft_log_probs=tuple(draft_log_probs),
         continuation_log_probs={
-            int(position): tuple(alone) for position, alone in continuation_log_probs.items()
+            int(position): tuple(values) for position, values in continuation_log_probs.items()
         },
         **fields,  # type: ignore[arg-type]
     )
 
 
 def window_digest(recording: Recording, start_frame: int) -> str:
-    """Name the audio under a window, whatever recording it is in and however it arrived."""
+    """Return a digest of a window's audio, independent of its recording."""
     return hashlib.blake2b(recording.window_samples(start_frame).tobytes(), digest_size=16).hexdigest()

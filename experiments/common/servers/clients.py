@@ -1,4 +1,4 @@
-"""What clients of scripted servers share: modes, recordings as files, a pace to speak at, the text due."""
+"""Helpers for clients of scripted servers: modes, recordings, expected text, real-time sending."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from specwhisper.types import SAMPLE_RATE, Mode, Segment
 from specwhisper_client.streaming import StreamingClient
 
 MODES = (Mode.TARGET_ONLY, Mode.SYNC, Mode.PIPELINED, Mode.FULL)
-LOG_MEL_MAX = {SpeechOrNoiseModel.num_mel_bins: 1.0}  # a scripted model does not look; so nobody computes it
+LOG_MEL_MAX = {SpeechOrNoiseModel.num_mel_bins: 1.0}  # scripted models ignore it, so it need not be computed
 PIECE_SAMPLES = SAMPLE_RATE // 10
 
 
 @cache
 def recording_file(length_s: float, seed: int, folder: Path) -> Path:
-    """Write a recording, once: others may read it already."""
+    """Write a recording, once: other clients may be reading it."""
     path = folder / f"noise-{length_s:g}-{seed}.wav"
     write_wav(path, recording(length_s, seed))
     return path
 
 
 def write_wav(path: Path, pcm: bytes) -> None:
-    """Write canonical PCM as a file."""
+    """Write canonical PCM as a WAV file."""
     soundfile.write(path, np.frombuffer(pcm, "<i2"), SAMPLE_RATE, subtype="PCM_16")
 
 
 def expected_segments(options: DecodingOptions, length_s: float, seed: int = 0) -> Sequence[Segment]:
-    """Return what the scripted target writes of a recording by itself, in one process."""
-    alone = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
+    """Return the segments that the scripted target alone writes for a recording."""
+    target_only = OneProcess(SpeechOrNoiseModel(vocabulary=SPOKEN_MULTILINGUAL))
     options = replace(options, log_mel_max=LOG_MEL_MAX)
-    return alone.transcribe([recording(length_s, seed)], options)[0].segments
+    return target_only.transcribe([recording(length_s, seed)], options)[0].segments
 
 
-async def say(stream: StreamingClient, pcm: bytes, speed: float) -> None:
-    """Speak at a pace, by the clock, and then no more."""
+async def send_at_pace(stream: StreamingClient, pcm: bytes, speed: float) -> None:
+    """Send audio at ``speed`` times real time, then finish."""
     began_s = monotonic()
     for start in range(0, len(pcm) // 2, PIECE_SAMPLES):
         await asyncio.sleep(max(0.0, began_s + start / SAMPLE_RATE / speed - monotonic()))

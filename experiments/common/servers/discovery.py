@@ -13,11 +13,11 @@ from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryServicer, add_Discov
 
 
 class Listing(DiscoveryServicer):
-    """Returns the addresses that it holds; they may change.
+    """Returns its addresses, which may change.
 
     Parameters
     ----------
-    addresses : those of the first answers.
+    addresses : the initial addresses.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ class Listing(DiscoveryServicer):
 
 @asynccontextmanager
 async def listing_locator(listing: Listing) -> AsyncIterator[str]:
-    """Serve a listing; yield the name by which clients ask for it."""
+    """Serve a listing; yield its ``locator:`` address."""
     server = grpc.aio.server()
     add_DiscoveryServicer_to_server(listing, server)
     port = server.add_insecure_port("127.0.0.1:0")

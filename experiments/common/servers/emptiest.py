@@ -1,4 +1,4 @@
-"""A draft server whose choice of targets is certain: the one with the most room, not one drawn by it."""
+"""Make a draft server choose the target with the most free slots, not a random one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specwhisper_draft_server.link.choosing import choose
 
 
 def most_likely(weights: Sequence[int]) -> int:
-    """Return the index of the greatest weight; of equals the first."""
+    """Return the index of the greatest weight; the first of equals."""
     return max(range(len(weights)), key=weights.__getitem__)
 
 
@@ -18,5 +18,5 @@ choose_emptiest = partial(choose, draw=most_likely)
 
 
 def always_choose_emptiest() -> None:
-    """Have this process's draft server choose so, where faults are meant for one target of several."""
+    """Make this process's draft server choose so, where a fault is meant for one of several targets."""
     targets.choose = choose_emptiest  # type: ignore[assignment]

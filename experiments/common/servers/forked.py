@@ -1,4 +1,4 @@
-"""Servers in processes of their own that start in a moment: forked from one that has imported everything."""
+"""Servers in processes that start quickly: forked from one that has imported everything."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from specwhisper.observe.logs import LogFormat, LogLevel, configure_logging
 START_TIMEOUT_S = 60.0
 CONTEXT = get_context("forkserver")
 
-# What can be asked of a server from outside: its name, and how it is found out.
+# Values of a server that can be requested from outside, by name.
 Probes = dict[str, Callable[[], int]]
-# Serves what its settings say until a signal; tells by its probes what can be asked of it.
+# Serves with its settings until a signal, and adds its probes.
 Serve = Callable[[Any, Probes], Coroutine[Any, Any, None]]
 
 
 class ForkedServer:
-    """A server's process, from the event loop that started it.
+    """A server's process, controlled from the event loop that started it.
 
     Parameters
     ----------
-    log : file that its log goes to.
+    log : file of its log.
 
     Attributes
     ----------
-    address : where it listens, once it is ready.
-    ended_s : when it ended, by the monotonic clock.
+    address : its ``HOST:PORT``, once it is ready.
+    ended_s : its end by the monotonic clock.
     """
 
     def __init__(self, serve: Serve, settings: Any, log: Path = Path(os.devnull)) -> None:
@@ -48,7 +48,7 @@ class ForkedServer:
         self.ended_s: float | None = None
         self._connection, theirs = CONTEXT.Pipe()
         self._process = CONTEXT.Process(target=_run, args=(theirs, serve, settings, log), daemon=True)
-        # The modules that serve are imported once, by the process that all others are copies of.
+        # The fork server imports the serving modules once; every process is a copy of it.
         CONTEXT.set_forkserver_preload([serve.__module__, __name__])
         self._process.start()
         theirs.close()
@@ -57,35 +57,35 @@ class ForkedServer:
 
     @property
     def pid(self) -> int:
-        """Id of the process."""
+        """Process id."""
         return self._process.pid or 0
 
     @property
     def exit_status(self) -> int | None:
-        """How it ended; a signal's number is negative."""
+        """Exit status, or the negative number of a signal."""
         return self._process.exitcode
 
     async def ready(self) -> str:
-        """Wait until it listens, and tell where."""
-        self.address = str(await self._hear())
+        """Wait until it listens; return its address."""
+        self.address = str(await self._receive())
         return self.address
 
     async def probe(self, *names: str) -> dict[str, int]:
-        """Ask what it has open, of what it knows among these names; without any, all of it."""
+        """Return the values of its probes with these names, or of all probes."""
         self._connection.send(names)
-        facts = await self._hear()
+        facts = await self._receive()
         if not isinstance(facts, dict):
             raise TypeError(f"{self.name} answered {facts!r}.")
         return facts
 
     async def leak(self, num_blocks: int, block_bytes: int) -> None:
-        """Have it keep so many blocks of memory for good."""
+        """Make it leak blocks of memory."""
         self._connection.send((num_blocks, block_bytes))
-        await self._hear()
+        await self._receive()
 
     def signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
-        with suppress(ProcessLookupError):  # which is told a moment later
+        with suppress(ProcessLookupError):  # the sentinel reports it a moment later
             if self.ended_s is None:
                 os.kill(self.pid, number)
 
@@ -94,7 +94,7 @@ class ForkedServer:
         await self._has_ended.wait()
 
     async def kill(self) -> None:
-        """Kill it, also where it is stopped, and wait for its end."""
+        """Kill it, even if stopped, and wait for its end."""
         self.signal(signal.SIGKILL)
         await self.ended()
         self._process.join()
@@ -105,18 +105,18 @@ class ForkedServer:
         self.ended_s = monotonic()
         self._has_ended.set()
 
-    async def _hear(self) -> Any:
+    async def _receive(self) -> Any:
         try:
             if not await asyncio.to_thread(self._connection.poll, START_TIMEOUT_S):
-                raise TargetUnavailable(f"Process {self.name} has said nothing for {START_TIMEOUT_S:g} s.")
+                raise TargetUnavailable(f"Process {self.name} sent no reply for {START_TIMEOUT_S:g} s.")
             return self._connection.recv()
         except (EOFError, ConnectionError):
-            raise TargetUnavailable(f"Process {self.name} has ended; its log says why.") from None
+            raise TargetUnavailable(f"Process {self.name} has ended; see its log.") from None
 
 
 def _run(connection: Connection, serve: Serve, settings: Any, log: Path) -> None:
-    """Serve; in the process."""
-    os.setsid()  # whatever it starts belongs to it, and a terminal's Ctrl-C is for who started it
+    """Serve, in the forked process."""
+    os.setsid()  # its children belong to it, and a terminal's Ctrl-C goes to the parent only
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     configure_logging(LogFormat.JSON, LogLevel.INFO)
@@ -140,8 +140,8 @@ async def _serve(connection: Connection, serve: Serve, settings: Any) -> None:
                 leaked.extend(b"\1" * block_bytes for _ in range(num_blocks))
                 connection.send(len(leaked))
             case names:
-                asked = [name for name in probes if not names or name in names]
-                answering.add(task := asyncio.create_task(report(asked)))
+                requested = [name for name in probes if not names or name in names]
+                answering.add(task := asyncio.create_task(report(requested)))
                 task.add_done_callback(answering.discard)
 
     async def report(names: Sequence[str]) -> None:
@@ -157,17 +157,17 @@ def _received(connection: Connection) -> Any:
     try:
         return connection.recv()
     except EOFError:
-        os._exit(1)  # whoever started it is gone
+        os._exit(1)  # the parent has ended
 
 
 class _Ready(logging.Handler):
-    """Tells the address once the server says it is ready."""
+    """Sends the address once the server logs that it is ready."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self._connection = connection
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look at a line of the log."""
+        """Inspect a log record."""
         if record.getMessage() == "ready":
             self._connection.send(record.__dict__["address"])

@@ -1,4 +1,4 @@
-"""What a process has allocated, as glibc counts it."""
+"""Count the allocated bytes of a process, by glibc."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from specwhisper.errors import UnsupportedOption
 
 LIBRARY = ctypes.CDLL(None)
-MAX_COLLECTIONS = 8  # a server that works makes new garbage all the time
-TURNS = 10  # of the event loop: it closes generators in tasks, which hold 100 KiB each until they have run
+MAX_COLLECTIONS = 8  # a working server creates new garbage all the time
+TURNS = 10  # of the event loop, which closes generators in tasks of 100 KiB each
 
 
 class _Mallinfo(ctypes.Structure):
-    """What glibc tells of its heap; see mallinfo2(3)."""
+    """Result of mallinfo2(3)."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -25,7 +25,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def check_heap_is_counted(library: Any = LIBRARY) -> None:
-    """Refuse a system that does not count what is allocated.
+    """Refuse a system without mallinfo2.
 
     Raises
     ------
@@ -34,13 +34,13 @@ def check_heap_is_counted(library: Any = LIBRARY) -> None:
     if not hasattr(library, "mallinfo2"):
         here = " ".join(platform.libc_ver()).strip() or "another C library"
         raise UnsupportedOption(
-            f"Memory is counted by mallinfo2 of glibc 2.33 or later, and here is {here}: "
-            "run it on such a system."
+            f"Counting memory needs mallinfo2 of glibc 2.33 or later; this system has {here}: "
+            "run it on another system."
         )
 
 
 def heap_bytes(library: Any = LIBRARY) -> int:
-    """Count the bytes that are allocated, in all arenas; Python's own are among them if it uses malloc."""
+    """Return the allocated bytes of all arenas, with Python's own if it uses malloc."""
     check_heap_is_counted(library)
     mallinfo = library.mallinfo2
     mallinfo.restype = _Mallinfo
@@ -49,7 +49,7 @@ def heap_bytes(library: Any = LIBRARY) -> int:
 
 
 async def settle() -> None:
-    """Free what is garbage; asynchronous generators close in the event loop, and free more then."""
+    """Collect garbage; asynchronous generators close in the event loop and free more."""
     for _ in range(MAX_COLLECTIONS):
         num_freed = gc.collect()
         for _ in range(TURNS):

@@ -1,4 +1,4 @@
-"""Real processes, each pinned to its cores: servers as operators start them, and workers of our own."""
+"""Servers and workers in processes pinned to cores."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ CAN_PIN = hasattr(os, "sched_setaffinity")
 
 
 def available_cores() -> list[int]:
-    """Return the cores that this process may use."""
+    """Return the cores available to this process."""
     return sorted(os.sched_getaffinity(0)) if CAN_PIN else list(range(os.cpu_count() or 1))
 
 
 def first_two_cores() -> tuple[int, int]:
-    """Return a core for the target and one for all else; where there is only one, they share it."""
+    """Return a core for the target and one for the rest; the same on a single-core machine."""
     cores = available_cores()
     return cores[0], cores[min(1, len(cores) - 1)]
 
 
 @contextmanager
 def on_cores(cores: Sequence[int]) -> Iterator[None]:
-    """Pin this thread, and with it every process it starts meanwhile; without effect where systems cannot."""
+    """Pin this thread and the processes that it starts; without effect where pinning is unsupported."""
     if not CAN_PIN:
         yield
         return
@@ -49,7 +49,7 @@ def on_cores(cores: Sequence[int]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs: where it is reached, and the id of its process."""
+    """Address and process id of a running server."""
 
     address: str
     process: int
@@ -63,7 +63,7 @@ def running_server(
     prefix: Sequence[str] = (),
     route_to: Callable[[str], str] = lambda address: address,
 ) -> Iterator[str]:
-    """Run a server as :func:`running_process` does, and give its address."""
+    """Run a server as :func:`running_process` does; yield its address."""
     with running_process(module, *arguments, cores=cores, prefix=prefix, route_to=route_to) as server:
         yield server.address
 
@@ -76,19 +76,19 @@ def running_process(
     prefix: Sequence[str] = (),
     route_to: Callable[[str], str] = lambda address: address,
 ) -> Iterator[Server]:
-    """Run a server with one thread per core, give it once it is healthy, and stop it by SIGTERM.
+    """Run a server with one thread per core; yield it once it is healthy, then stop it by SIGTERM.
 
     Parameters
     ----------
-    prefix : what its command begins with.
-    route_to : gives the address at which it is reached from here.
+    prefix : first words of its command.
+    route_to : returns the address at which it is reached from here.
     """
     threads = str(len(cores))
     command = [sys.executable, "-m", module, "--port", "0", "--threads", threads, "--log-format", "json"]
     with on_cores(cores):
         process = start_server([*prefix, *command, *arguments])
-    with following(process, module, start_timeout_s=START_TIMEOUT_S) as told:
-        address = route_to(told)
+    with following(process, module, start_timeout_s=START_TIMEOUT_S) as listening:
+        address = route_to(listening)
         _wait_healthy(address)
         yield Server(address, process.pid)
 
@@ -100,11 +100,11 @@ def _wait_healthy(address: str) -> None:
 
 
 class Worker:
-    """An object in a pinned process of its own; its methods are called by name, one at a time.
+    """An object in its own pinned process; its methods are called by name, one at a time.
 
     Parameters
     ----------
-    build : makes the object, in the process; a picklable callable.
+    build : picklable callable that creates the object in the process.
     """
 
     def __init__(self, build: Callable[[], Any], *, cores: Sequence[int]) -> None:
@@ -117,11 +117,11 @@ class Worker:
 
     @property
     def process(self) -> int:
-        """Id of the process."""
+        """Process id."""
         return self._process.pid or 0
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method and give its result, or raise its error."""
+        """Call a method; return its result or raise its error."""
         self._connection.send((method, arguments))
         try:
             result, error = self._connection.recv()

@@ -1,4 +1,4 @@
-"""What the system tells of a process; it imports nothing heavy, since shaping processes do too."""
+"""Memory and CPU time of a process; without heavy imports, since network processes use it too."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def resident_mb(process: int) -> float:
-    """Read how much memory a process holds."""
+    """Return a process's resident memory in MB."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cpu_s(process: int) -> float:
-    """Read how much processor time a process has used, all its threads together."""
+    """Return a process's CPU time in seconds, over all threads."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

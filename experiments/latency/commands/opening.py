@@ -44,7 +44,7 @@ def opening(
 async def _opened_s(rtt_ms: float, num_sessions: int) -> list[float]:
     """Open sessions over a delaying proxy; return the time of each, in seconds."""
     async with _target() as address, Proxy.listening() as proxy:
-        proxy.leads_to, proxy.latency_ms = address, rtt_ms / 2
+        proxy.upstream, proxy.latency_ms = address, rtt_ms / 2
         link = TargetLink(proxy.address)
         took_s = []
         for number in range(num_sessions):

@@ -1,4 +1,4 @@
-"""What clients ask for: every mode and option, of recordings and of live audio."""
+"""Clients' requests: every mode and option, of recordings and of live audio."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ OPTIONS = {
 }
 DEMO = "demo"
 LENGTHS_S = (120.0, 200.0)
-NUM_RECORDINGS = 2  # different ones of each length
+NUM_RECORDINGS = 2  # of each length
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A recording, sent as fast as it is taken.
+class FileRequest:
+    """A recording, sent as fast as the server accepts it.
 
     Attributes
     ----------
-    option : a name among :data:`OPTIONS`, or :data:`DEMO` for speech that the bundled pair hears.
-    begins_s : behind the first client.
+    option : a name in :data:`OPTIONS`, or :data:`DEMO` for speech that the demo pair transcribes.
+    start_after_s : delay before the client starts.
     """
 
     option: str
@@ -42,62 +42,62 @@ class Recorded:
     gamma: int | None
     length_s: float
     audio_seed: int
-    begins_s: float
+    start_after_s: float
 
     def __str__(self) -> str:
         return f"{self.option}, {self.mode}, {self.length_s:g} s"
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """Live audio, spoken ``speed`` times as fast as people do.
+class LiveRequest:
+    """Live audio, sent at ``speed`` times real time.
 
     Attributes
     ----------
-    trim_ms : as :class:`specwhisper.live.LiveOptions` has it.
-    has_utterances : whether pauses end utterances; else all is one.
+    trim_ms : as in :class:`specwhisper.live.LiveOptions`.
+    has_utterances : whether pauses end utterances; otherwise all audio is one utterance.
     """
 
     mode: Mode
     trim_ms: int
     has_utterances: bool
     continue_unverified: bool
-    begins_s: float
+    start_after_s: float
     speed: float = 4.0
 
     def __str__(self) -> str:
-        alone = ", alone in outages" if self.continue_unverified else ""
-        return f"live, {self.mode}, trim {self.trim_ms} ms{alone}"
+        draft_only = ", draft-only in outages" if self.continue_unverified else ""
+        return f"live, {self.mode}, trim {self.trim_ms} ms{draft_only}"
 
 
-Asked = Recorded | Spoken
+Request = FileRequest | LiveRequest
 
 
-def draw_recorded(random: Random) -> Recorded:
-    """Draw what a client asks for who has a recording."""
-    return Recorded(
+def draw_file(random: Random) -> FileRequest:
+    """Draw the request of a client with a recording."""
+    return FileRequest(
         option=random.choice(sorted(OPTIONS)),
         mode=random.choice(MODES),
         gamma=random.choice((None, 4)),
         length_s=random.choice(LENGTHS_S),
         audio_seed=random.randrange(NUM_RECORDINGS),
-        begins_s=random.uniform(0, 0.3),
+        start_after_s=random.uniform(0, 0.3),
     )
 
 
-def draw_demo(random: Random) -> Recorded:
-    """Draw what a client asks of the bundled pair."""
-    return Recorded(
+def draw_demo(random: Random) -> FileRequest:
+    """Draw the request of a client of the demo pair."""
+    return FileRequest(
         DEMO, random.choice(MODES), None, 0.0, random.randrange(NUM_RECORDINGS), random.uniform(0, 0.3)
     )
 
 
-def draw_spoken(random: Random) -> Spoken:
-    """Draw what a client asks for who speaks."""
-    return Spoken(
+def draw_live(random: Random) -> LiveRequest:
+    """Draw the request of a live client."""
+    return LiveRequest(
         mode=random.choice(MODES),
         trim_ms=random.choice((2_000, 15_000)),
         has_utterances=random.random() < 0.7,
         continue_unverified=random.random() < 0.5,
-        begins_s=random.uniform(0, 0.3),
+        start_after_s=random.uniform(0, 0.3),
     )
