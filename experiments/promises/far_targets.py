@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from experiments.chaos.asked import PLAIN, Recorded
 from experiments.chaos.clients import Client
+from experiments.chaos.requests import PLAIN, FileRequest
 from experiments.common.bench.report import Bar
 from experiments.common.network.proxy import Proxy
 from experiments.common.serve_scripted import DraftSettings, serve_draft, serve_target
@@ -49,7 +49,7 @@ async def measure_far(rounds: int, folder: Path) -> Far:
             try:
                 way.upstream, way.latency_ms = await target.ready(), ROUND_TRIP_S * 1_000 / 2
                 sessions = [
-                    Client(Recorded(PLAIN, mode, None, LENGTH_S, number, begins_s=0.0), folder)
+                    Client(FileRequest(PLAIN, mode, None, LENGTH_S, number, start_after_s=0.0), folder)
                     for mode in MODES
                 ]
                 server, began_s = await draft.ready(), monotonic()

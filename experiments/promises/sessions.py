@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc.aio
 
-from experiments.chaos.asked import PLAIN, Recorded, Spoken
 from experiments.chaos.clients import Client
+from experiments.chaos.requests import PLAIN, FileRequest, LiveRequest
 from experiments.common.models.scripted import recording
 from experiments.common.servers.clients import LOG_MEL_MAX
 from specwhisper.live import LiveOptions
@@ -27,19 +27,19 @@ NO_PROXY = ("grpc.enable_http_proxy", 0)
 TAKES_LITTLE = (("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0))
 
 
-def recorded(length_s: float, audio_seed: int = 0) -> Recorded:
+def recorded(length_s: float, audio_seed: int = 0) -> FileRequest:
     """Ask for a recording's text."""
-    return Recorded(PLAIN, Mode.FULL, None, length_s, audio_seed, begins_s=0.0)
+    return FileRequest(PLAIN, Mode.FULL, None, length_s, audio_seed, start_after_s=0.0)
 
 
-def spoken(speed: float = 2.0, begins_s: float = 0.0) -> Spoken:
+def spoken(speed: float = 2.0, start_after_s: float = 0.0) -> LiveRequest:
     """Speak so many times as fast as people do, from a moment on."""
-    return Spoken(
+    return LiveRequest(
         Mode.FULL,
         LiveOptions().trim_ms,
         has_utterances=True,
         continue_unverified=False,
-        begins_s=begins_s,
+        start_after_s=start_after_s,
         speed=speed,
     )
 

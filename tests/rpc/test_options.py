@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from experiments.chaos.asked import OPTIONS, PLAIN
+from experiments.chaos.requests import OPTIONS, PLAIN
 from experiments.common.models.scripted import MULTILINGUAL, ScriptedModel
 from specwhisper.engine.one_process import OneProcess
 from specwhisper.options import Acceptance, DecodingOptions

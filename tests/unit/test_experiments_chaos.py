@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.chaos.requests import OPTIONS, FileRequest, LiveRequest
 from experiments.chaos.controls import Control
+from experiments.chaos.corrupted_logs import OF_LIVE, OF_RECORDING
 from experiments.chaos.faults import FAULTS, edits
+from experiments.chaos.requests import OPTIONS, FileRequest, LiveRequest
 from experiments.chaos.runs import ClientOutcome, Outcome
 from experiments.chaos.scenarios import (
     EVERY,
@@ -22,7 +23,6 @@ from experiments.chaos.scenarios import (
     draw,
     scenarios,
 )
-from experiments.chaos.corrupted_logs import OF_LIVE, OF_RECORDING
 from experiments.chaos.summary import bars, pauses_of
 from experiments.common.oracle import (
     ClientLog,
