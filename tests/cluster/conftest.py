@@ -1,10 +1,10 @@
-"""A Ray cluster for the tests of each file, with targets of random weights."""
+"""Ray on this machine, shared by the tests, with targets of random weights."""
 
 from __future__ import annotations
 
 import os
 
-# Read when Ray is imported: tests shall not wait ten seconds until the controller knows of sessions.
+# Ray reads these when it is imported. By default replicas report their sessions every ten seconds only.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "0.5"
 
@@ -22,105 +22,124 @@ from ray.serve.schema import ServeDeploySchema
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper_deploy.command import deploy
+from tests.rpc.services import eventually
 
 MAX_SESSIONS = 8
-NUM_CPUS = 8  # that Ray counts with; there may be fewer
+NUM_CPUS = 8  # that Ray may assign; the machine may have fewer
 SESSIONS_PER_REPLICA = 2.0
 DRAIN_S = 30.0
 APPLICATION = "targets"
 CONTROLLER = "SERVE_CONTROLLER_ACTOR"
+START_TIMEOUT_S = 120.0  # for a replica to start on a busy machine
 
 
-class Cluster:
-    """Targets behind a locator.
+def serve_config(*applications: dict[str, Any]) -> ServeDeploySchema:
+    """Return a configuration of Ray Serve without its proxies."""
+    config = {
+        "proxy_location": "Disabled",
+        "logging_config": {"log_level": "WARNING", "enable_access_log": False},
+        "applications": applications,
+    }
+    return ServeDeploySchema.model_validate(config)
+
+
+def application(
+    builder: str, args: dict[str, Any], deployment: dict[str, Any], name: str = ""
+) -> dict[str, Any]:
+    """Return an application of ours in a configuration, with the options of one of its deployments."""
+    return {
+        "name": name or builder,
+        "import_path": f"specwhisper_deploy.serve_app:{builder}",
+        "route_prefix": None,
+        "args": args,
+        "deployments": [{"ray_actor_options": {"num_cpus": 0.1}} | deployment],
+    }
+
+
+class Targets:
+    """One or two targets and their locator.
 
     Attributes
     ----------
-    locator : where it is reached.
+    locator : its address.
     """
 
-    def __init__(self, target: Path, port: int) -> None:
+    def __init__(self, model: Path, port: int) -> None:
         self.locator = f"127.0.0.1:{port}"
-        self.flags: dict[str, Any] = {
-            "model": str(target),
+        self._port = port
+        self._flags: dict[str, Any] = {
+            "model": str(model),
             "threads": 1,
             "max-sessions": MAX_SESSIONS,
-            "metrics-port": 0,  # several on a node, and two versions at once
+            "metrics-port": 0,
+            "drain-timeout": DRAIN_S,
         }
-        self._port = port
 
-    def deploy(self) -> None:
-        """Have two replicas; those that run stay."""
+    async def deploy(self) -> None:
+        """Run two replicas; those that run already stay."""
         self._deploy(min_replicas=2)
+        await self.wait_until_running(2)
 
     def deploy_next_version(self) -> None:
-        """Have two others in place of those that run."""
-        self.flags["drain-timeout"] = self.flags.get("drain-timeout", DRAIN_S) + 1
-        self.deploy()
+        """Start to replace both replicas by others."""
+        self._flags["drain-timeout"] += 1
+        self._deploy(min_replicas=2)
 
-    def scale(self) -> None:
-        """Have one or two replicas, as sessions ask for; those that run stay, as long as they are wanted."""
+    async def scale_with_sessions(self) -> None:
+        """Run as many replicas as sessions need, one or two; without sessions one."""
         self._deploy(min_replicas=1)
+        await self.wait_until_running(1)
 
     def _deploy(self, min_replicas: int) -> None:
-        scaling = {
+        autoscaling = {
             "min_replicas": min_replicas,
             "max_replicas": 2,
             "upscale_delay_s": 0.0,
             "downscale_delay_s": 0.5,
             "look_back_period_s": 0.5,
-            # Always the same: Ray takes another policy for another version.
+            # The same in all tests: Ray restarts all replicas where it changes.
             "policy": {
                 "policy_function": "specwhisper_deploy.scaling:BySessions",
                 "policy_kwargs": {"sessions_per_replica": SESSIONS_PER_REPLICA},
             },
         }
-        config = {
-            "proxy_location": "Disabled",
-            "logging_config": {"log_level": "WARNING", "enable_access_log": False},
-            "applications": [
-                {
-                    "name": APPLICATION,
-                    "import_path": "specwhisper_deploy.serve_app:targets",
-                    "route_prefix": None,
-                    "args": {"target": self.flags, "locator": {"port": self._port}},
-                    "deployments": [
-                        {
-                            "name": "Target",
-                            "max_surge_percent": 100,
-                            "health_check_period_s": 0.5,
-                            "ray_actor_options": {"num_cpus": 0.1},
-                            "autoscaling_config": scaling,
-                        }
-                    ],
-                }
-            ],
+        deployment = {
+            "name": "Target",
+            "max_surge_percent": 100,
+            "health_check_period_s": 0.5,
+            "autoscaling_config": autoscaling,
         }
-        deploy(ServeDeploySchema.model_validate(config))
+        args = {"target": self._flags, "locator": {"port": self._port}}
+        deploy(serve_config(application(APPLICATION, args, deployment)))
 
     @property
-    def controller(self) -> Any:
-        """Ray's actor that starts, counts and ends replicas."""
-        return ray.get_actor(CONTROLLER, namespace="serve")
-
-    def controller_process(self) -> psutil.Process:
-        """Give the process that it runs in."""
-        return psutil.Process(ray.get(self.controller.get_pid.remote()))
-
-    def kill_controller(self) -> None:
-        """Kill it; Ray starts it anew."""
-        ray.kill(self.controller, no_restart=False)
-
-    @property
-    def num_running(self) -> int:
-        """Targets that run."""
+    def num_running(self) -> int | None:
+        """Targets that run; ``None`` while some start or stop."""
         application = serve.status().applications[APPLICATION]
         states = application.deployments["Target"].replica_states if application.deployments else {}
-        return states.get("RUNNING", 0) if set(states) <= {"RUNNING"} else -1
+        return states.get("RUNNING", 0) if set(states) <= {"RUNNING"} else None
+
+    async def wait_until_running(self, number: int) -> None:
+        """Wait until so many targets run, and none starts or stops."""
+        await eventually(lambda: self.num_running == number, within_s=START_TIMEOUT_S)
+
+
+def controller_process() -> psutil.Process:
+    """Return the process of Serve's controller, which starts, counts and stops replicas."""
+    return psutil.Process(ray.get(_controller().get_pid.remote()))
+
+
+def kill_controller() -> None:
+    """Kill Serve's controller; Ray starts it again."""
+    ray.kill(_controller(), no_restart=False)
+
+
+def _controller() -> Any:
+    return ray.get_actor(CONTROLLER, namespace="serve")
 
 
 def process_at(address: str) -> psutil.Process:
-    """Give the process that listens at an address."""
+    """Return the process that listens at an address."""
     port = int(address.rpartition(":")[2])
     found = [c.pid for c in psutil.net_connections("tcp") if c.status == "LISTEN" and c.laddr.port == port]
     return psutil.Process(found[0])
@@ -128,6 +147,7 @@ def process_at(address: str) -> psutil.Process:
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory) -> tuple[Path, Path]:
+    """Checkpoints of a target and of a draft."""
     folder = tmp_path_factory.mktemp("checkpoints")
     small = {"d_model": 32, "max_target_positions": 100}
     return (
@@ -137,28 +157,55 @@ def checkpoints(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def start_ray() -> None:
-    """Start a cluster; once more where the machine is so busy that Ray gives up waiting for itself."""
-    for has_failed in (False, True):
+    """Start Ray; try again where the machine is so busy that Ray gives up waiting for itself."""
+    for is_retry in (False, True):
         try:
-            # "local": another test's cluster may run beside this one, and would be joined.
+            # Without "local" it would join a cluster that happens to run on this machine.
             ray.init(
                 "local", namespace="serve", num_cpus=NUM_CPUS, include_dashboard=False, log_to_driver=False
             )
             return
         except RuntimeError:
             ray.shutdown()
-            with warnings.catch_warnings():  # of the process that it has left behind
+            with warnings.catch_warnings():  # about the process that it has left
                 warnings.simplefilter("ignore", ResourceWarning)
                 gc.collect()
-            if has_failed:
+            if is_retry:
                 raise
 
 
-@pytest.fixture(scope="module")
-def cluster(checkpoints, unused_tcp_port_factory) -> Iterator[Cluster]:
-    start_ray()
-    try:
-        yield Cluster(checkpoints[0], unused_tcp_port_factory())
-    finally:
+def stop_ray() -> None:
+    """Stop Ray, if this process runs it."""
+    if ray.is_initialized():
         serve.shutdown()
         ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def _ray_ends_with_the_session() -> Iterator[None]:
+    yield
+    stop_ray()
+
+
+@pytest.fixture
+def shared_ray(_ray_ends_with_the_session) -> None:
+    """Start Ray for this test and those after it."""
+    if not ray.is_initialized():
+        start_ray()
+
+
+@pytest.fixture
+def no_shared_ray() -> None:
+    """Stop the shared Ray: this test starts its own, and two at once take each other's ports."""
+    stop_ray()
+
+
+@pytest.fixture(scope="session")
+def _targets(checkpoints, unused_tcp_port_factory) -> Targets:
+    return Targets(checkpoints[0], unused_tcp_port_factory())
+
+
+@pytest.fixture
+def targets(shared_ray, _targets) -> Targets:
+    """Targets on the shared Ray, not yet deployed."""
+    return _targets

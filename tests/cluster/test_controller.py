@@ -1,36 +1,34 @@
-"""Ray's controller dies: it starts, counts and ends replicas, and nothing that a session needs."""
+"""Serve's controller is killed: sessions do not need it, and its successor continues its work."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.cluster.clients import WAIT_S, Client, check_all, clients_of, running, sessions_at
-from tests.cluster.conftest import process_at
+from tests.cluster.clients import Client, finish_and_check, open_sessions, started_clients
+from tests.cluster.conftest import START_TIMEOUT_S, controller_process, kill_controller, process_at
 from tests.rpc.services import eventually
 
 pytestmark = [
-    # A second cluster takes half a minute: the others together shall not take much more than two.
     pytest.mark.nightly,
     pytest.mark.timeout(400),
-    # Ray does not see that the interval is set, where it wants it set.
+    # Ray warns that the interval of conftest.py is not set, although it is.
     pytest.mark.filterwarnings("ignore:`look_back_period_s`:FutureWarning"),
 ]
 
 
-async def test_sessions_go_on_and_open_while_the_controller_is_away(cluster, checkpoints):
-    cluster.deploy()
-    await running(cluster, 2)
-    async with clients_of(cluster, checkpoints, 2) as clients:
-        before = (await sessions_at(cluster)).keys()
-        controller = cluster.controller_process()
-        cluster.kill_controller()
+async def test_sessions_continue_and_open_without_the_controller(targets, checkpoints):
+    await targets.deploy()
+    async with started_clients(targets, checkpoints, 2) as clients:
+        before = (await open_sessions(targets)).keys()
+        killed = controller_process()
+        kill_controller()
         clients.append(Client(clients[0].draft, seed=2))
-        await clients[2].begin()
-        await check_all(checkpoints, clients)
-    await eventually(lambda: not controller.is_running(), within_s=WAIT_S)
-    await running(cluster, 2)
-    assert cluster.controller_process() != controller
-    assert (await sessions_at(cluster)).keys() == before  # it has found those that run, and started no others
+        await clients[2].start()
+        await finish_and_check(checkpoints, clients)
+    await eventually(lambda: not killed.is_running(), within_s=START_TIMEOUT_S)
+    await targets.wait_until_running(2)
+    assert controller_process() != killed
+    assert (await open_sessions(targets)).keys() == before, "the new controller keeps the targets that run"
     process_at(next(iter(before))).kill()
-    await eventually(lambda: cluster.num_running != 2, within_s=WAIT_S)
-    await running(cluster, 2)  # and goes on with its work
+    await eventually(lambda: targets.num_running != 2, within_s=START_TIMEOUT_S)
+    await targets.wait_until_running(2)  # and replaces one that dies

@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 
-async def test_the_next_start_names_orphans_and_how_to_end_them(tmp_path, unused_tcp_port):
+async def test_the_next_start_names_orphans_and_how_to_end_them(no_shared_ray, tmp_path, unused_tcp_port):
     config = yaml.safe_load(DEMO.read_text())
     gateway = config["applications"][-1]
     gateway["args"]["gateway"]["port"] = unused_tcp_port

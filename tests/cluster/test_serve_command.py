@@ -1,4 +1,4 @@
-"""``specwhisper serve``: everything on one machine, from one command."""
+"""``specwhisper serve``: all servers on one machine, from one command."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from specwhisper.wire.v1 import discovery_pb2, verification_pb2_grpc
 from specwhisper.wire.v1.discovery_pb2_grpc import DiscoveryStub
 from specwhisper_deploy.command import DEMO
 from tests.e2e.processes import run
+from tests.nightly import mostly_nightly
 from tests.rpc.hostile import hello
 from tests.rpc.scrapes import parsed, scrape, value
 
@@ -35,16 +36,16 @@ def _as_flag(ports: range) -> str:
 
 
 def transcribed_by(gateway: str) -> str:
-    """Return the text that a gateway writes of the sample."""
+    """Return the text of the sample, transcribed by a gateway."""
     with OpenAI(base_url=f"http://{gateway}/v1", api_key="-") as client:
         return client.audio.transcriptions.create(file=SAMPLE, model="whisper-1").text.strip()
 
 
 @contextmanager
 def serving(config: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run ``specwhisper serve`` until it is ready; give the process and the lines that it has printed.
+    """Run ``specwhisper serve``, and yield the process and its output once it is ready.
 
-    A failed test stops it and shows what it has printed since.
+    A failed test stops it and shows all of its output.
     """
     command = [sys.executable, "-m", "specwhisper_client.cli.main", "serve", str(config)]
     lines: list[str] = []
@@ -62,8 +63,8 @@ def serving(config: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
             raise
 
 
-async def be_refused(locator: str) -> None:
-    """Ask a locator for a session, which it does not have."""
+async def open_session_at(locator: str) -> None:
+    """Try to open a session at a locator, which refuses it."""
     async with open_channel(locator) as channel:
         call = verification_pb2_grpc.VerificationStub(channel).Verify(iter([hello()]))
         with pytest.raises(grpc.aio.AioRpcError):
@@ -71,7 +72,7 @@ async def be_refused(locator: str) -> None:
 
 
 def free_range(number: int) -> range:
-    """Return ports in a row that are free now."""
+    """Return consecutive ports that are free now."""
     while True:
         with ExitStack() as held:
             first = held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
@@ -82,26 +83,28 @@ def free_range(number: int) -> range:
 
 
 async def list_servers(locator: str) -> set[str]:
-    """Ask a locator which draft servers there are."""
+    """Return the draft servers that a locator lists."""
     async with open_channel(locator) as channel:
         return set((await DiscoveryStub(channel).ListServers(discovery_pb2.ListServersRequest())).addresses)
 
 
 @pytest.mark.timeout(300)
-def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
+@pytest.mark.parametrize("number", mostly_nightly([1, 2]))
+def test_one_command_serves_and_drains(no_shared_ray, tmp_path, unused_tcp_port_factory, number):
+    """With draft servers and gateways, so many of each."""
     locator, draft_locator, targets_at, drafts_at = (unused_tcp_port_factory() for _ in range(4))
-    draft_ports, gateway_ports = free_range(2), free_range(2)
+    draft_ports, gateway_ports = free_range(number), free_range(number)
     config = yaml.safe_load(DEMO.read_text())
     targets, drafts, gateways = config["applications"]
     targets["args"]["locator"] |= {"port": locator, "metrics-port": targets_at}
     drafts["args"]["draft"] |= {"target": f"127.0.0.1:{locator}", "port": _as_flag(draft_ports)}
     drafts["args"]["locator"] |= {"port": draft_locator, "metrics-port": drafts_at}
-    drafts["deployments"][0]["autoscaling_config"]["min_replicas"] = 2
+    drafts["deployments"][0]["autoscaling_config"]["min_replicas"] = number
     gateways["args"]["gateway"] |= {
         "server": f"locator:///127.0.0.1:{draft_locator}",
         "port": _as_flag(gateway_ports),
     }
-    gateways["deployments"][0]["num_replicas"] = 2
+    gateways["deployments"][0]["num_replicas"] = number
     (tmp_path / "serve.yaml").write_text(yaml.safe_dump(config))
     with serving(tmp_path / "serve.yaml") as (process, lines):
         found_at = f"locator:///127.0.0.1:{draft_locator}"
@@ -115,18 +118,18 @@ def test_one_command_serves_and_drains(tmp_path, unused_tcp_port_factory):
         )
         assert (status, errors) == (0, "")
         assert text
-        for _ in range(2):  # the first gateway's sessions go to one draft server after the other
+        for _ in range(2):  # the gateway's sessions take turns between two draft servers
             assert transcribed_by(gateway_addresses[0]).split() == text.split()
         metrics = ["--locator", f"127.0.0.1:{targets_at},127.0.0.1:{drafts_at}"]
         metrics += ["--metrics", ",".join(gateway_addresses)]
-        status, told, errors = run("specwhisper_client.cli.main", "top", *metrics, "--json")
+        status, table, errors = run("specwhisper_client.cli.main", "top", *metrics, "--json")
         assert (status, errors) == (0, "")
-        rows = json.loads(told)["servers"]
-        assert Counter(row["kind"] for row in rows) == {"target": 1, "draft": 2, "gateway": 2}
+        rows = json.loads(table)["servers"]
+        assert Counter(row["kind"] for row in rows) == {"target": 1, "draft": number, "gateway": number}
         (target,) = (row for row in rows if row["kind"] == "target")
-        assert target["tokens_per_forward"] >= 1.0, "it has written the text"
-        assert all(row["streams"] for row in rows if row["kind"] == "draft"), "each has had a recording"
-        asyncio.run(be_refused(f"127.0.0.1:{locator}"))
+        assert target["tokens_per_forward"] >= 1.0, "it has transcribed"
+        assert all(row["streams"] for row in rows if row["kind"] == "draft"), "each had a recording"
+        asyncio.run(open_session_at(f"127.0.0.1:{locator}"))
         samples = parsed(asyncio.run(scrape(f"127.0.0.1:{targets_at}"))[0])
         assert value(samples, "specwhisper_locator_draining") == 0
         assert value(samples, "specwhisper_locator_errors_total", kind="InvalidRequest") == 1

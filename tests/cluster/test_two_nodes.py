@@ -1,4 +1,4 @@
-"""Two nodes with addresses of their own, as two machines have: replicas say where others reach them."""
+"""A cluster of two nodes with an address each: replicas listen where other nodes reach them, or refuse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 import ray
-import ray.util
 from ray import serve
 from ray.cluster_utils import Cluster
 from ray.serve.schema import ServeDeploySchema
@@ -17,9 +16,9 @@ from specwhisper.rpc.addresses import split_address
 from specwhisper.rpc.channels import OPEN
 from specwhisper_client.resolving import ask_locator
 from specwhisper_deploy.command import Signals, addresses, deploy, wait_until_running
-from tests.cluster.clients import WAIT_S
+from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config, stop_ray
 
-SECOND = "127.0.0.2"  # Linux answers there as well
+SECOND = "127.0.0.2"  # on Linux, every address of 127.0.0.0/8 is this machine
 
 pytestmark = [
     pytest.mark.nightly,
@@ -28,8 +27,9 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[set[str]]:
-    """Run a node at this machine's address and one at another."""
+def nodes() -> Iterator[set[str]]:
+    """The addresses of a cluster's nodes: this machine's, and another."""
+    stop_ray()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
     try:
         cluster.add_node(num_cpus=4, node_ip_address=SECOND)
@@ -43,31 +43,24 @@ def machines() -> Iterator[set[str]]:
 
 def drafts(model: str, **flags: object) -> ServeDeploySchema:
     """Configure a draft server on each node, and their locator."""
-    on_each = {"num_replicas": 2, "max_replicas_per_node": 1, "ray_actor_options": {"num_cpus": 0.1}}
-    application = {
-        "name": "drafts",
-        "import_path": "specwhisper_deploy.serve_app:drafts",
-        "route_prefix": None,
-        "args": {"draft": {"draft-model": model, "port": 0} | flags, "locator": {"port": 0}},
-        "deployments": [{"name": "Draft"} | on_each],
-    }
-    config = {"proxy_location": "Disabled", "applications": [application]}
-    return ServeDeploySchema.model_validate(config)
+    args = {"draft": {"draft-model": model, "port": 0} | flags, "locator": {"port": 0}}
+    one_on_each = {"name": "Draft", "num_replicas": 2, "max_replicas_per_node": 1}
+    return serve_config(application("drafts", args, one_on_each))
 
 
-def test_each_replica_says_where_its_node_is_reached(machines, checkpoints):
-    assert len(machines) == 2
+def test_replicas_advertise_the_address_of_their_node(nodes, checkpoints):
+    assert len(nodes) == 2
     schema = drafts(str(checkpoints[1]), insecure=True)
     deploy(schema)
-    wait_until_running(schema, Signals(), WAIT_S)
+    wait_until_running(schema, Signals(), START_TIMEOUT_S)
     locator = addresses(schema)["drafts"].removeprefix("locator:///")
     listed = asyncio.run(ask_locator(locator, OPEN))
-    assert {split_address(address)[0] for address in listed} == machines
-    assert split_address(locator)[0] in machines
+    assert {split_address(address)[0] for address in listed} == nodes
+    assert split_address(locator)[0] in nodes
 
 
-def test_a_server_that_is_not_fit_for_a_network_is_refused_with_a_sentence(machines, checkpoints):
+def test_a_server_without_encryption_and_tokens_refuses_to_start(nodes, checkpoints):
     schema = drafts(str(checkpoints[1]))
     deploy(schema)
     with pytest.raises(TargetUnavailable, match=r"cluster has 2 machines, .* needs encryption and tokens"):
-        wait_until_running(schema, Signals(), WAIT_S)
+        wait_until_running(schema, Signals(), START_TIMEOUT_S)

@@ -1,0 +1,83 @@
+"""Targets of two checkpoints on one cluster, each with a locator of its own, encryption and tokens."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+import trustme
+from ray import serve
+
+from experiments.common.models.checkpoints import Shape, save_checkpoint
+from specwhisper.model.checkpoint import load_checkpoint
+from specwhisper.rpc.channels import Credentials, open_channel
+from specwhisper.rpc.tls import ClientTls
+from specwhisper.wire.v1 import verification_pb2 as pb
+from specwhisper.wire.v1 import verification_pb2_grpc
+from specwhisper_deploy.command import deploy
+from tests.cluster.clients import Client, expected
+from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config
+from tests.rpc.services import draft_server, eventually
+
+TOKEN = "0123456789abcdef-cluster"
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(400),
+]
+
+
+def targets(name: str, model: Path, port: int, security: dict[str, object]) -> dict[str, object]:
+    flags = {"model": str(model), "threads": 1, "max-sessions": 4, "metrics-port": 0, **security}
+    args = {"target": flags, "locator": {"port": port}}
+    return application("targets", args, {"name": "Target", "num_replicas": 1}, name)
+
+
+def are_running(*names: str) -> bool:
+    states = serve.status().applications
+    return all(name in states and states[name].status == "RUNNING" for name in names)
+
+
+async def test_each_locator_leads_to_its_own_targets_and_needs_a_token(
+    shared_ray, tmp_path, checkpoints, unused_tcp_port_factory
+):
+    target, draft = checkpoints
+    other = save_checkpoint(Shape(d_model=32, max_target_positions=100, seed=7), tmp_path / "other")
+    authority, paths = trustme.CA(), {name: tmp_path / name for name in ("pem", "key", "roots", "tokens")}
+    certificate = authority.issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(paths["key"])
+    paths["pem"].write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    authority.cert_pem.write_to_path(paths["roots"])
+    paths["tokens"].write_text(f"anna {TOKEN}\n")
+    security: dict[str, object] = {
+        "grpc-use-ssl": True,
+        "grpc-server-cert": str(paths["pem"]),
+        "grpc-server-key": str(paths["key"]),
+        "tokens-file": str(paths["tokens"]),
+    }
+    ports = [unused_tcp_port_factory() for _ in range(2)]
+    deploy(
+        serve_config(targets("one", target, ports[0], security), targets("other", other, ports[1], security))
+    )
+    await eventually(lambda: are_running("one", "other"), within_s=START_TIMEOUT_S)
+    tls = ClientTls(paths["roots"])
+    texts = []
+    for model, port in zip((target, other), ports, strict=True):
+        locator = f"127.0.0.1:{port}"
+        async with open_channel(locator, Credentials(tls)) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await verification_pb2_grpc.VerificationStub(channel).Locate(pb.LocateRequest())
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        with_token = Credentials(tls, TOKEN)
+        async with draft_server(
+            locator, None, load_checkpoint(str(draft)), target_credentials=with_token
+        ) as server:
+            clients = [Client(server, seed) for seed in range(2)]
+            await asyncio.gather(*(client.start() for client in clients))
+            results = await asyncio.gather(*(client.finish() for client in clients))
+            assert results == [expected((model, draft), client.seed) for client in clients]
+            texts.append(results)
+    assert texts[0] != texts[1]
