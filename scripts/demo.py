@@ -25,12 +25,12 @@ CLIENT = (
     if "SPECWHISPER" in os.environ
     else [sys.executable, "-m", "specwhisper_client.cli.main"]
 )
-LANGUAGE = "en"  # the bundled pair was never taught to tell languages apart
+LANGUAGE = "en"  # the bundled pair was not trained to detect languages
 
 
 @contextmanager
 def server(module: str, log: Path, *arguments: str) -> Iterator[str]:
-    """Run a server process and give its address, once it is ready; stop it as an operator would."""
+    """Run a server process, yield its address once it is ready, and stop it with SIGTERM."""
     command = [sys.executable, "-m", module, "--port", "0", "--log-format", "json", *arguments]
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         try:

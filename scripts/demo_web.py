@@ -1,6 +1,6 @@
 """Show live transcription in a browser: target server, draft server and gateway with the bundled pair.
 
-``make demo-web`` runs this until Ctrl-C; ``scripts/demo-web PORT`` listens where it is told.
+``make demo-web`` runs this until Ctrl-C; ``scripts/demo-web PORT`` chooses the gateway's port.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_PORT = 8000
 
 
 def main() -> None:
-    """Run all three until somebody stops them."""
+    """Run all three until a signal."""
     if not (DEMO / "target" / "model.safetensors").exists():
         sys.exit("No demo pair is bundled yet; train it: `python -m experiments.demo_pair all --work FOLDER`")
     port = sys.argv[1] if len(sys.argv) > 1 else str(free_port())

@@ -1,7 +1,7 @@
-"""What the site shows beside docs/: the README as its first page, and other files that pages link to.
+"""Add pages to the site of docs/: the README as its first page, and other files that pages link to.
 
-Links are written as they work in the repository; those that leave docs/ are led to the pages made here, and
-become plain text where they lead to anything else.
+Links are written as they work in the repository. Those that leave docs/ are changed to the pages made here,
+or become plain text if there is none.
 """
 
 from __future__ import annotations

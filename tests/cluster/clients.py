@@ -23,8 +23,8 @@ from specwhisper.wire.v1 import verification_pb2 as internal
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_client.messages import config_to_proto, segments_from_proto
 from specwhisper_client.streaming import StreamingClient
-from tests.cluster.conftest import MAX_SESSIONS, START_TIMEOUT_S, Targets
-from tests.rpc.services import Draft, audio_requests, draft_server, eventually, target_server
+from tests.cluster.conftest import MAX_SESSIONS, START_TIMEOUT_S, Targets, until
+from tests.rpc.services import Draft, audio_requests, draft_server, target_server
 from tests.rpc.speaking import Listener
 
 OPTIONS = DecodingOptions(language="en")
@@ -120,7 +120,7 @@ class Speaker:
     async def start(self) -> None:
         """Send the first part, and wait for the text of the complete utterances."""
         await self._client.send(talk()[: FIRST_PART_S * SAMPLE_RATE * 2])
-        await eventually(lambda: self._complete_utterances() == [1, 2], within_s=START_TIMEOUT_S)
+        await until(lambda: self._complete_utterances() == [1, 2])
 
     async def finish(self) -> list[tuple]:
         """Send the rest, and return all final segments in the order of their arrival."""

@@ -8,9 +8,10 @@ import os
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S"] = "0.5"
 
+import asyncio
 import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from ray.serve.schema import ServeDeploySchema
 
 from experiments.common.models.checkpoints import Shape, save_checkpoint
 from specwhisper_deploy.command import deploy
-from tests.rpc.services import eventually
 
 MAX_SESSIONS = 8
 NUM_CPUS = 8  # that Ray may assign; the machine may have fewer
@@ -31,6 +31,14 @@ DRAIN_S = 30.0
 APPLICATION = "targets"
 CONTROLLER = "SERVE_CONTROLLER_ACTOR"
 START_TIMEOUT_S = 120.0  # for a replica to start on a busy machine
+POLL_S = 0.1  # Serve's status costs the controller and this process some milliseconds
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition of the cluster holds."""
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while not condition():
+            await asyncio.sleep(POLL_S)
 
 
 def serve_config(*applications: dict[str, Any]) -> ServeDeploySchema:
@@ -121,7 +129,7 @@ class Targets:
 
     async def wait_until_running(self, number: int) -> None:
         """Wait until so many targets run, and none starts or stops."""
-        await eventually(lambda: self.num_running == number, within_s=START_TIMEOUT_S)
+        await until(lambda: self.num_running == number)
 
 
 def controller_process() -> psutil.Process:

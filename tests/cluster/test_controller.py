@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.clients import Client, finish_and_check, open_sessions, started_clients
-from tests.cluster.conftest import START_TIMEOUT_S, controller_process, kill_controller, process_at
-from tests.rpc.services import eventually
+from tests.cluster.conftest import controller_process, kill_controller, process_at, until
 
 pytestmark = [
     pytest.mark.nightly,
@@ -25,10 +24,10 @@ async def test_sessions_continue_and_open_without_the_controller(targets, checkp
         clients.append(Client(clients[0].draft, seed=2))
         await clients[2].start()
         await finish_and_check(checkpoints, clients)
-    await eventually(lambda: not killed.is_running(), within_s=START_TIMEOUT_S)
+    await until(lambda: not killed.is_running())
     await targets.wait_until_running(2)
     assert controller_process() != killed
     assert (await open_sessions(targets)).keys() == before, "the new controller keeps the targets that run"
     process_at(next(iter(before))).kill()
-    await eventually(lambda: targets.num_running != 2, within_s=START_TIMEOUT_S)
+    await until(lambda: targets.num_running != 2)
     await targets.wait_until_running(2)  # and replaces one that dies

@@ -16,8 +16,7 @@ from specwhisper_client.api import TranscriptionClient
 from specwhisper_client.resolving import ask_locator
 from specwhisper_deploy.command import deploy
 from tests.cluster.clients import OPTIONS, as_tuples, expected, recording
-from tests.cluster.conftest import START_TIMEOUT_S, application, process_at, serve_config
-from tests.rpc.services import eventually
+from tests.cluster.conftest import START_TIMEOUT_S, application, process_at, serve_config, until
 
 MAX_SESSIONS = 4
 
@@ -75,7 +74,7 @@ async def test_sessions_spread_over_draft_servers_and_resume_where_one_is_killed
     ports = unused_tcp_port_factory(), unused_tcp_port_factory()
     locator = f"127.0.0.1:{ports[1]}"
     deploy(config(*checkpoints, *ports))
-    await eventually(are_running, within_s=START_TIMEOUT_S)
+    await until(are_running)
     paths = save_recordings(tmp_path, 2 * MAX_SESSIONS)
     texts = [expected(checkpoints, seed) for seed in range(len(paths))]
     async with TranscriptionClient(f"locator:///{locator}") as client:

@@ -8,8 +8,7 @@ import psutil
 import pytest
 
 from tests.cluster.clients import Client, finish_and_check, open_sessions, started_clients
-from tests.cluster.conftest import START_TIMEOUT_S, process_at
-from tests.rpc.services import eventually
+from tests.cluster.conftest import process_at, until
 
 pytestmark = [
     pytest.mark.nightly,
@@ -31,13 +30,13 @@ async def test_sessions_resume_elsewhere_and_a_hanging_target_is_replaced(target
             clients.append(Client(clients[0].draft, seed=2))
             await clients[2].start()
             await finish_and_check(checkpoints, clients)
-            await eventually(lambda: targets.num_running != 2, within_s=START_TIMEOUT_S)
+            await until(lambda: targets.num_running != 2)
             await targets.wait_until_running(2)  # after the drain timeout of the hanging one
             after = await open_sessions(targets)
             assert hanging not in after
             assert before.keys() - {hanging} < after.keys()
             process.resume()  # Ray has asked it to stop: it closes its port, though its process stays
-            await eventually(lambda: not listens(process, hanging), within_s=START_TIMEOUT_S)
+            await until(lambda: not listens(process, hanging))
         finally:
             with suppress(psutil.NoSuchProcess):
                 process.kill()

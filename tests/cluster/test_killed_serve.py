@@ -13,9 +13,9 @@ import yaml
 from specwhisper.rpc.addresses import bind_error
 from specwhisper_deploy.command import DEMO
 from specwhisper_deploy.orphans import find_orphans
+from tests.cluster.conftest import until
 from tests.cluster.test_serve_command import serving
 from tests.e2e.processes import run
-from tests.rpc.services import eventually
 
 END = "End them by: "
 
@@ -37,7 +37,7 @@ async def test_the_next_start_names_orphans_and_how_to_end_them(no_shared_ray, t
         (raylet,) = (each for each in psutil.Process(process.pid).children() if each.name() == "raylet")
         process.kill()
     # The gateway notices a moment later, and frees its port.
-    await eventually(lambda: bind_error("127.0.0.1", unused_tcp_port) is None, within_s=60.0)
+    await until(lambda: bind_error("127.0.0.1", unused_tcp_port) is None)
     assert not raylet.is_running()
     assert find_orphans().keys() - before.keys()
     with socket.create_server(("127.0.0.1", unused_tcp_port)):  # so that the next start ends before Ray's
@@ -46,4 +46,4 @@ async def test_the_next_start_names_orphans_and_how_to_end_them(no_shared_ray, t
     assert "the port is taken" in errors
     (line,) = (line for line in output.splitlines() if line.startswith("An earlier Ray on this machine"))
     subprocess.run(shlex.split(line.partition(END)[2]), check=True)
-    await eventually(lambda: not find_orphans(), within_s=60.0)
+    await until(lambda: not find_orphans())

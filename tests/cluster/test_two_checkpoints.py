@@ -19,8 +19,8 @@ from specwhisper.wire.v1 import verification_pb2 as pb
 from specwhisper.wire.v1 import verification_pb2_grpc
 from specwhisper_deploy.command import deploy
 from tests.cluster.clients import Client, expected
-from tests.cluster.conftest import START_TIMEOUT_S, application, serve_config
-from tests.rpc.services import draft_server, eventually
+from tests.cluster.conftest import application, serve_config, until
+from tests.rpc.services import draft_server
 
 TOKEN = "0123456789abcdef-cluster"
 
@@ -62,7 +62,7 @@ async def test_each_locator_leads_to_its_own_targets_and_needs_a_token(
     deploy(
         serve_config(targets("one", target, ports[0], security), targets("other", other, ports[1], security))
     )
-    await eventually(lambda: are_running("one", "other"), within_s=START_TIMEOUT_S)
+    await until(lambda: are_running("one", "other"))
     tls = ClientTls(paths["roots"])
     texts = []
     for model, port in zip((target, other), ports, strict=True):
