@@ -58,7 +58,7 @@ class TargetReplica(GrpcReplica):
         configs = configs_on_this_node(TargetConfig, FREE_PORT | flags)
         self._service = await self._running.enter_async_context(loaded_service(configs[0], Leases()))
         service, choices = self._service, configs
-        await self._listen(services_of(service), choices, service.say_goodbye, service.metrics)
+        await self._listen(services_of(service), choices, service.announce_drain, service.metrics)
         self._handler = TargetHandler(service, self.address)
 
     async def locate(self, request: bytes, caller: str, known_first: bool = False) -> HandleReply:

@@ -59,7 +59,7 @@ async def _run(config: TargetConfig, measured: Measured, meter: Meter) -> None:
     checkpoint, model = measured.target(config.limits.max_sessions, meter)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config, on_drain=service.say_goodbye)
+        await serve({SERVICE_NAME: add}, config, on_drain=service.announce_drain)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ async def serve_target(settings: TargetSettings, probes: Probes) -> None:
     async with running_target(config, load_checkpoint(TARGET)) as service:
         probes["taken_slots"] = lambda: settings.max_sessions - service.num_free_slots
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({VERIFICATION: add}, config, on_drain=service.say_goodbye)
+        await serve({VERIFICATION: add}, config, on_drain=service.announce_drain)
 
 
 async def serve_draft(settings: DraftSettings, probes: Probes) -> None:

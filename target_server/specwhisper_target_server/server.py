@@ -122,7 +122,7 @@ async def run(config: TargetConfig) -> None:
         await serve(
             services_of(service),
             config,
-            on_drain=service.say_goodbye,
+            on_drain=service.announce_drain,
             metrics=service.metrics,
             check_health=service.check_health,
         )

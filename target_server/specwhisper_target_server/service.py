@@ -165,7 +165,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             logger.info("session opened", extra=log | {"mode": mode.value, "draft": hello.draft_model[:64]})
             tasks = [
                 asyncio.create_task(self._read(session_id, sent, events)),
-                asyncio.create_task(self._say_goodbye(events)),
+                asyncio.create_task(self._send_going_away(events)),
                 asyncio.create_task(_beat(events)),
             ]
             try:
@@ -183,8 +183,8 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
                     task.cancel()
                 logger.info("session closed", extra=log)
 
-    async def say_goodbye(self) -> None:
-        """Tell every open session that this server stops."""
+    async def announce_drain(self) -> None:
+        """Announce to every open session that this server stops."""
         self._going_away.set()
 
     def _agree(self, hello: pb.Hello) -> tuple[Mode, DecodingOptions]:
@@ -297,7 +297,7 @@ class VerificationService(verification_pb2_grpc.VerificationServicer):
             case kind:
                 raise InvalidRequest(f"A session takes no '{kind}' message after its hello.")
 
-    async def _say_goodbye(self, events: EventQueue) -> None:
+    async def _send_going_away(self, events: EventQueue) -> None:
         await self._going_away.wait()
         going_away = pb.GoingAway(reason="the server is stopping", grace_s=self._serving.drain_timeout_s)
         events.put_nowait(pb.VerifyResponse(going_away=going_away))

@@ -192,7 +192,7 @@ async def test_it_lists_draft_servers_or_returns_the_error():
 
 
 class Fleet:
-    """Draft servers on ports of their own, behind a locator.
+    """Draft servers on ports of their own, with a locator.
 
     Attributes
     ----------

@@ -55,7 +55,9 @@ def often(monkeypatch):
 @asynccontextmanager
 async def stopping(target):
     """A target that has begun to stop, and serves its sessions to their end."""
-    task = asyncio.create_task(target.server.stop(drain_timeout_s=60.0, on_drain=target.service.say_goodbye))
+    task = asyncio.create_task(
+        target.server.stop(drain_timeout_s=60.0, on_drain=target.service.announce_drain)
+    )
     try:
         yield task
     finally:

@@ -102,7 +102,7 @@ async def test_sessions_of_a_stopping_target_migrate():
             results += [result for result in (await call.read()).results if result.is_final]
         busy, other = sorted((first, second), key=lambda target: target.num_free_slots)
         assert (busy.num_free_slots, other.num_free_slots) == (MAX_SESSIONS - 1, MAX_SESSIONS)
-        await busy.server.stop(drain_timeout_s=PROMPTLY_S, on_drain=busy.service.say_goodbye)
+        await busy.server.stop(drain_timeout_s=PROMPTLY_S, on_drain=busy.service.announce_drain)
         await eventually(lambda: other.num_free_slots == MAX_SESSIONS - 1)
         for request in audio_requests(PCM[half:]):
             await call.write(request)

@@ -203,10 +203,10 @@ async def _alone(target: Target) -> list[tuple[int, ...]]:
         return await one.finish()
 
 
-async def test_a_stopping_server_says_goodbye_and_finishes_what_is_open():
+async def test_a_stopping_server_announces_the_drain_and_finishes_open_sessions():
     async with target_server() as target, session(target, hello(), audio(recording(3.0))) as open_session:
         await open_session.read()
-        stopping = asyncio.create_task(target.server.stop(60, target.service.say_goodbye))
+        stopping = asyncio.create_task(target.server.stop(60, target.service.announce_drain))
         assert (await open_session.read_until("going_away")).reason
         async with session(target) as late:
             error = await late.error([hello()])

@@ -69,7 +69,7 @@ async def _run(config: TargetConfig, shape: str, dtype: str, trace: Trace, *, en
     model = ReplayTarget(trace, checkpoint.vocabulary, forward, num_slots=slots)
     async with running_service(config, checkpoint, model) as service:
         add = partial(verification_pb2_grpc.add_VerificationServicer_to_server, service)
-        await serve({SERVICE_NAME: add}, config, on_drain=service.say_goodbye)
+        await serve({SERVICE_NAME: add}, config, on_drain=service.announce_drain)
 
 
 if __name__ == "__main__":
