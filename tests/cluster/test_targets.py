@@ -30,9 +30,9 @@ def noise_is_speech(monkeypatch):
 
 async def test_sessions_spread_evenly_and_survive_a_killed_target(targets, checkpoints):
     await targets.deploy()
-    async with started_clients(targets, checkpoints, 4) as clients:
+    async with started_clients(targets, checkpoints, 8) as clients:
         sessions = await open_sessions(targets)
-        assert sorted(sessions.values()) == [2, 2]
+        assert sorted(sessions.values()) == [4, 4]
         process_at(next(iter(sessions))).kill()
         await finish_and_check(checkpoints, clients)
 
