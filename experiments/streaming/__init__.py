@@ -1,1 +1,1 @@
-"""Live transcription, paced in real time: how soon text comes, how often it changes, what it costs."""
+"""Live transcription in real time: latency, stability and cost of its text."""

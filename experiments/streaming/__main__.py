@@ -1,4 +1,4 @@
-"""``python -m experiments.streaming``: live transcription, paced in real time."""
+"""``python -m experiments.streaming``: live transcription in real time."""
 
 from __future__ import annotations
 
@@ -14,23 +14,32 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from experiments.common.audio.samples import load_samples
 from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target
 from experiments.common.bench.report import open_console, print_bars, write_json
-from experiments.streaming.again import TargetAlone
-from experiments.streaming.arms import ALIGN_ATT, ARMS, FULL, NO_RECALL, PLAIN, TARGET_ONLY, Stage, stage
-from experiments.streaming.summary import Taken, bars, differences, facts, print_rows, rows_of
+from experiments.streaming.arms import (
+    ALIGN_ATT,
+    ARMS,
+    FULL,
+    NO_REUSE,
+    PLAIN,
+    TARGET_ONLY,
+    Servers,
+    running_servers,
+)
+from experiments.streaming.summary import Measured, bars, differences, facts, print_rows, rows_of
 from experiments.streaming.takes import Recorder, Take
+from experiments.streaming.target_only import TargetOnly
 from specwhisper.errors import SpecWhisperError
 from specwhisper.live import LiveOptions
 
 LONG_S = 300.0
-QUICK_ARMS = (FULL, NO_RECALL, TARGET_ONLY, PLAIN)
+QUICK_ARMS = (FULL, NO_REUSE, TARGET_ONLY, PLAIN)
 SESSIONS = (2, 4, 8)
 TOGETHER_S = 60.0
-CHECKED_OF_MANY = 1  # sessions of those at once that the target alone hears again
+CHECKED_OF_MANY = 1  # of concurrent sessions, those decoded again by the target alone
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What an arm is to hear, by how many sessions at once."""
+    """A take for an arm, with its number of concurrent sessions."""
 
     round: int
     arm: str
@@ -42,16 +51,18 @@ def benchmark(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
-    step_ms: Annotated[int, typer.Option(help="Speech between two decodings.")] = 500,
+    dtype: Annotated[
+        str, typer.Option(help="Data type of the target: float32, bfloat16 or int8.")
+    ] = "float32",
+    step_ms: Annotated[int, typer.Option(help="Audio between two steps, in ms.")] = 500,
     rounds: Annotated[
-        int, typer.Option(min=0, help="How often each take is heard by each arm; 0: only sessions at once.")
+        int, typer.Option(min=0, help="Runs of each take by each arm; 0: concurrent sessions only.")
     ] = 1,
     sessions: Annotated[
         list[int] | None,
         typer.Option(
             min=1,
-            help="Sessions at once; repeat for more, 1 for none. The most go on for minutes. "
+            help="Concurrent sessions; repeat for more, 1 for none. The largest number runs for minutes. "
             "[default: 2, 4 and 8]",
             show_default=False,
         ),
@@ -61,43 +72,43 @@ def benchmark(
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Speak recordings to live servers: latency of first and final text, flicker, passes per step, drift.
+    """Send recordings to live servers: latency of first and final text, changes, forward passes, drift.
 
-    Each is heard as it is, noisy, with pauses, and all of them for five minutes; by our servers with and
-    without recalling, with both policies, by the target alone, in one process, and by plain transformers with
-    the same policy. Exits with 1 if a final text of ``full`` is not what the target alone writes in the same
-    steps; of sessions at once, the first one's is looked at.
+    Takes are clean, noisy, with pauses, and five minutes long. Arms are our servers with and without
+    reused candidates, both policies, target-only, one process, and plain transformers with the same policy.
+    Exits with 1 if a final text of ``full`` differs from the target's own in the same steps; of concurrent
+    sessions, the first one's is compared.
     """
     console = open_console()
     live = LiveOptions(step_ms=step_ms)
     counts = [] if quick else [count for count in sessions or SESSIONS if count > 1]
     try:
         takes, long = make_takes(target, audio, seed, quick=quick)
-        with stage(target, draft, dtype) as servers:
+        with running_servers(target, draft, dtype) as servers:
             plan = planned(takes, long, 1 if quick else rounds, counts, seed, quick=quick)
-            taken = measure(servers, plan, live, console)
-        rows = rows_of(taken)
-        held_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
-        figures = {"step_ms": step_ms, "bars": [str(bar) for bar in held_bars]}
+            measured = measure(servers, plan, live, console)
+        rows = rows_of(measured)
+        checked_bars = bars(rows, step_s=step_ms / 1000, sessions=max(counts, default=1))
+        figures = {"step_ms": step_ms, "bars": [str(bar) for bar in checked_bars]}
         models = {"target": target, "draft": draft, "target_dtype": dtype}
-        print_rows(rows, console)  # and written now: to hear it all again takes minutes
+        print_rows(rows, console)  # written now, since the comparison takes minutes
         if json is not None:
-            write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in taken]})
-        taken = heard_again(target, dtype, taken, live)
+            write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in measured]})
+        measured = with_target_only_texts(target, dtype, measured, live)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming: {error}")
     if json is not None:
-        figures |= {"differences": differences(taken), "takes": [facts(one) for one in taken]}
+        figures |= {"differences": differences(measured), "takes": [facts(one) for one in measured]}
         write_json(json, models=models, figures=figures)
-    all_hold = print_bars(held_bars, console) if check else True
-    broken = differences(taken)
+    all_hold = print_bars(checked_bars, console) if check else True
+    broken = differences(measured)
     for line in broken:
         console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
     sys.exit(0 if all_hold and not broken else 1)
 
 
 def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> tuple[list[Take], list[Take]]:
-    """Return the takes that every arm hears, and the long ones: five minutes, and one."""
+    """Return the takes of every arm, and the long ones of five minutes and one."""
     samples, recorder = load_samples(audio), Recorder(target, seed)
     if quick:
         return [recorder.clean(samples[0])], []
@@ -111,7 +122,7 @@ def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> tuple[li
 def planned(
     takes: list[Take], long: list[Take], rounds: int, counts: list[int], seed: int, *, quick: bool
 ) -> list[Planned]:
-    """Return who hears what: every arm every take in every round, in random order; then the long ones."""
+    """Return the plan: per round every take by every arm in random order, then the long takes."""
     random = np.random.default_rng(seed)
     arms = QUICK_ARMS if quick else ARMS
     plan = [Planned(number, arm, take) for number in range(rounds) for take in takes for arm in arms]
@@ -125,30 +136,34 @@ def planned(
     return plan
 
 
-def measure(servers: Stage, plan: list[Planned], live: LiveOptions, console: Console) -> list[Taken]:
-    """Let every arm hear what is planned for it."""
+def measure(servers: Servers, plan: list[Planned], live: LiveOptions, console: Console) -> list[Measured]:
+    """Run the plan."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(plan))
-        taken = []
+        measured = []
         for each in plan:
-            progress.update(task, description=f"{each.arm}, {each.num_sessions} at once: {each.take.name}")
-            all_heard = servers.hear(each.arm, each.take, live, each.num_sessions)
-            taken += [Taken(each.round, each.arm, each.take, heard, each.num_sessions) for heard in all_heard]
+            progress.update(task, description=f"{each.arm}, {each.num_sessions} sessions: {each.take.name}")
+            results = servers.run_sessions(each.arm, each.take, live, each.num_sessions)
+            measured += [
+                Measured(each.round, each.arm, each.take, result, each.num_sessions) for result in results
+            ]
             progress.advance(task)
-    return taken
+    return measured
 
 
-def heard_again(target: str, dtype: str, taken: list[Taken], live: LiveOptions) -> list[Taken]:
-    """Let the target alone hear what ``full`` heard, in the same steps; of sessions at once, what one did."""
-    alone = TargetAlone(target, dtype)
-    again: list[Taken] = []
-    for one in taken:
-        num_heard = sum((one.arm, one.sessions, one.take) == (o.arm, o.sessions, o.take) for o in again)
-        is_checked = one.arm == FULL and (one.sessions == 1 or num_heard < CHECKED_OF_MANY)
-        text = alone.text(one.take, live, one.heard) if is_checked else None
-        again.append(Taken(one.round, one.arm, one.take, one.heard, one.sessions, text))
-    return again
+def with_target_only_texts(
+    target: str, dtype: str, measured: list[Measured], live: LiveOptions
+) -> list[Measured]:
+    """Decode the steps of ``full`` again by the target alone; of concurrent sessions, one."""
+    target_only = TargetOnly(target, dtype)
+    compared: list[Measured] = []
+    for one in measured:
+        num_compared = sum((one.arm, one.sessions, one.take) == (o.arm, o.sessions, o.take) for o in compared)
+        is_checked = one.arm == FULL and (one.sessions == 1 or num_compared < CHECKED_OF_MANY)
+        text = target_only.text(one.take, live, one.result) if is_checked else None
+        compared.append(Measured(one.round, one.arm, one.take, one.result, one.sessions, text))
+    return compared
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is compared: our modes and policies on real servers, and plain transformers with the same policy."""
+"""Arms: our modes and policies on real servers, and plain transformers with the same policy."""
 
 from __future__ import annotations
 
@@ -10,56 +10,60 @@ from functools import partial
 
 from experiments.common.servers.processes import Server, Worker, first_two_cores, on_cores, running_process
 from experiments.common.servers.usage import cpu_s
-from experiments.streaming.listening import Heard, listen
+from experiments.streaming.live_client import LiveResult, run_live_session
 from experiments.streaming.plain import PlainTransformers
 from experiments.streaming.takes import Take
 from specwhisper.live import LiveOptions, StabilityPolicy
 from specwhisper.types import Mode
 
-FULL, NO_RECALL, ALIGN_ATT = "full", "full, nothing recalled", "full, align-att"
+FULL, NO_REUSE, ALIGN_ATT = "full", "full, no reused candidates", "full, align-att"
 TARGET_ONLY, ONE_PROCESS, PLAIN = "target-only", "one process", "transformers"
-ARMS = (FULL, NO_RECALL, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS, PLAIN)
+ARMS = (FULL, NO_REUSE, ALIGN_ATT, TARGET_ONLY, ONE_PROCESS, PLAIN)
 MAX_SESSIONS = 16
-SPACING_S = 3.1  # between the beginnings of sessions: nobody speaks in step with another
+SPACING_S = 3.1  # between starts of sessions, so that their steps do not coincide
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """The servers and workers of a run, already warm."""
+class Servers:
+    """Servers and workers of a run, already warm."""
 
     target: Server
     split: Server
     one_process: Server
     plain: Worker
 
-    def hear(self, arm: str, take: Take, live: LiveOptions, num_sessions: int = 1) -> list[Heard]:
-        """Speak a take to an arm, or several times at once, begun one after the other."""
+    def run_sessions(
+        self, arm: str, take: Take, live: LiveOptions, num_sessions: int = 1
+    ) -> list[LiveResult]:
+        """Run a take on an arm, in concurrent sessions that start one after the other."""
         process = {ONE_PROCESS: self.one_process, PLAIN: self.plain}.get(arm, self.target).process
         before_s = cpu_s(process)
         if arm == PLAIN:
-            all_heard: list[Heard] = [self.plain.call("listen", take, live)]
+            results: list[LiveResult] = [self.plain.call("run_live_session", take, live)]
         else:
-            all_heard = asyncio.run(self._listen(arm, take, live, num_sessions))
-        for heard in all_heard:
-            heard.target_cpu_s = (cpu_s(process) - before_s) / num_sessions
-        return all_heard
+            results = asyncio.run(self._run_sessions(arm, take, live, num_sessions))
+        for result in results:
+            result.target_cpu_s = (cpu_s(process) - before_s) / num_sessions
+        return results
 
-    async def _listen(self, arm: str, take: Take, live: LiveOptions, num_sessions: int) -> list[Heard]:
+    async def _run_sessions(
+        self, arm: str, take: Take, live: LiveOptions, num_sessions: int
+    ) -> list[LiveResult]:
         server = (self.one_process if arm == ONE_PROCESS else self.split).address
         mode = Mode.TARGET_ONLY if arm == TARGET_ONLY else Mode.FULL
-        if arm == NO_RECALL:
+        if arm == NO_REUSE:
             live = replace(live, reuses_candidates=False)
         if arm == ALIGN_ATT:
             live = replace(live, policy=StabilityPolicy.ALIGN_ATT)
         delays_s = (number * SPACING_S for number in range(num_sessions))
         return await asyncio.gather(
-            *(listen(server, take, live, mode, delay_s=delay_s) for delay_s in delays_s)
+            *(run_live_session(server, take, live, mode, delay_s=delay_s) for delay_s in delays_s)
         )
 
 
 @contextmanager
-def stage(target: str, draft: str, dtype: str = "float32") -> Iterator[Stage]:
-    """Start everything: the target on one core, the draft and this program on the other."""
+def running_servers(target: str, draft: str, dtype: str = "float32") -> Iterator[Servers]:
+    """Start all servers: the target on one core, draft server and this program on the other."""
     first, second = first_two_cores()
     sessions = ("--max-sessions", str(MAX_SESSIONS))
     with ExitStack() as stack:
@@ -79,4 +83,4 @@ def stage(target: str, draft: str, dtype: str = "float32") -> Iterator[Stage]:
             running_process("specwhisper_draft_server", "--target-model", target, *draft_model, cores=both)
         )
         stack.enter_context(on_cores([second]))
-        yield Stage(server, split, one_process, plain)
+        yield Servers(server, split, one_process, plain)

@@ -1,4 +1,4 @@
-"""The same policy over plain transformers: ``generate`` on the open utterance at every step, anew."""
+"""The same live policy with plain transformers: ``generate`` on the open utterance at each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from transformers import WhisperForConditionalGeneration
 from transformers.models.whisper.feature_extraction_whisper import WhisperFeatureExtractor
 from transformers.utils import logging
 
-from experiments.streaming.listening import DECODING, Heard, Shown, pieces
+from experiments.streaming.live_client import DECODING, LiveResult, Shown, pieces
 from experiments.streaming.takes import Take
 from specwhisper.audio.recording import Recording
 from specwhisper.live import EndpointingOptions, LiveOptions
@@ -35,7 +35,7 @@ from specwhisper_draft_server.voice_activity import VoiceActivity
 
 
 class PlainTransformers:
-    """Listens by itself, one take at a time; steps are left out where it cannot keep up, as ours are."""
+    """Transcribes one take at a time; skips steps when it is slower than real time, as our servers do."""
 
     def __init__(self, target: str) -> None:
         logging.set_verbosity_error()
@@ -47,22 +47,22 @@ class PlainTransformers:
         self._num_forwards = 0
         self._model.model.decoder.register_forward_hook(self._count)
 
-    def listen(self, take: Take, live: LiveOptions) -> Heard:
-        """Hear a take in real time."""
+    def run_live_session(self, take: Take, live: LiveOptions) -> LiveResult:
+        """Transcribe a take in real time."""
         options = replace(DECODING, live=live)
-        windows, recording, heard = LiveWindows(self._vocabulary, options), Recording(), Heard()
+        windows, recording, result = LiveWindows(self._vocabulary, options), Recording(), LiveResult()
         voice = VoiceActivity(EndpointingOptions())
-        unheard = list(pieces(take.pcm))[::-1]
+        pending = list(pieces(take.pcm))[::-1]
         self._num_forwards, num_samples = 0, 0
-        transcript = LiveTranscript(self._vocabulary)  # read as ours is
+        transcript = LiveTranscript(self._vocabulary)  # reads commits as our client does
         started_s = time.perf_counter()
         while True:
             at_s = time.perf_counter() - started_s
-            while unheard and unheard[-1][0] <= at_s:
-                _, pcm = unheard.pop()
+            while pending and pending[-1][0] <= at_s:
+                _, pcm = pending.pop()
                 marks = asyncio.run(voice.detect(pcm))
-                heard.shown += _begins(marks, at_s, heard.shown)
-                chunk = AudioChunk(num_samples, pcm, is_last=not unheard, marks=marks)
+                result.shown += _begins(marks, at_s, result.shown)
+                chunk = AudioChunk(num_samples, pcm, is_last=not pending, marks=marks)
                 recording.append(chunk)
                 num_samples = recording.received_samples
                 windows.append_audio(chunk, num_samples)
@@ -70,12 +70,12 @@ class PlainTransformers:
             if num_frames == 0:
                 break
             if num_frames is None:
-                time.sleep(max(0.0, unheard[-1][0] - (time.perf_counter() - started_s)))
+                time.sleep(max(0.0, pending[-1][0] - (time.perf_counter() - started_s)))
                 continue
             num_final = windows.num_final
             window = windows.open(num_frames)
             transcript.observe(WindowOpened(window, num_final=num_final))
-            passes_before = self._num_forwards
+            forwards_before = self._num_forwards
             clip = recording.clip(window.start_frame, window.num_frames)
             tokens = self._generate(clip.window_samples(0), window)
             closed = windows.close(window, tokens)
@@ -83,12 +83,12 @@ class PlainTransformers:
                 Commit(window.id, 0, tuple(tokens), is_final=True, outcome=closed.outcome, step=closed.step)
             )
             final = "".join(segment.text for segment in segments)
-            heard.shown.append(Shown(time.perf_counter() - started_s, final, transcript.verified_text, ""))
-            num_forwards = self._num_forwards - passes_before
-            heard.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
-        heard.elapsed_s = time.perf_counter() - started_s
-        heard.num_steps, heard.num_forwards = len(heard.steps), self._num_forwards
-        return heard
+            result.shown.append(Shown(time.perf_counter() - started_s, final, transcript.verified_text, ""))
+            num_forwards = self._num_forwards - forwards_before
+            result.steps.append(DecodedStep(window.start_sample, window.end_sample, num_forwards))
+        result.elapsed_s = time.perf_counter() - started_s
+        result.num_steps, result.num_forwards = len(result.steps), self._num_forwards
+        return result
 
     def _generate(self, samples: np.ndarray, window: Window) -> list[int]:
         features = self._extract(samples, sampling_rate=SAMPLE_RATE, return_tensors="pt").input_features
@@ -113,7 +113,7 @@ class PlainTransformers:
 
 
 def _begins(marks: Sequence[VoiceMark], at_s: float, shown: Sequence[Shown]) -> list[Shown]:
-    """Note where an utterance begins; what is shown stays as it is."""
+    """Return the starts of utterances as updates without new text."""
     verified = shown[-1].verified if shown else ""
     begins = [mark.sample / SAMPLE_RATE for mark in marks if mark.event is VoiceEvent.BEGIN]
-    return [Shown(at_s, "", verified, "", begins_s) for begins_s in begins]
+    return [Shown(at_s, "", verified, "", speech_start_s) for speech_start_s in begins]

@@ -1,4 +1,4 @@
-"""What is spoken to the servers: bundled recordings as they are, noisy, with pauses, and minutes long."""
+"""Takes for live sessions: clean, noisy, with pauses, and minutes long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAUSE_S = (1.5, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class SpokenWord:
-    """A word and when its last sound ends, in seconds of the take."""
+    """A word and its end, in seconds of the take."""
 
     text: str
     end_s: float
@@ -31,7 +31,7 @@ class SpokenWord:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Something spoken; ``words`` are what the target writes of it afterwards, with its own word times."""
+    """Audio of a live session; ``words`` are the target's text of the whole take with word times."""
 
     name: str
     pcm: bytes
@@ -39,12 +39,12 @@ class Take:
 
     @property
     def duration_s(self) -> float:
-        """How long it is."""
+        """Duration in seconds."""
         return len(self.pcm) / BYTES_PER_SAMPLE / SAMPLE_RATE
 
 
 class Recorder:
-    """Makes takes of recordings, and finds out what is said in them, and when."""
+    """Makes takes of recordings and transcribes them with word times."""
 
     def __init__(self, target: str, seed: int) -> None:
         checkpoint = load_checkpoint(target)
@@ -54,7 +54,7 @@ class Recorder:
         self._random = np.random.default_rng(seed)
 
     def clean(self, sample: Sample) -> Take:
-        """Take a recording as it is."""
+        """Return an unchanged recording."""
         return self._take(f"clean {sample.name}", sample.pcm)
 
     def noisy(self, sample: Sample) -> Take:
@@ -64,7 +64,7 @@ class Recorder:
         return self._take(f"noisy {sample.name}", _pcm(samples + self._random.normal(0, level, len(samples))))
 
     def paused(self, sample: Sample) -> Take:
-        """Stop for some seconds between sentences, in the faint noise of a quiet room."""
+        """Insert pauses of faint noise between sentences."""
         samples = _samples(sample.pcm)
         pieces: list[NDArray[np.float64]] = []
         start = 0
@@ -76,7 +76,7 @@ class Recorder:
         return self._take(f"pauses {sample.name}", _pcm(np.concatenate([*pieces, samples[start:]])))
 
     def long(self, samples: list[Sample], duration_s: float) -> Take:
-        """Play recordings one after the other, over and over."""
+        """Repeat recordings up to a duration."""
         num_bytes = int(duration_s * SAMPLE_RATE) * BYTES_PER_SAMPLE
         once = b"".join(sample.pcm for sample in samples)
         pcm = (once * (num_bytes // len(once) + 1))[:num_bytes]

@@ -1,4 +1,4 @@
-"""A bad connection passes everything on, once and in order, until it is told not to."""
+"""The proxy forwards all bytes once and in order, until it freezes, resets or closes connections."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SENT = bytes(range(256)) * 512
 
 @asynccontextmanager
 async def echoing() -> AsyncIterator[tuple[Proxy, list[bytes]]]:
-    """A proxy before a server that says what it hears, and what that has heard."""
-    heard: list[bytes] = []
+    """Yield a proxy before an echo server, and what the server received."""
+    received: list[bytes] = []
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(CHUNK_BYTES):
-                heard.append(data)
+                received.append(data)
                 writer.write(data)
                 await writer.drain()
         except ConnectionError:
@@ -32,7 +32,7 @@ async def echoing() -> AsyncIterator[tuple[Proxy, list[bytes]]]:
     async with Proxy.listening() as proxy:
         host, port = server.sockets[0].getsockname()
         proxy.upstream = f"{host}:{port}"
-        yield proxy, heard
+        yield proxy, received
     server.close()
 
 
@@ -41,56 +41,56 @@ async def connected(proxy: Proxy) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return await asyncio.open_connection(host, int(port))
 
 
-async def test_what_is_sent_arrives_late_and_whole():
-    async with echoing() as (proxy, heard):
+async def test_delayed_bytes_arrive_completely():
+    async with echoing() as (proxy, received):
         proxy.latency_ms, proxy.jitter_ms, proxy.bytes_per_s = 2.0, 2.0, 20_000_000.0
         reader, writer = await connected(proxy)
         writer.write(SENT)
         assert await reader.readexactly(len(SENT)) == SENT
-        assert b"".join(heard) == SENT
+        assert b"".join(received) == SENT
         writer.close()
 
 
-async def test_what_is_held_arrives_behind_its_release():
-    async with echoing() as (proxy, heard):
+async def test_frozen_bytes_arrive_after_unfreezing():
+    async with echoing() as (proxy, received):
         reader, writer = await connected(proxy)
         proxy.freeze()
         writer.write(SENT[:CHUNK_BYTES])
         reading = asyncio.create_task(reader.readexactly(CHUNK_BYTES))
         done, _ = await asyncio.wait((reading,), timeout=0.05)
-        assert not done and not heard
+        assert not done and not received
         proxy.unfreeze()
         assert await reading == SENT[:CHUNK_BYTES]
         writer.close()
 
 
-async def test_a_reset_ends_both_sides_and_repeats_nothing():
-    async with echoing() as (proxy, heard):
+async def test_a_reset_ends_both_sides_and_repeats_no_bytes():
+    async with echoing() as (proxy, received):
         reader, writer = await connected(proxy)
         writer.write(b"once")
         assert await reader.readexactly(4) == b"once"
         proxy.reset()
         with pytest.raises(ConnectionResetError):
             await reader.readexactly(1)
-        assert (heard, proxy.num_reset) == ([b"once"], 1)
+        assert (received, proxy.num_reset) == ([b"once"], 1)
         reader, writer = await connected(proxy)
         writer.write(b"again")
         assert await reader.readexactly(5) == b"again"
         writer.close()
 
 
-async def test_behind_its_limit_a_connection_is_reset():
-    async with echoing() as (proxy, heard):
+async def test_a_connection_is_reset_at_the_byte_limit():
+    async with echoing() as (proxy, received):
         proxy.bytes_left = CHUNK_BYTES
         reader, writer = await connected(proxy)
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             writer.write(SENT)
             await reader.readexactly(len(SENT))
-        assert sum(map(len, heard)) <= CHUNK_BYTES
+        assert sum(map(len, received)) <= CHUNK_BYTES
         assert proxy.num_reset == 1
 
 
-async def test_a_server_that_has_gone_is_told_by_an_end():
+async def test_connections_without_upstream_are_closed():
     async with echoing() as (proxy, _):
         proxy.upstream = None
         reader, writer = await connected(proxy)
@@ -98,18 +98,18 @@ async def test_a_server_that_has_gone_is_told_by_an_end():
         writer.close()
 
 
-async def test_servers_take_turns():
-    heard = {"first": 0, "second": 0}
+async def test_several_upstreams_are_used_in_turn():
+    received = {"first": 0, "second": 0}
 
     def answering(name: str):
         async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            heard[name] += 1
+            received[name] += 1
             writer.write(b"yes")
             writer.close()
 
         return answer
 
-    servers = [await asyncio.start_server(answering(name), "127.0.0.1", 0) for name in heard]
+    servers = [await asyncio.start_server(answering(name), "127.0.0.1", 0) for name in received]
     async with Proxy.listening() as proxy:
         ports = [server.sockets[0].getsockname()[1] for server in servers]
         proxy.upstream = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -119,4 +119,4 @@ async def test_servers_take_turns():
             writer.close()
     for server in servers:
         server.close()
-    assert heard == {"first": 2, "second": 2}
+    assert received == {"first": 2, "second": 2}

@@ -1,4 +1,4 @@
-"""Replay models: another shape's forward pass, the demo pair's text and the demo pair's acceptance."""
+"""Replay models: the cost of another shape, the text and acceptance of the demo pair."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNTS = ("num_committed", "num_windows", "num_forwards", "num_drafted", "num_ve
 
 
 class Pair:
-    """Two models that go together; they transcribe the same thing only once."""
+    """A target and its draft; transcripts are cached."""
 
     def __init__(self, target, draft, max_new_tokens=None):
         self.target, self.draft, self.max_new_tokens = target, draft, max_new_tokens
@@ -118,7 +118,7 @@ def replayed(request, trace, demo) -> Pair:
 
 
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.FULL, *sorted({*Mode} - {Mode.FULL})]))
-def test_every_mode_writes_what_the_demo_pair_writes(samples, demo, replayed, mode):
+def test_every_mode_writes_the_demo_pairs_text(samples, demo, replayed, mode):
     for sample, options in cases(samples):
         expected = demo.transcribe(sample, options, Mode.TARGET_ONLY)
         got = replayed.transcribe(sample, options, mode)
@@ -127,7 +127,7 @@ def test_every_mode_writes_what_the_demo_pair_writes(samples, demo, replayed, mo
 
 
 @pytest.mark.parametrize("mode", mostly_nightly([Mode.SYNC, Mode.PIPELINED]))
-def test_the_draft_is_right_where_the_real_one_is(samples, demo, replayed, mode):
+def test_the_draft_has_the_real_drafts_acceptance(samples, demo, replayed, mode):
     for sample, options in cases(samples):
         expected = demo.transcribe(sample, options, mode, gamma=4).statistics
         got = replayed.transcribe(sample, options, mode, gamma=4).statistics
@@ -135,7 +135,7 @@ def test_the_draft_is_right_where_the_real_one_is(samples, demo, replayed, mode)
         assert {n: getattr(got, n) for n in COUNTS} == {n: getattr(expected, n) for n in COUNTS}
 
 
-def test_the_options_of_the_test_prompt_and_retry(trace):
+def test_the_traces_options_prompt_and_fall_back(trace):
     assert {decoding.temperature for decoding in trace.decodings} == {0.0, 0.4}
     assert max(len(decoding.prompt) for decoding in trace.decodings) > 10
     assert any(decoding.divergences for decoding in trace.decodings)
@@ -155,12 +155,12 @@ def test_the_forward_pass_sees_every_token_once(samples, trace, demo):
     model = ReplayTarget(trace, demo.target.vocabulary, forward)
     transcript = Pair(model, None).transcribe(samples[0], TIMED, Mode.TARGET_ONLY)
     (tokens,) = transcript.window_tokens
-    assert sum(fed) == 3 + len(tokens) - 1  # prompt, text, and nothing behind its end
+    assert sum(fed) == 3 + len(tokens) - 1  # prompt and text, without the end
     assert held[-1] == sum(fed)
-    assert forward.length(0) == model.length(0) == 0  # the slot has been given back
+    assert forward.length(0) == model.length(0) == 0  # the slot was freed
 
 
-def test_a_trace_survives_its_file(trace, tmp_path):
+def test_a_trace_is_saved_and_loaded(trace, tmp_path):
     trace.save(tmp_path / "trace.json")
     assert Trace.load(tmp_path / "trace.json") == trace
     (tmp_path / "other.json").write_text("{}")
@@ -168,7 +168,7 @@ def test_a_trace_survives_its_file(trace, tmp_path):
         Trace.load(tmp_path / "other.json")
 
 
-def test_a_draft_goes_on_alone_and_then_repeats_itself():
+def test_a_draft_follows_its_divergence_and_then_repeats_its_last_token():
     decoding = Decoding("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4, divergences={2: (5, 6)})
 
     def after(written: tuple[int, ...]) -> int:
@@ -176,50 +176,50 @@ def test_a_draft_goes_on_alone_and_then_repeats_itself():
 
     assert [after(()), after((1,)), after((1, 2)), after((1, 2, 3))] == [1, 2, 5, 9]
     assert [after((1, 2, 5)), after((1, 2, 5, 6)), after((1, 2, 5, 6, 6))] == [6, 6, 6]
-    assert after((7, 7, 7)) == 9  # nobody wrote this
+    assert after((7, 7, 7)) == 9  # not in the trace
     assert after((1, 2, 3, 9)) == 9
 
 
-def test_a_draft_is_as_sure_as_it_was():
+def test_a_draft_has_its_recorded_log_probs():
     sure = Decoding(
         *("", 0, "", (), 0.0, (1, 2, 3, 9), (0.0,) * 4, (0.0,) * 4),
         divergences={2: (5, 6)},
         draft_log_probs=(-0.1, -0.2, -0.9, -0.3),
         continuation_log_probs={2: (-0.9, -1.5)},
     )
-    told = [
+    log_probs = [
         sure.draft_after(written)[1] for written in ((), (1,), (1, 2), (1, 2, 5), (1, 2, 5, 6), (1, 2, 3))
     ]
-    assert told == [-0.1, -0.2, -0.9, -1.5, -1.5, -0.3]
+    assert log_probs == [-0.1, -0.2, -0.9, -1.5, -1.5, -0.3]
 
 
-def test_what_was_not_recorded_is_refused(samples, trace, demo, replayed):
+def test_windows_and_options_that_were_not_recorded_are_refused(samples, trace, demo, replayed):
     other = Sample("other", bytes(32_000), {})
     with pytest.raises(InvalidRequest, match="does not have the window"):
         replayed.transcribe(other, TIMED, Mode.TARGET_ONLY)
-    with pytest.raises(InvalidRequest, match="no decoding of this window behind"):
+    with pytest.raises(InvalidRequest, match="no decoding of this window after"):
         replayed.transcribe(samples[0], replace(TIMED, language="de"), Mode.TARGET_ONLY)
     with pytest.raises(UnsupportedOption, match="takes no prompt"):
         replayed.transcribe(samples[0], replace(TIMED, initial_prompt="cats"), Mode.TARGET_ONLY)
-    with pytest.raises(InvalidRequest, match="other ids"):
+    with pytest.raises(InvalidRequest, match="other token ids"):
         ReplayTarget(replace(trace, vocabulary_digest=""), demo.target.vocabulary, None)
     with pytest.raises(InvalidRequest, match="choose another shape"):
         ReplayTarget(trace, demo.target.vocabulary, random_model(max_target_positions=64))
 
 
-def test_a_draft_may_expect_a_window_that_there_is_not(trace, demo):
+def test_a_draft_may_predict_a_window_that_is_not_recorded(trace, demo):
     recording = Recording()
     recording.append(AudioChunk(0, bytes(32_000), is_last=True))
     draft = ReplayDraft(trace, demo.target.vocabulary, None)
     draft.encode(0, recording, 0)
     prompt = trace.decodings[0].prompt
-    for written in ((), (0,), (0, 0)):  # it goes on, and is wrong
+    for written in ((), (0,), (0, 0)):  # it drafts wrong tokens
         fed = [*prompt, *written][draft.length(0) :]
-        (said,) = draft.score([Row(0, fed, 0, written, timestamps=True)])
-        assert said.tokens == [0]
+        (scores,) = draft.score([Row(0, fed, 0, written, timestamps=True)])
+        assert scores.tokens == [0]
 
 
-def test_servers_of_their_own_replay(samples, trace, demo, tmp_path):
+def test_replay_servers_write_the_demo_pairs_text(samples, trace, demo, tmp_path):
     file = tmp_path / "trace.json"
     trace.save(file)
     package = "experiments.common.replay"

@@ -1,1 +1,1 @@
-"""Word errors against load: equal live streams at once."""
+"""Word error rate by load: equal concurrent live streams."""

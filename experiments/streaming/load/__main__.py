@@ -1,4 +1,4 @@
-"""``python -m experiments.streaming.load``: word errors of equal live streams against how many there are."""
+"""``python -m experiments.streaming.load``: word error rate by the number of equal live streams."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rich.progress import Progress
 from experiments.common.audio.samples import load_samples
 from experiments.common.bench.options import Audio, Check, Draft, JsonFile, Quick, Seed, Target, parse_levels
 from experiments.common.bench.report import open_console, print_bars, write_json
-from experiments.streaming.again import TargetAlone
-from experiments.streaming.arms import FULL, stage
+from experiments.streaming.arms import FULL, running_servers
 from experiments.streaming.load.errors import load_bars, load_facts, loads_of, print_loads
 from experiments.streaming.load.simulated import Clips, print_simulated, simulate, simulated_bars
-from experiments.streaming.summary import Taken, differences, facts
+from experiments.streaming.summary import Measured, differences, facts
 from experiments.streaming.takes import Recorder, Take
+from experiments.streaming.target_only import TargetOnly
 from specwhisper.errors import SpecWhisperError
 from specwhisper.live import LiveOptions
 
@@ -29,21 +29,25 @@ def measure_load(
     target: Target = "demo-target",
     draft: Draft = "demo-draft-tiny",
     audio: Audio = None,
-    dtype: Annotated[str, typer.Option(help="Of the target: float32, bfloat16 or int8.")] = "float32",
-    sessions: Annotated[str, typer.Option(help="Equal sessions at once, with commas between.")] = "1,2,4,8",
+    dtype: Annotated[
+        str, typer.Option(help="Data type of the target: float32, bfloat16 or int8.")
+    ] = "float32",
+    sessions: Annotated[
+        str, typer.Option(help="Numbers of equal concurrent sessions, separated by commas.")
+    ] = "1,2,4,8",
     simulated: Annotated[
         bool,
-        typer.Option("--simulated", help="In simulated time: steps take longer and longer, on no server."),
+        typer.Option("--simulated", help="Simulate slower and slower steps, without servers."),
     ] = False,
     quick: Quick = False,
     seed: Seed = 0,
     json: JsonFile = None,
     check: Check = False,
 ) -> None:
-    """Speak the same recording to one target in one session and in several at once, and compare the words.
+    """Send the same recording in one and in several concurrent sessions, and compare the words.
 
-    The steps that each session had are decoded once more by the target alone. Exits with 1 if that writes
-    another text; in simulated time, if two sessions of the same steps write different texts.
+    The target alone decodes each session's steps again. Exits with 1 if it writes another text; in simulated
+    time, if two sessions with the same steps write different texts.
     """
     console = open_console()
     live = LiveOptions()
@@ -59,27 +63,27 @@ def measure_load(
         sys.exit(0 if found.num_ambiguous == 0 and (not check or print_bars(bars, console)) else 1)
     try:
         counts = sorted({1, *parse_levels(QUICK_LOADS if quick else sessions)})
-        taken = speak(
+        measured = speak(
             target, draft, dtype, make_takes(target, audio, seed, quick=quick), counts, live, console
         )
-        taken = decoded_again(target, dtype, taken, live, console)
+        measured = with_target_only_texts(target, dtype, measured, live, console)
     except SpecWhisperError as error:
         sys.exit(f"experiments.streaming.load: {error}")
-    loads = loads_of(taken, live)
+    loads = loads_of(measured, live)
     print_loads(loads, console)
     bars = load_bars(loads)
     if json is not None:
         figures = {"bars": [str(bar) for bar in bars], "loads": load_facts(loads)}
-        write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in taken]})
+        write_json(json, models=models, figures=figures | {"takes": [facts(one) for one in measured]})
     all_hold = print_bars(bars, console) if check else True
-    broken = differences(taken)
+    broken = differences(measured)
     for line in broken:
         console.print(f"DIFFERENT: {line}", style="red", highlight=False, soft_wrap=True)
     sys.exit(0 if all_hold and not broken else 1)
 
 
 def make_takes(target: str, audio: Audio, seed: int, *, quick: bool) -> list[Take]:
-    """Return the longest recording, and one with pauses; for a quick run the shortest."""
+    """Return the longest recording and one with pauses; for a quick run the shortest."""
     samples, recorder = load_samples(audio), Recorder(target, seed)
     if quick:
         return [recorder.clean(samples[0])]
@@ -94,30 +98,34 @@ def speak(
     counts: list[int],
     live: LiveOptions,
     console: Console,
-) -> list[Taken]:
-    """Speak each take in so many sessions at once, begun one after the other."""
-    taken = []
-    with stage(target, draft, dtype) as servers, Progress(console=console, transient=True) as progress:
+) -> list[Measured]:
+    """Send each take in several concurrent sessions that start one after the other."""
+    measured = []
+    with (
+        running_servers(target, draft, dtype) as servers,
+        Progress(console=console, transient=True) as progress,
+    ):
         task = progress.add_task("", total=len(counts) * len(takes))
         for count in counts:
             for take in takes:
-                progress.update(task, description=f"{count} at once: {take.name}")
-                taken += [
-                    Taken(0, FULL, take, heard, count) for heard in servers.hear(FULL, take, live, count)
+                progress.update(task, description=f"{count} sessions: {take.name}")
+                measured += [
+                    Measured(0, FULL, take, result, count)
+                    for result in servers.run_sessions(FULL, take, live, count)
                 ]
                 progress.advance(task)
-    return taken
+    return measured
 
 
-def decoded_again(
-    target: str, dtype: str, taken: list[Taken], live: LiveOptions, console: Console
-) -> list[Taken]:
-    """Let the target alone decode each session's steps once more."""
-    alone = TargetAlone(target, dtype)
+def with_target_only_texts(
+    target: str, dtype: str, measured: list[Measured], live: LiveOptions, console: Console
+) -> list[Measured]:
+    """Decode each session's steps again by the target alone."""
+    target_only = TargetOnly(target, dtype)
     with Progress(console=console, transient=True) as progress:
         return [
-            replace(one, text_alone=alone.text(one.take, live, one.heard))
-            for one in progress.track(taken, description="The same steps by the target alone")
+            replace(one, target_only_text=target_only.text(one.take, live, one.result))
+            for one in progress.track(measured, description="The same steps by the target alone")
         ]
 
 

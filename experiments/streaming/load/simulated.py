@@ -1,4 +1,4 @@
-"""Live sessions in simulated time, whose steps take as long as a loaded target's: what they write."""
+"""Live sessions in simulated time, with steps as slow as those of a loaded target."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.common.bench.report import Bar
-from experiments.streaming.listening import DECODING, pieces
+from experiments.streaming.live_client import DECODING, pieces
 from experiments.streaming.load.errors import MAX_ADDED_ERRORS, word_error_rate
 from experiments.streaming.measures import normalised
 from experiments.streaming.takes import Take
@@ -38,28 +38,28 @@ from specwhisper.types import (
 )
 from specwhisper_draft_server.voice_activity import VoiceActivity
 
-STEPS_S = (0.1, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0)  # in the mean; each takes half to one and a half of it
+STEPS_S = (0.1, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0)  # means; each step takes 0.5 to 1.5 times its mean
 NUM_SEEDS = 10
 FRAME_BYTES = HOP_SAMPLES * BYTES_PER_SAMPLE
 SESSION = "clip"
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """What a session wrote, and in which steps: first frame and frames of each."""
+class SessionResult:
+    """Text of a session, and first frame and number of frames of its steps."""
 
     text: str
     steps: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Slowed:
-    """Sessions whose steps take so many seconds in the mean.
+class Pace:
+    """Figures of sessions with a mean time of steps.
 
     Attributes
     ----------
-    num_errors : against what the target writes of the whole take afterwards, of ``num_words``.
-    num_changed : against the text of the fastest steps.
+    num_errors : word errors of ``num_words`` against the target's text of the whole take.
+    num_changed : word errors against the text of the fastest steps.
     """
 
     step_s: float
@@ -71,12 +71,12 @@ class Slowed:
 
     @property
     def error_rate(self) -> float:
-        """Word errors per word."""
+        """Word error rate."""
         return self.num_errors / max(1, self.num_words)
 
 
 class Clips:
-    """What the target writes of a clip of a take, decoded once."""
+    """The target's text of clips, each decoded once."""
 
     def __init__(self, target: str, dtype: str) -> None:
         checkpoint = load_checkpoint(target, dtype=dtype)
@@ -88,7 +88,7 @@ class Clips:
         self._decoded: dict[tuple[str, int, int, int], Sequence[Commit]] = {}
 
     def decode(self, take: Take, window: Window) -> Sequence[Commit]:
-        """Return the commits of a window that is one utterance."""
+        """Return the commits of a window within one utterance."""
         key = (take.name, window.start_frame, window.num_frames, window.max_new_tokens)
         if key not in self._decoded:
             end_frame = window.start_frame + window.num_frames
@@ -98,7 +98,7 @@ class Clips:
         return self._decoded[key]
 
     def _decode(self, pcm: bytes) -> Sequence[Commit]:
-        begin = (VoiceMark(VoiceEvent.BEGIN, 0),)  # which has to be known before the rest is there
+        begin = (VoiceMark(VoiceEvent.BEGIN, 0),)  # must be known before the rest arrives
         self._verifier.open(SESSION, Mode.TARGET_ONLY, replace(DECODING, live=LiveOptions()))
         self._verifier.submit(SESSION, AudioChunk(0, pcm[:FRAME_BYTES], marks=begin))
         self._verifier.submit(SESSION, AudioChunk(HOP_SAMPLES, pcm[FRAME_BYTES:], is_last=True))
@@ -124,34 +124,34 @@ class _Session:
             clips.vocabulary, replace(DECODING, live=live), max_new_tokens=clips.max_new_tokens
         )
         self._recording = Recording()
-        self._unheard = list(_chunks(take))[::-1]
+        self._pending = list(_chunks(take))[::-1]
         self._now_s = 0.0
         self._final: list[int] = []
         self._steps: list[tuple[int, int]] = []
 
-    def run(self, step_s: float, random: Random) -> Followed:
+    def run(self, step_s: float, random: Random) -> SessionResult:
         while num_frames := self._wait():
             self._decode(num_frames, step_s * random.uniform(0.5, 1.5))
-        return Followed(self._clips.vocabulary.decode(self._final), tuple(self._steps))
+        return SessionResult(self._clips.vocabulary.decode(self._final), tuple(self._steps))
 
     def _wait(self) -> int:
-        """Wait until a step can be decoded and return its frames; 0 at the end."""
+        """Append audio until a step is ready; return its number of frames, 0 at the end."""
         while (num_frames := self._windows.ready_frames(self._recording)) is None:
-            self._hear(self._unheard[-1][0])
+            self._append_audio(self._pending[-1][0])
         return num_frames
 
-    def _hear(self, until_s: float) -> None:
+    def _append_audio(self, until_s: float) -> None:
         self._now_s = until_s
-        while self._unheard and self._unheard[-1][0] <= until_s:
-            _, chunk = self._unheard.pop()
+        while self._pending and self._pending[-1][0] <= until_s:
+            _, chunk = self._pending.pop()
             self._recording.append(chunk)
             self._windows.append_audio(chunk, self._recording.received_samples)
 
-    def _decode(self, num_frames: int, takes_s: float) -> None:
+    def _decode(self, num_frames: int, duration_s: float) -> None:
         window = self._windows.open(num_frames)
         self._steps.append((window.start_frame, num_frames))
         commits = self._clips.decode(self._take, window)
-        self._hear(self._now_s + takes_s)
+        self._append_audio(self._now_s + duration_s)
         tokens = [token for commit in commits for token in commit.tokens]
         log_probs = [log_prob for commit in commits for log_prob in commit.log_probs]
         closed = self._windows.close(window, tokens, log_probs, commits[0].no_speech_prob)
@@ -160,14 +160,16 @@ class _Session:
             self._final += [token for token in fresh if token < self._clips.vocabulary.end_of_text]
 
 
-def follow(clips: Clips, take: Take, live: LiveOptions, step_s: float, random: Random) -> Followed:
-    """Speak a take to a target whose steps take half to one and a half of ``step_s`` seconds."""
+def simulate_session(
+    clips: Clips, take: Take, live: LiveOptions, step_s: float, random: Random
+) -> SessionResult:
+    """Simulate a take on a target whose steps take 0.5 to 1.5 times ``step_s`` seconds."""
     return _Session(clips, take, live).run(step_s, random)
 
 
 @cache
 def _chunks(take: Take) -> Sequence[tuple[float, AudioChunk]]:
-    """Return a take's audio and marks, each chunk with the second at which it is there."""
+    """Return a take's audio chunks and marks, each with its time of arrival in seconds."""
     voice, cut = VoiceActivity(EndpointingOptions()), pieces(take.pcm)
     chunks, num_samples = [], 0
     for number, (end_s, pcm) in enumerate(cut, start=1):
@@ -179,49 +181,49 @@ def _chunks(take: Take) -> Sequence[tuple[float, AudioChunk]]:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Sessions of every pace.
+    """Figures of every mean time of steps.
 
     Attributes
     ----------
-    num_lists : different lists of steps of a take that sessions had.
-    num_ambiguous : those of which two sessions wrote different texts.
+    num_lists : number of distinct lists of steps.
+    num_ambiguous : lists for which sessions wrote different texts.
     """
 
-    paces: tuple[Slowed, ...]
+    paces: tuple[Pace, ...]
     num_lists: int
     num_ambiguous: int
 
 
 def simulate(clips: Clips, takes: Iterable[Take], live: LiveOptions) -> Simulated:
-    """Speak each take at every pace, with :data:`NUM_SEEDS` seeds."""
-    paces = {step_s: Slowed(step_s, 0, 0, 0, 0.0, 0.0) for step_s in STEPS_S}
+    """Simulate each take at every pace with :data:`NUM_SEEDS` seeds."""
+    paces = {step_s: Pace(step_s, 0, 0, 0, 0.0, 0.0) for step_s in STEPS_S}
     texts: dict[tuple[str, tuple[tuple[int, int], ...]], set[str]] = {}
     for take in takes:
         spoken = "".join(word.text for word in take.words)
         num_words = len(normalised(spoken))
-        fastest = follow(clips, take, live, STEPS_S[0], Random(0)).text
+        fastest = simulate_session(clips, take, live, STEPS_S[0], Random(0)).text
         for step_s, seed in product(STEPS_S, range(NUM_SEEDS)):
-            followed = follow(clips, take, live, step_s, Random(f"{step_s} {seed}"))
-            texts.setdefault((take.name, followed.steps), set()).add(followed.text)
+            session = simulate_session(clips, take, live, step_s, Random(f"{step_s} {seed}"))
+            texts.setdefault((take.name, session.steps), set()).add(session.text)
             before = paces[step_s]
-            paces[step_s] = Slowed(
+            paces[step_s] = Pace(
                 step_s,
                 before.num_sessions + 1,
-                before.num_steps + len(followed.steps),
+                before.num_steps + len(session.steps),
                 before.num_words + num_words,
-                before.num_errors + num_words * word_error_rate(spoken, followed.text),
-                before.num_changed + num_words * word_error_rate(fastest, followed.text),
+                before.num_errors + num_words * word_error_rate(spoken, session.text),
+                before.num_changed + num_words * word_error_rate(fastest, session.text),
             )
     return Simulated(tuple(paces.values()), len(texts), sum(len(found) > 1 for found in texts.values()))
 
 
 def simulated_bars(simulated: Simulated) -> list[Bar]:
-    """Hold the sessions against what is promised."""
+    """Return the bars of simulated sessions."""
     fastest, *slower = simulated.paces
     added = max(pace.error_rate - fastest.error_rate for pace in slower)
     return [
         Bar(
-            "simulated: lists of steps of which sessions wrote several texts",
+            "simulated: lists of steps with several texts",
             simulated.num_ambiguous,
             1,
             f"{simulated.num_ambiguous} of {simulated.num_lists}",
@@ -236,9 +238,9 @@ def simulated_bars(simulated: Simulated) -> list[Bar]:
 
 
 def print_simulated(simulated: Simulated, console: Console) -> None:
-    """Print a line for each pace."""
+    """Print a table with a row per pace."""
     table = Table(title="In simulated time", title_justify="left")
-    for heading in ("a step takes, s", "sessions", "steps decoded", "WER", "words other than fastest"):
+    for heading in ("mean step, s", "sessions", "steps decoded", "WER", "words other than fastest"):
         table.add_column(heading, justify="right")
     for pace in simulated.paces:
         table.add_row(

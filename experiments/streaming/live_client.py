@@ -1,4 +1,4 @@
-"""Live sessions: a take is spoken to a server in real time, and what it answers is noted with its moment."""
+"""Live sessions: send a take in real time and record the server's updates with their times."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from specwhisper_client.transcript import Update
 
 PIECE_S = 0.1
 PIECE_BYTES = int(PIECE_S * SAMPLE_RATE) * BYTES_PER_SAMPLE
-TAIL_S = 1.0  # of silence behind a take, so that its last utterance ends as all others do
-DECODING = replace(LIVE_DECODING, language="en")  # as the recordings are
+TAIL_S = 1.0  # silence after a take, which ends its last utterance
+DECODING = replace(LIVE_DECODING, language="en")  # language of the recordings
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a reader sees at a moment.
+    """The text that a reader sees at a moment.
 
     Attributes
     ----------
-    at_s : since the take began to be spoken.
-    final : text that has become final now; ``verified`` and ``draft`` stand behind it and may change.
-    begins_s : where in the take an utterance begins, which is known now; ``None`` for other news.
+    at_s : seconds since the take started.
+    final : text that has just become final; ``verified`` and ``draft`` follow it and may change.
+    speech_start_s : start of an utterance in the take, if just detected; otherwise ``None``.
     """
 
     at_s: float
     final: str
     verified: str
     draft: str
-    begins_s: float | None = None
+    speech_start_s: float | None = None
 
 
 @dataclass(slots=True)
-class Heard:
-    """All that became of a take."""
+class LiveResult:
+    """All updates and counters of a take."""
 
     shown: list[Shown] = field(default_factory=list)
     steps: list[DecodedStep] = field(default_factory=list)
     num_steps: int = 0
     num_forwards: int = 0
-    target_cpu_s: float = 0.0  # of the target's process; in one process, of everything
+    target_cpu_s: float = 0.0  # CPU time of the target's process, or of the one process
     elapsed_s: float = 0.0
 
     @property
@@ -57,16 +57,16 @@ class Heard:
 
     @property
     def all_is_final(self) -> bool:
-        """Whether nothing was left that might have changed."""
+        """Whether no text is left that may change."""
         return not self.shown or not (self.shown[-1].verified + self.shown[-1].draft).strip()
 
 
-async def listen(
+async def run_live_session(
     server: str, take: Take, live: LiveOptions, mode: Mode | None, *, delay_s: float = 0.0
-) -> Heard:
-    """Speak a take to a draft server, after a delay, and note what comes."""
+) -> LiveResult:
+    """Send a take to a draft server after a delay; return its updates."""
     await asyncio.sleep(delay_s)
-    heard = Heard()
+    result = LiveResult()
     statistics = SpeculationStatistics()
     async with StreamingClient(server, DECODING, live=live, mode=mode) as stream:
         started_s = time.perf_counter()
@@ -79,20 +79,20 @@ async def listen(
         speaking = asyncio.create_task(speak())
         try:
             async for update in stream:
-                heard.shown.append(_shown(update, time.perf_counter() - started_s))
-                heard.steps += update.steps
+                result.shown.append(_shown(update, time.perf_counter() - started_s))
+                result.steps += update.steps
                 statistics = update.statistics or statistics
             await speaking
         finally:
             speaking.cancel()
-        heard.elapsed_s = time.perf_counter() - started_s
-    heard.num_steps = statistics.num_windows
-    heard.num_forwards = statistics.num_forwards + statistics.num_align_forwards
-    return heard
+        result.elapsed_s = time.perf_counter() - started_s
+    result.num_steps = statistics.num_windows
+    result.num_forwards = statistics.num_forwards + statistics.num_align_forwards
+    return result
 
 
 async def paced(pcm: bytes, started_s: float) -> AsyncIterator[bytes]:
-    """Return pieces of audio at the moment at which a microphone would."""
+    """Yield pieces of audio in real time, as a microphone would."""
     for piece in pieces(pcm):
         end_s, pcm_piece = piece
         await asyncio.sleep(max(0.0, started_s + end_s - time.perf_counter()))
@@ -100,7 +100,7 @@ async def paced(pcm: bytes, started_s: float) -> AsyncIterator[bytes]:
 
 
 def pieces(pcm: bytes) -> Sequence[tuple[float, bytes]]:
-    """Cut a take and the silence behind it; each piece with the second at which it ends."""
+    """Split a take and the silence after it; return each piece with its end in seconds."""
     whole = pcm + bytes(int(TAIL_S * SAMPLE_RATE) * BYTES_PER_SAMPLE)
     cut = [whole[start : start + PIECE_BYTES] for start in range(0, len(whole), PIECE_BYTES)]
     return [((number + 1) * PIECE_S, piece) for number, piece in enumerate(cut)]
@@ -108,5 +108,5 @@ def pieces(pcm: bytes) -> Sequence[tuple[float, bytes]]:
 
 def _shown(update: Update, at_s: float) -> Shown:
     final = "".join(segment.text for segment in update.segments)
-    begins_s = update.speech_at_s if update.speech is VoiceEvent.BEGIN else None
-    return Shown(at_s, final, update.verified_text, update.draft_text, begins_s)
+    speech_start_s = update.speech_at_s if update.speech is VoiceEvent.BEGIN else None
+    return Shown(at_s, final, update.verified_text, update.draft_text, speech_start_s)
