@@ -26,6 +26,7 @@ PUBLISHED = {
     "tiny": (Shape(words="multilingual"), 51_865, 50_257, 50_361, 50_363),
     "tiny.en": (Shape(words="gpt2", english_only=True), 51_864, 50_256, 50_360, 50_362),
 }
+LONGEST = "tokens of tiny to large-v2"
 SENTENCES = (
     " Hello there, it's 3.14 o'clock!",
     " naïve café — 東京は晴れ",
@@ -60,7 +61,13 @@ def test_text_becomes_the_tokens_of_openais_package(words):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("case", WHISPERS, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=pytest.mark.nightly if case.name == LONGEST else ())
+        for case in WHISPERS
+    ],
+)
 def test_pairs_are_exact(case):
     result = run_row(case.name, prepared(replace(case, assisted=False)), 2)
     assert result.split_differences == result.oracle_differences == []
