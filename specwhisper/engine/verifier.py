@@ -330,8 +330,8 @@ class Verifier:
 
         Yields what it waits for at the end of a window; the session does nothing else meanwhile.
         """
-        if session.detects_language and scores.heard is not None:
-            session.detect_language(scores.heard, timing.forward_ns)
+        if session.detects_language and scores.probe_result is not None:
+            session.detect_language(scores.probe_result, timing.forward_ns)
             self._model.rollback(session.slot, 0)
             return
         window, base = session.open_window, len(session.ledger.committed)

@@ -9,7 +9,7 @@ from typing import Any
 
 from specwhisper.audio.recording import CONTEXT_SAMPLES, Recording
 from specwhisper.errors import InvalidAudio, InvalidRequest
-from specwhisper.model.choosing import Heard, Row, Scores
+from specwhisper.model.choosing import ProbeResult, Row, Scores
 from specwhisper.model.rules import max_initial_timestamp
 from specwhisper.model.sampling import window_sampling
 from specwhisper.options import Acceptance, DecodingOptions
@@ -51,7 +51,7 @@ class VerifierState:
     window: Window | None = None
     ledger: Ledger = field(default_factory=Ledger)
     log_probs: list[float] = field(default_factory=list)
-    heard: Heard | None = None  # how the open window begins
+    heard: ProbeResult | None = None  # how the open window begins
     language_probs: Mapping[str, float] = field(default_factory=dict)  # until they are told
     proposals: dict[int, Proposal] = field(default_factory=dict)  # by position
     closed: ClosedWindow | None = None  # the last window
@@ -336,8 +336,8 @@ class VerifierState:
             is_final=verdict.is_final,
             timing=replace(timing, block_age_ns=self._block_age_ns(now_ns)),
         )
-        if scores.heard is not None:
-            self.heard = scores.heard
+        if scores.probe_result is not None:
+            self.heard = scores.probe_result
             commit = replace(
                 commit,
                 no_speech_prob=self.heard.no_speech_prob,
@@ -354,7 +354,7 @@ class VerifierState:
             self.window = None
         return commit
 
-    def detect_language(self, heard: Heard, forward_ns: int = 0) -> None:
+    def detect_language(self, heard: ProbeResult, forward_ns: int = 0) -> None:
         """Take the likeliest language for the session's own; the pass that found it took ``forward_ns``."""
         self.language_probs, self.language_of = heard.language_probs, self.encoded
         self.detect_ns = forward_ns

@@ -14,6 +14,7 @@ from experiments.common.models.checkpoints import Shape, save_checkpoint
 from experiments.exactness.prepared import recording
 from specwhisper import SpeculativeConfig, SpeculativeWhisper
 from specwhisper.errors import InvalidAudio, InvalidRequest, UnsupportedOption
+from specwhisper.model import compat
 from specwhisper.model.checkpoint import load_checkpoint
 from specwhisper.model.kernels import linear
 from specwhisper.model.sharing import share_encoder
@@ -115,7 +116,7 @@ def test_equal_encoders_are_shared(pair, folder, tmp_path):
     assert not SpeculativeWhisper(str(other), str(folder), device="cpu", batch_size=1).shares_encoder
 
 
-@pytest.mark.skipif(not linear.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
+@pytest.mark.skipif(not compat.HAS_INT8_SUMS, reason="this processor's sums of bytes overflow")
 def test_equal_encoders_of_one_byte_are_shared(folder, monkeypatch):
     monkeypatch.setattr(linear, "MIN_PACKED_WEIGHTS", 0)  # as in models of real size
     draft, target = share_encoder(*(load_checkpoint(str(folder), dtype="int8") for _ in range(2)), 1)

@@ -8,7 +8,7 @@ from experiments.common.models.checkpoints import Shape
 from experiments.exactness.cases import Case
 from experiments.exactness.prepared import Prepared
 from experiments.exactness.reduced import run_reduced
-from specwhisper.model.kernels.linear import HAS_BFLOAT16, HAS_INT8_SUMS
+from specwhisper.model.compat import HAS_BFLOAT16, HAS_INT8_SUMS
 
 CASE = Case("reduced", Shape(seed=71), (3.0, 12.0))
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.whisper.generation_whisper import _dynamic_time_warping, _median_filter
 
-from specwhisper.model.words import _fit, _medians
+from specwhisper.model.words import _alignment, _medians
 from specwhisper.transcription.alignment import dynamic_time_warping, token_positions
 
 
@@ -19,7 +19,7 @@ def weights(seed: int, heads: int, tokens: int, positions: int) -> torch.Tensor:
 
 
 def found(made: torch.Tensor, median_width: int = 7) -> list[int]:
-    return token_positions(_fit(made, median_width).double().numpy()).tolist()
+    return token_positions(_alignment(made, median_width).double().numpy()).tolist()
 
 
 @settings(deadline=None)

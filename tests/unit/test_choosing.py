@@ -58,11 +58,11 @@ def test_every_number_is_in_its_place():
 def test_when_equality_decides():
     sampling = Sampling(0.5, 0, 0)
     row = ROWS[0]
-    assert row.keeps_what_is_equal
-    assert replace(row, sampling=sampling).keeps_what_is_equal
-    assert replace(row, acceptance=Acceptance.CLASSICAL).keeps_what_is_equal
-    assert not replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling).keeps_what_is_equal
-    assert not replace(row, acceptance_threshold=0.2).keeps_what_is_equal
+    assert row.accepts_by_equality
+    assert replace(row, sampling=sampling).accepts_by_equality
+    assert replace(row, acceptance=Acceptance.CLASSICAL).accepts_by_equality
+    assert not replace(row, acceptance=Acceptance.CLASSICAL, sampling=sampling).accepts_by_equality
+    assert not replace(row, acceptance_threshold=0.2).accepts_by_equality
 
 
 def test_numbers_come_to_a_device_as_they_are():

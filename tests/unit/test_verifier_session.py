@@ -6,7 +6,7 @@ from experiments.common.models.speech import SPOKEN_MULTILINGUAL
 from specwhisper.audio.recording import Recording
 from specwhisper.engine.verifier_state import VerifierState
 from specwhisper.live import LiveOptions
-from specwhisper.model.choosing import Heard
+from specwhisper.model.choosing import ProbeResult
 from specwhisper.options import DecodingOptions
 from specwhisper.transcription.live_windows import LiveWindows
 from specwhisper.types import SAMPLE_RATE, AudioChunk, Limits, Mode, VoiceMark
@@ -40,7 +40,7 @@ def test_what_is_heard_for_its_language_is_what_is_decoded_then():
     session.language_of = session.encoded = (0, 100)
     hear(session, 3.0)
     assert session.ready_frames == 100
-    session.detect_language(Heard(None, {"de": 0.9, "en": 0.1}))
+    session.detect_language(ProbeResult(None, {"de": 0.9, "en": 0.1}))
     assert session.ready_frames == 100
     assert session.begin_window(session.ready_frames).num_frames == 100
     assert session.language_of is None
