@@ -71,7 +71,7 @@ class LivePair:
         *,
         mode: Mode = Mode.FULL,
         gamma: int = 4,
-        runs_ahead: bool = True,
+        drafts_next_window: bool = True,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
         aligner: Executor | None = None,
     ) -> None:
@@ -82,7 +82,10 @@ class LivePair:
         executor = InlineExecutor()
         self.verifier = Verifier(target, executor=executor, aligner=aligner, clock=lambda: self._now_ns)
         self.drafter = Drafter(
-            draft or target, executor=executor, clock=lambda: self._now_ns, runs_ahead=runs_ahead
+            draft or target,
+            executor=executor,
+            clock=lambda: self._now_ns,
+            drafts_next_window=drafts_next_window,
         )
         self.sessions: dict[str, LiveSession] = {}
 

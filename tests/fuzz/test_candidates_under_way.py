@@ -304,7 +304,7 @@ class CandidatesUnderWay(RuleBasedStateMachine):
 @pytest.fixture(scope="module")
 def two_targets() -> Iterator[TwoTargets]:
     with pytest.MonkeyPatch.context() as patch, TwoTargets().in_thread() as running:
-        patch.setattr(verifier, "MAX_SILENCE_NS", PATIENCE_NS)
+        patch.setattr(verifier, "CANDIDATES_TIMEOUT_NS", PATIENCE_NS)
         yield running
         running.check()
 

@@ -144,11 +144,11 @@ def test_others_go_on_while_words_are_found():
     num_asked=st.integers(1, MAX_ASKED),
     gamma=st.integers(1, 8),
     temperatures=st.sampled_from([(0.0,), (0.0, 0.5, 1.0)]),
-    runs_ahead=st.booleans(),
+    drafts_next_window=st.booleans(),
     seed=st.integers(0, 100),
 )
 def test_words_and_text_are_the_same_however_long_it_takes(
-    mode, num_asked, gamma, temperatures, runs_ahead, seed
+    mode, num_asked, gamma, temperatures, drafts_next_window, seed
 ):
     options = DecodingOptions(
         language="en", word_timestamps=True, temperatures=temperatures, logprob_threshold=-0.48
@@ -164,7 +164,7 @@ def test_words_and_text_are_the_same_however_long_it_takes(
         aligner=Late(num_asked),
         draft_encoder=inline,
         reader=inline,
-        runs_ahead=runs_ahead,
+        drafts_next_window=drafts_next_window,
     )
     sessions = [PairTranscription(str(i), i, Feed(pcm), target.vocabulary) for i, pcm in enumerate(PCMS)]
     for session in sessions:

@@ -303,12 +303,12 @@ class TestPlacement:
     @pytest.mark.parametrize(
         ("device_map", "message"),
         [
-            ({"layers": "cpu"}, "says nothing about 'embed_tokens.weight'"),
-            ({"": "disk"}, "puts weights on disk: say in which folder"),
+            ({"layers": "cpu"}, "has no device for 'embed_tokens.weight'"),
+            ({"": "disk"}, "puts weights on disk: name an offload folder"),
             ({"": "nowhere"}, "cannot be followed .*: name devices that exist"),
         ],
     )
-    def test_a_map_that_cannot_be_followed_is_refused(self, device_map, message):
+    def test_an_invalid_device_map_is_refused(self, device_map, message):
         with pytest.raises(InvalidRequest, match=message):
             WhisperModel(CHECKPOINT, 1, device_map=device_map)
 

@@ -73,7 +73,7 @@ def test_any_draft_gives_the_targets_text(
     split = OneProcess(
         ScriptedModel(len(pcms), seed=seed),
         ScriptedModel(len(pcms) + num_spare, seed=seed, error_rate=error_rate, max_positions=max_positions),
-        runs_ahead=num_spare > 0,
+        drafts_next_window=num_spare > 0,
         mode=mode,
         gamma=gamma,
         depth=depth,
@@ -139,7 +139,7 @@ def test_whatever_is_asked_for_the_text_is_the_targets(
         mode=mode,
         gamma=gamma,
         is_adaptive=is_adaptive,
-        runs_ahead=num_spare > 0,
+        drafts_next_window=num_spare > 0,
         edit_block=Interference(kind, seed, vocabulary_size=len(VOCABULARY)),
     ).transcribe(pcms, options)
     alone = OneProcess(model()).transcribe(pcms, options)
@@ -159,34 +159,36 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
         early.extend([block] if block.start_frame is not None else [])
         return [block]
 
-    def transcribe(num_slots: int, *, runs_ahead: bool):
+    def transcribe(num_slots: int, *, drafts_next_window: bool):
         target, draft = ScriptedModel(seed=3), ScriptedModel(num_slots, seed=3)
-        engine = OneProcess(target, draft, mode=mode, gamma=4, runs_ahead=runs_ahead, edit_block=watch)
+        engine = OneProcess(
+            target, draft, mode=mode, gamma=4, drafts_next_window=drafts_next_window, edit_block=watch
+        )
         return engine.transcribe([pcm])[0]
 
-    plain = transcribe(2, runs_ahead=False)
+    plain = transcribe(2, drafts_next_window=False)
     assert not early
     assert plain.statistics.num_windows > 1
-    ahead = transcribe(2, runs_ahead=True)
+    ahead = transcribe(2, drafts_next_window=True)
     assert ahead.window_tokens == plain.window_tokens
     starts = {block.window_id: block.start_frame for block in early}
     assert len(starts) == plain.statistics.num_windows - 1
     assert ahead.statistics.num_drafted == plain.statistics.num_drafted  # nothing was drafted twice
     num_early = len(early)
-    assert transcribe(1, runs_ahead=True).window_tokens == plain.window_tokens
+    assert transcribe(1, drafts_next_window=True).window_tokens == plain.window_tokens
     assert len(early) == num_early  # without a second slot there is no room for it
 
 
 def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
     model = ScriptedModel(2, seed=3)
-    drafter = Drafter(model, executor=InlineExecutor(), runs_ahead=True)
+    drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
     options = DecodingOptions(language="en")
     drafter.open("first", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
     session = drafter._sessions["first"]
-    session.ahead = WindowDraft(drafter._slots.take(), 64)
+    session.predicted = WindowDraft(drafter._slots.take(), 64)
     assert drafter.num_free_slots == 1
     drafter.open("next", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
-    assert session.ahead is None and drafter.num_free_slots == 0
+    assert session.predicted is None and drafter.num_free_slots == 0
     with pytest.raises(ServerFull):
         drafter.open("last", DraftLength(Mode.FULL, 4), options, max_ahead_tokens=64)
     for name in ("first", "next"):

@@ -70,7 +70,7 @@ def test_chunks_are_joined():
 
 
 def test_the_device_of_an_offloaded_layer_is_its_hooks():
-    layer = nn.Linear(2, 2, device="meta")
-    assert compat.execution_device(layer) == torch.device("meta")
-    accelerate.hooks.add_hook_to_module(layer, accelerate.hooks.AlignDevicesHook(execution_device="cpu"))
+    layer = nn.Linear(2, 2)
     assert compat.execution_device(layer) == torch.device("cpu")
+    accelerate.hooks.add_hook_to_module(layer, accelerate.hooks.AlignDevicesHook(execution_device="meta"))
+    assert compat.execution_device(layer) == torch.device("meta")

@@ -127,7 +127,8 @@ class Int8Linear(nn.Module):
         else:
             whole = rows.mul_(LARGEST_INT8).round_().to(torch.int8)
             products = multiply_int8(whole, self.values.t()) * self.scale
-        return torch.addcmul(self.bias, products, largest).unflatten(0, hidden.shape[:-1])
+        outputs: Tensor = torch.addcmul(self.bias, products, largest)
+        return outputs.unflatten(0, hidden.shape[:-1])
 
 
 class Int8Embedding(nn.Module):
