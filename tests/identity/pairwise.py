@@ -12,7 +12,7 @@ Pair = frozenset[tuple[int, Hashable]]
 
 
 def all_pairs(factors: Sequence[Sequence[Hashable]], apart: Sequence[tuple[int, int]] = ()) -> set[Pair]:
-    """Give every pair of values of two different factors, but for the factors that may stay ``apart``."""
+    """Yield every pair of values of two factors, except factors that may stay ``apart``."""
     return {
         frozenset(((i, a), (j, b)))
         for i, j in combinations(range(len(factors)), 2)
@@ -22,7 +22,7 @@ def all_pairs(factors: Sequence[Sequence[Hashable]], apart: Sequence[tuple[int, 
 
 
 def pairs_of(row: Sequence[Hashable]) -> set[Pair]:
-    """Give the pairs that meet in one row."""
+    """Return the pairs that meet in one row."""
     return {frozenset(pair) for pair in combinations(enumerate(row), 2)}
 
 

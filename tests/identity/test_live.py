@@ -1,4 +1,4 @@
-"""Live, every step writes what plain transformers writes of just that clip, whoever proposed candidates."""
+"""Every step of live audio equals plain transformers on just that clip."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pcm() -> bytes:
 
 @cache
 def plain_tokens(start_frame: int, num_frames: int) -> oracle.OracleWindow:
-    """What transformers generates first of a clip, which it takes for a whole recording."""
+    """Return the first window that transformers generates for a clip."""
     start = start_frame * HOP_SAMPLES * 2
     clip = pcm()[start : start + num_frames * HOP_SAMPLES * 2]
     return oracle.transcribe(transformers_target(), clip, DecodingOptions(language="en")).windows[0]
@@ -50,7 +50,7 @@ def pair(mode: Mode) -> LivePair:
 
 @cache
 def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
-    """Speak the sample in pieces of half a second, each heard when the last one is dealt with."""
+    """Transcribe the sample in pieces of half a second, each after the last is decoded."""
     engines = pair(mode)
     session = engines.open("one", DecodingOptions(language="en", live=live))
     known = []
@@ -64,9 +64,9 @@ def transcribed(mode: Mode, live: LiveOptions = LIVE) -> LiveSession:
     for start in range(0, len(pcm()) // 2, step):
         until_s = (start + step) / SAMPLE_RATE
         marks = [made for known_s, made in known if until_s - 0.5 <= known_s < until_s]
-        engines.hear("one", pcm()[start * 2 : (start + step) * 2], *marks)
+        engines.append_audio("one", pcm()[start * 2 : (start + step) * 2], *marks)
         engines.settle()
-    engines.hear("one", b"", is_last=True)
+    engines.append_audio("one", b"", is_last=True)
     engines.settle()
     assert session.is_finished
     return session

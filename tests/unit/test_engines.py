@@ -1,4 +1,4 @@
-"""The promise, on a scripted model: whatever the draft proposes, the text is the target's own."""
+"""On a scripted model, the text is the target's own, whatever the draft proposes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODES = [Mode.SYNC, Mode.PIPELINED, Mode.FULL, Mode.ONE_PROCESS]
 
 
 def recording(seed: int, length_s: float) -> bytes:
-    """Noise of changing loudness, so that every window sounds different."""
+    """Return noise of changing loudness, so that every window differs."""
     random = np.random.default_rng(seed)
     samples = random.normal(0, 0.05, int(length_s * 16000)) * (1 + np.linspace(0, 3, int(length_s * 16000)))
     return (np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes()
@@ -56,7 +56,7 @@ def target_text(pcms: Sequence[bytes], seed: int) -> list[list[tuple[int, ...]]]
     num_spare=st.sampled_from([0, 1, 3]),
     min_confidence=st.sampled_from([0.0, 0.2, 0.9]),
 )
-def test_any_draft_gives_the_targets_text(
+def test_any_draft_leads_to_the_targets_text(
     mode,
     kind,
     gamma,
@@ -85,7 +85,7 @@ def test_any_draft_gives_the_targets_text(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_perfect_draft_is_accepted_and_saves_passes(mode):
+def test_a_perfect_draft_is_accepted_and_saves_forward_passes(mode):
     pcm = RECORDINGS[0, 33.0]
     target = ScriptedModel(seed=3)
     transcript = OneProcess(target, ScriptedModel(seed=3), mode=mode, gamma=4).transcribe([pcm])[0]
@@ -124,7 +124,7 @@ options = st.builds(
     is_adaptive=st.booleans(),
     num_spare=st.sampled_from([0, 1, 3]),
 )
-def test_whatever_is_asked_for_the_text_is_the_targets(
+def test_with_any_options_the_text_is_the_targets(
     options, mode, kind, gamma, error_rate, seed, keys, is_adaptive, num_spare
 ):
     pcms = [RECORDINGS[key] for key in keys]
@@ -179,7 +179,7 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
     assert len(early) == num_early  # without a second slot there is no room for it
 
 
-def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
+def test_a_new_session_takes_the_slot_of_a_predicted_window():
     model = ScriptedModel(2, seed=3)
     drafter = Drafter(model, executor=InlineExecutor(), drafts_next_window=True)
     options = DecodingOptions(language="en")
@@ -197,7 +197,7 @@ def test_a_new_session_takes_the_slot_that_another_drafts_ahead_in():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_draft_that_is_not_sure_stops_early(mode):
+def test_a_draft_with_low_confidence_stops_early(mode):
     pcm = RECORDINGS[0, 33.0]
 
     def transcribe(min_confidence: float):
@@ -220,7 +220,7 @@ def test_more_recordings_than_slots_follow_each_other():
     assert [t.num_samples for t in few] == [len(pcm) // 2 for pcm in pcms]
 
 
-def test_a_failed_text_is_recalled_as_a_free_draft():
+def test_a_failed_text_is_reused_as_candidates():
     options = DecodingOptions(temperatures=(0.0, 0.5), logprob_threshold=-0.01)
     pcm = RECORDINGS[0, 1.0]
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
@@ -254,7 +254,7 @@ def test_a_session_that_cannot_be_opened_takes_no_slot(engine):
     assert opened.num_free_slots == 2
 
 
-def test_a_slots_next_owner_encodes_behind_its_last_one():
+def test_a_slots_next_session_encodes_after_the_last_one():
     begun, has_left, overtaken, was_alone = threading.Event(), threading.Event(), threading.Event(), []
 
     class Slow(ScriptedModel):
@@ -281,7 +281,7 @@ def test_a_slots_next_owner_encodes_behind_its_last_one():
 
 
 @pytest.mark.parametrize("gamma", [20, 40])
-def test_a_long_block_is_verified_in_one_pass(gamma):
+def test_a_long_block_is_verified_in_one_forward_pass(gamma):
     pcm = RECORDINGS[0, 33.0]
     text = OneProcess(ScriptedModel(seed=2), ScriptedModel(seed=2), gamma=gamma).transcribe([pcm])[0]
     blocks = text.statistics.num_blocks

@@ -219,7 +219,7 @@ def test_the_same_steps_give_the_same_text():
     voice, cut = VoiceActivity(EndpointingOptions()), pieces(pcm)
     for number, (_, piece) in enumerate(cut, start=1):
         marks = asyncio.run(voice.detect(piece))
-        pair.hear("one", piece, *marks, is_last=number == len(cut))
+        pair.append_audio("one", piece, *marks, is_last=number == len(cut))
         if number % 6 == 0:
             pair.settle()
     pair.settle()

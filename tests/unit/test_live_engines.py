@@ -50,12 +50,12 @@ def transcribe(pair: LivePair, pieces: Schedule, options: DecodingOptions, pace=
     """Feed pieces; each waits until everybody is idle, or for only so many rounds as ``pace`` says."""
     session = pair.open("one", options)
     for number, (pcm, marks) in enumerate(pieces):
-        pair.hear("one", pcm, *marks)
+        pair.append_audio("one", pcm, *marks)
         if not pace:
             pair.settle()
         for _ in range(pace[number % len(pace)] if pace else 0):
             pair.advance()
-    pair.hear("one", b"", is_last=True)
+    pair.append_audio("one", b"", is_last=True)
     pair.settle()
     assert session.is_finished
     assert pair.verifier.num_free_slots == pair.verifier._model.num_slots
@@ -193,7 +193,7 @@ def test_silence_takes_no_pass_and_no_memory(mode):
     session = pair.open("one", DecodingOptions(live=LiveOptions(), language="en"))
     silence = bytes(SAMPLE_RATE * 2)
     for _ in range(600):
-        pair.hear("one", silence)
+        pair.append_audio("one", silence)
         pair.settle()
         held = pair.verifier._sessions["one"].recording
         assert held.received_samples - held.first_sample < 6 * SAMPLE_RATE
@@ -201,7 +201,7 @@ def test_silence_takes_no_pass_and_no_memory(mode):
             held = pair.drafter._sessions["one"].recording
             assert held.received_samples - held.first_sample < 6 * SAMPLE_RATE
     assert session.windows == [] and target.num_forwards == draft.num_forwards == 0
-    pair.hear("one", b"", is_last=True)
+    pair.append_audio("one", b"", is_last=True)
     pair.settle()
     assert session.is_finished
 
@@ -218,10 +218,10 @@ def test_sessions_side_by_side_do_not_mix():
     for number in range(len(TALK)):
         for name, pieces in (("one", TALK), ("two", TALK[10:] + TALK[:10])):
             pcm, marks = pieces[number]
-            pair.hear(name, pcm, *marks)
+            pair.append_audio(name, pcm, *marks)
         pair.settle()
     for name in alone:
-        pair.hear(name, b"", is_last=True)
+        pair.append_audio(name, b"", is_last=True)
     pair.settle()
     for name, expected in alone.items():
         assert pair.sessions[name].windows == expected.windows
@@ -273,10 +273,10 @@ def test_a_session_that_breaks_is_continued_without_a_word_lost_or_repeated(
         pair = LivePair(SpeechModel(), SpeechModel(2) if mode.drafts else None, mode=mode)
         session = pair.open("one", DecodingOptions(live=live, language="en"))
         for pcm, marks in heard_from(live.position.start_sample, late_s)[: end - len(TALK) or None]:
-            pair.hear("one", pcm, *marks)
+            pair.append_audio("one", pcm, *marks)
             pair.settle()
         if end == len(TALK):
-            pair.hear("one", b"", is_last=True)
+            pair.append_audio("one", b"", is_last=True)
             pair.settle()
         segments += session.segments
         live = replace(live, position=session.transcript.position)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -127,8 +128,8 @@ class Int8Linear(nn.Module):
         else:
             whole = rows.mul_(LARGEST_INT8).round_().to(torch.int8)
             products = multiply_int8(whole, self.values.t()) * self.scale
-        outputs: Tensor = torch.addcmul(self.bias, products, largest)
-        return outputs.unflatten(0, hidden.shape[:-1])
+        outputs = torch.addcmul(self.bias, products, largest).unflatten(0, hidden.shape[:-1])
+        return cast(Tensor, outputs)
 
 
 class Int8Embedding(nn.Module):
