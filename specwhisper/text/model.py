@@ -1,4 +1,4 @@
-"""A causal language model with slots, as a :class:`specwhisper.model.model.Model`."""
+"""A causal language model with slots, behind the interface of Whisper models."""
 
 from __future__ import annotations
 

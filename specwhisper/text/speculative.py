@@ -1,4 +1,4 @@
-"""Draft and target text models in one process: ``SpeculativeLM(draft, final).generate(prompt)``."""
+"""Draft and target text models in one process: :class:`SpeculativeLM`."""
 
 from __future__ import annotations
 
