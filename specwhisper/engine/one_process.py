@@ -15,7 +15,8 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import FIRST_GAMMA, DraftLength
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import DEFAULT_MAX_WIDTH, Candidates, Mode
 
@@ -88,7 +89,7 @@ class OneProcess:
         options: DecodingOptions | Sequence[DecodingOptions] | None = None,
         *,
         watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
-    ) -> list[Transcript]:
+    ) -> list[Transcription]:
         """Transcribe recordings concurrently; the next begins when one has ended.
 
         Parameters

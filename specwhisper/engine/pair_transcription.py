@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from specwhisper.engine.draft_state import Drafted
 from specwhisper.engine.pair_engine import Feed, PairEvent, Refused
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.vocabulary import Vocabulary
 from specwhisper.types import Failed, Finished
 
@@ -30,10 +31,10 @@ class PairTranscription:
         self.error: Exception | None = None
         self.is_refused = False
         self.has_ended = False
-        self._transcript: Transcript | None = None
+        self._transcript: Transcription | None = None
 
     @property
-    def transcript(self) -> Transcript:
+    def transcript(self) -> Transcription:
         """The whole transcript, once the session has finished."""
         if self._transcript is None:
             raise RuntimeError(f"Session '{self.id}' has not finished.")

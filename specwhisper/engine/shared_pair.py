@@ -24,7 +24,8 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
-from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
+from specwhisper.transcription.transcript import TranscriptBuilder
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import Failed
 
@@ -91,7 +92,7 @@ class SharedPair:
         *,
         max_sessions: int,
         watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
-    ) -> Iterator[tuple[int, Transcript | Exception]]:
+    ) -> Iterator[tuple[int, Transcription | Exception]]:
         """Transcribe recordings concurrently; yield each with its index when it ends.
 
         Open recordings continue while the caller is busy. Closing the iterator frees their slots.
@@ -123,7 +124,7 @@ class SharedPair:
         length: DraftLength,
         max_sessions: int,
         watch: Callable[[int, TranscriptBuilder], None],
-    ) -> Iterator[tuple[int, Transcript | Exception]]:
+    ) -> Iterator[tuple[int, Transcription | Exception]]:
         """Transcribe, while the call counts as one in progress."""
         running = self._engine()
         events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()

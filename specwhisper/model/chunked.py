@@ -19,7 +19,7 @@ from specwhisper.errors import InvalidRequest, within_floats
 from specwhisper.model.compat import join_chunks
 from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.transcription.fallback import text_compression_ratio
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import HOP_SAMPLES, SAMPLE_RATE, WINDOW_SAMPLES, Segment
 
 TIME_STEP_S = 0.02
@@ -79,33 +79,34 @@ def cut(num_samples: int, chunk_length_s: float, stride_length_s: float | None =
 
 def join(
     chunks: Sequence[Chunk],
-    transcripts: Sequence[Transcript],
+    transcripts: Sequence[Transcription],
     tokenizer: WhisperTokenizer,
     *,
     timestamps: bool,
-) -> Transcript:
+) -> Transcription:
     """Join the chunks' texts into one transcript.
 
     Its segments have no tokens; without timestamps there is one segment. Its language is the one of most
     chunks. A segment's confidence and probabilities are means over the segments of the chunk at its middle,
     and its temperature is their highest. Its compression ratio is that of its own text.
     """
-    statistics, num_samples = SpeculationStatistics(), chunks[-1].stop
+    statistics = SpeculationStatistics()
     for transcript in transcripts:
-        statistics.add(transcript.statistics)
+        if transcript.stats is not None:
+            statistics.add(transcript.stats)
     language = Counter(transcript.language for transcript in transcripts).most_common(1)[0][0]
     return replace(
         next(transcript for transcript in transcripts if transcript.language == language),
-        segments=list(_segments(chunks, transcripts, tokenizer, timestamps=timestamps)),
-        statistics=statistics,
-        num_samples=num_samples,
-        window_tokens=[tokens for transcript in transcripts for tokens in transcript.window_tokens],
+        segments=tuple(_segments(chunks, transcripts, tokenizer, timestamps=timestamps)),
+        stats=statistics,
+        duration_s=chunks[-1].stop / SAMPLE_RATE,
+        window_tokens=tuple(tokens for transcript in transcripts for tokens in transcript.window_tokens),
     )
 
 
 def _segments(
     chunks: Sequence[Chunk],
-    transcripts: Sequence[Transcript],
+    transcripts: Sequence[Transcription],
     tokenizer: WhisperTokenizer,
     *,
     timestamps: bool,

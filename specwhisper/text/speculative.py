@@ -10,14 +10,14 @@ from typing import Any, overload
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specwhisper.api.results import Stats
 from specwhisper.api.speculative_config import SpeculativeConfig
 from specwhisper.api.transcribe_call import check_batch_size
 from specwhisper.engine.shared_pair import Prepared, SharedPair
 from specwhisper.errors import CheckpointError, InvalidRequest, PairMismatch, RecordingsFailed
 from specwhisper.options import DecodingOptions, options_from
+from specwhisper.speculation.statistics import SpeculationStatistics
 from specwhisper.text.model import TextModel
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.transcription.windows import ClosedWindow, Windows
 from specwhisper.types import Mode, Outcome, Window
 
@@ -63,7 +63,7 @@ class Completion:
 
     text: str
     tokens: tuple[int, ...]
-    stats: Stats
+    stats: SpeculationStatistics
 
     def __str__(self) -> str:
         return self.text
@@ -177,12 +177,12 @@ class SpeculativeLM:
             raise InvalidRequest(f"{len(named)} prompts cannot be continued. {' '.join(named)}")
         return asked
 
-    def _completion(self, written: Transcript | Exception) -> Any:
+    def _completion(self, written: Transcription | Exception) -> Any:
         if isinstance(written, Exception):
             return written
         (tokens,) = written.window_tokens
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return Completion(text, tokens, Stats(written.statistics))
+        return Completion(text, tokens, written.stats or SpeculationStatistics())
 
 
 def _text(prompt: Any) -> str:

@@ -211,8 +211,8 @@ class Drafting:
         assert self.windows == self.expected
 
     @property
-    def windows(self) -> list[tuple[int, ...]]:
-        return [tuple(self.committed[number]) for number in sorted(self.committed)]
+    def windows(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(self.committed[number]) for number in sorted(self.committed))
 
 
 class CandidatesUnderWay(RuleBasedStateMachine):

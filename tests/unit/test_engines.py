@@ -19,7 +19,7 @@ from specwhisper.engine.window_draft import WindowDraft
 from specwhisper.errors import InvalidRequest, ServerFull
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.types import AudioChunk, Candidates, Mode
+from specwhisper.types import SAMPLE_RATE, AudioChunk, Candidates, Mode
 from tests.interference import KINDS, Interference
 from tests.nightly import examples
 
@@ -89,7 +89,7 @@ def test_a_perfect_draft_is_accepted_and_saves_forward_passes(mode):
     pcm = RECORDINGS[0, 33.0]
     target = ScriptedModel(seed=3)
     transcript = OneProcess(target, ScriptedModel(seed=3), mode=mode, gamma=4).transcribe([pcm])[0]
-    statistics = transcript.statistics
+    statistics = transcript.stats
     assert statistics.num_accepted == statistics.num_verified > 0
     assert statistics.num_forwards == target.num_forwards < statistics.num_committed
 
@@ -168,12 +168,12 @@ def test_the_next_window_is_drafted_before_it_is_opened(mode):
 
     plain = transcribe(2, drafts_next_window=False)
     assert not early
-    assert plain.statistics.num_windows > 1
+    assert plain.stats.num_windows > 1
     ahead = transcribe(2, drafts_next_window=True)
     assert ahead.window_tokens == plain.window_tokens
     starts = {block.window_id: block.start_frame for block in early}
-    assert len(starts) == plain.statistics.num_windows - 1
-    assert ahead.statistics.num_drafted == plain.statistics.num_drafted  # nothing was drafted twice
+    assert len(starts) == plain.stats.num_windows - 1
+    assert ahead.stats.num_drafted == plain.stats.num_drafted  # nothing was drafted twice
     num_early = len(early)
     assert transcribe(1, drafts_next_window=True).window_tokens == plain.window_tokens
     assert len(early) == num_early  # without a second slot there is no room for it
@@ -208,8 +208,8 @@ def test_a_draft_with_low_confidence_stops_early(mode):
 
     bold, careful = transcribe(0.0), transcribe(0.5)
     assert careful.window_tokens == bold.window_tokens
-    assert 0 < careful.statistics.num_drafted < bold.statistics.num_drafted
-    assert careful.statistics.num_forwards > bold.statistics.num_forwards
+    assert 0 < careful.stats.num_drafted < bold.stats.num_drafted
+    assert careful.stats.num_forwards > bold.stats.num_forwards
 
 
 def test_more_recordings_than_slots_follow_each_other():
@@ -217,7 +217,7 @@ def test_more_recordings_than_slots_follow_each_other():
     few = OneProcess(ScriptedModel(2), ScriptedModel(2)).transcribe(pcms)
     many = OneProcess(ScriptedModel(len(pcms)), ScriptedModel(len(pcms))).transcribe(pcms)
     assert [t.window_tokens for t in few] == [t.window_tokens for t in many]
-    assert [t.num_samples for t in few] == [len(pcm) // 2 for pcm in pcms]
+    assert [t.duration_s for t in few] == [len(pcm) / 2 / SAMPLE_RATE for pcm in pcms]
 
 
 def test_a_failed_text_is_reused_as_candidates():
@@ -226,8 +226,8 @@ def test_a_failed_text_is_reused_as_candidates():
     target, draft = ScriptedModel(seed=3), ScriptedModel(seed=3)
     silenced = OneProcess(target, draft, mode=Mode.FULL, edit_block=lambda block: ())
     text = silenced.transcribe([pcm], options)[0]
-    assert text.statistics.num_reused > 0
-    assert OneProcess(target).transcribe([pcm], options)[0].statistics.num_reused == 0
+    assert text.stats.num_reused > 0
+    assert OneProcess(target).transcribe([pcm], options)[0].stats.num_reused == 0
 
 
 def test_a_session_without_a_language_detects_it_once():
@@ -235,11 +235,11 @@ def test_a_session_without_a_language_detects_it_once():
     model = ScriptedModel(vocabulary=MULTILINGUAL)
     text = OneProcess(model).transcribe([pcm])[0]
     assert set(text.language_probs) == {"en", "de"}
-    assert text.statistics.num_forwards == model.num_forwards
+    assert text.stats.num_forwards == model.num_forwards
     assert text.language == max(text.language_probs, key=text.language_probs.get)
     named = OneProcess(model).transcribe([pcm], DecodingOptions(language=text.language))[0]
     assert named.window_tokens == text.window_tokens
-    assert named.statistics.num_windows == text.statistics.num_windows
+    assert named.stats.num_windows == text.stats.num_windows
 
 
 @pytest.mark.parametrize("engine", [Verifier, Drafter])
@@ -284,6 +284,6 @@ def test_a_slots_next_session_encodes_after_the_last_one():
 def test_a_long_block_is_verified_in_one_forward_pass(gamma):
     pcm = RECORDINGS[0, 33.0]
     text = OneProcess(ScriptedModel(seed=2), ScriptedModel(seed=2), gamma=gamma).transcribe([pcm])[0]
-    blocks = text.statistics.num_blocks
-    assert sum(text.statistics.acceptance_histogram) <= blocks
-    assert len(text.statistics.acceptance_histogram) > 17
+    blocks = text.stats.num_blocks
+    assert sum(text.stats.acceptance_histogram) <= blocks
+    assert len(text.stats.acceptance_histogram) > 17

@@ -149,6 +149,32 @@ class TestKeywords:
         with pytest.raises(InvalidRequest, match=r"There is no option 'langage'; there are .*language"):
             options_from({}, {"langage": "en"})
 
+    def test_defaults_may_be_options(self):
+        defaults = DecodingOptions(language="en", top_k=3)
+        assert options_from(defaults, {}) == defaults
+        assert options_from(defaults, {"top_k": None}) == DecodingOptions(language="en")
+
+    def test_names_of_other_programs_are_taken(self):
+        given = {"max_initial_timestamp": 1.0, "without_timestamps": True, "temperature": 0.2}
+        assert options_from({}, given) == DecodingOptions(
+            max_initial_timestamp_s=1.0, timestamps=False, temperatures=0.2
+        )
+        assert options_from({}, dict.fromkeys(given)) == DecodingOptions()
+        assert options_from({}, {"without_timestamps": False}).timestamps
+
+    def test_two_names_of_one_option_contradict_each_other(self):
+        with pytest.raises(InvalidRequest, match="Both without_timestamps and timestamps"):
+            options_from({}, {"without_timestamps": True, "timestamps": True})
+
+    def test_fallback_needs_a_threshold(self):
+        given = {"temperature": 0.5, "temperature_increment_on_fallback": 0.3}
+        with pytest.raises(InvalidRequest, match="No window fails without a threshold"):
+            options_from({}, given)
+        assert options_from({"logprob_threshold": -1.0}, given).temperatures == (0.5, 0.8)
+        assert options_from(
+            {"temperatures": 0.4}, {"temperature_increment_on_fallback": None}
+        ).temperatures == (0.4,)
+
     @pytest.mark.parametrize("name", ["beam_size", "num_beams"])
     def test_one_beam_is_fine_and_more_are_not(self, name):
         assert options_from({}, {name: 1}) == options_from({}, {name: None}) == DecodingOptions()

@@ -77,7 +77,7 @@ def test_threads_that_outlive_the_main_thread_still_transcribe():
         "threading.Thread(target=last).start()"
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.splitlines()[0] == "['Transcript', 'Transcript']"
+    assert ended.stdout.splitlines()[0] == "['Transcription', 'Transcription']"
 
 
 def test_an_engine_that_was_not_stopped_ends_too():

@@ -21,7 +21,7 @@ from specwhisper.errors import DeviceFault, InvalidRequest, UnsupportedOption
 from specwhisper.model.micro_batcher import MicroBatcher
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import DraftLength
-from specwhisper.transcription.transcript import Transcript
+from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import AudioChunk, Mode
 
 WAIT_S = 30
@@ -152,7 +152,7 @@ def test_a_device_fault_keeps_earlier_results():
     with pytest.raises(DeviceFault):  # so it has reached the first call's sessions too
         raise next(pair.transcribe([Prepared(PCMS[0], ENGLISH)], length, max_sessions=1))[1]
     found |= dict(results)
-    assert [type(found[place]) for place in range(3)] == [Transcript, Transcript, DeviceFault]
+    assert [type(found[place]) for place in range(3)] == [Transcription, Transcription, DeviceFault]
 
 
 def test_a_device_fault_keeps_a_result_while_the_next_recording_opens():
@@ -164,7 +164,7 @@ def test_a_device_fault_keeps_a_result_while_the_next_recording_opens():
     found = dict([next(results)])
     assert model.has_failed.wait(timeout=60)
     found |= dict(results)
-    assert [type(found[place]) for place in range(6)] == [Transcript] * 3 + [DeviceFault] * 3
+    assert [type(found[place]) for place in range(6)] == [Transcription] * 3 + [DeviceFault] * 3
 
 
 class Buggy(ScriptedModel):

@@ -74,13 +74,13 @@ def test_windows_add_up(builder):
     transcript = builder.finish()
     assert transcript.text == str(transcript) == "ab"
     assert [segment.start_s for segment in transcript.segments] == [0.0, 30.0]
-    assert transcript.window_tokens == [(A, END), (B, END)]
-    assert (transcript.statistics.num_windows, transcript.statistics.num_committed) == (2, 4)
+    assert transcript.window_tokens == ((A, END), (B, END))
+    assert (transcript.stats.num_windows, transcript.stats.num_committed) == (2, 4)
 
 
 def test_silence_is_no_segment(builder):
     assert builder.observe(commit(0, END, final=True)) == []
-    assert builder.finish().window_tokens == [(END,)]
+    assert builder.finish().window_tokens == ((END,),)
 
 
 def test_messages_of_other_windows_are_ignored(builder):
@@ -122,5 +122,5 @@ def test_the_text_depends_on_commits_alone(text, noise, overlap):
             builder.observe(candidates(base, *tokens))
         base = max(0, position - overlap)
         builder.observe(commit(base, *text[base:position], token, final=token == END))
-    assert builder.finish().window_tokens == [(*text, END)]
+    assert builder.finish().window_tokens == ((*text, END),)
     assert [segment.tokens for segment in builder.segments] == [tuple(text)]
