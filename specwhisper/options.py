@@ -184,9 +184,9 @@ class DecodingOptions:
 def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[str, Any]) -> DecodingOptions:
     """Read options from keywords; ``given`` ones override ``defaults``.
 
-    A given ``None`` overrides a default too, with the option's own. Names of other Whisper programs are taken
-    as well: ``temperature`` (one or several), ``temperature_increment_on_fallback``, ``max_initial_timestamp``
-    and ``without_timestamps``; ``beam_size`` and ``num_beams`` may be 1.
+    A given ``None`` overrides a default too, with the option's own. Other names that are taken, as in other
+    Whisper programs: ``temperature`` (one or several), ``temperature_increment_on_fallback``,
+    ``max_initial_timestamp``, ``without_timestamps``, and ``beam_size`` and ``num_beams`` if they are 1.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     for name in ("beam_size", "num_beams"):
         if wanted.pop(name, None) not in (None, 1):
             raise UnsupportedOption(NO_BEAMS)
-    if (without := wanted.get("without_timestamps")) is not None:
+    if isinstance(without := wanted.get("without_timestamps"), bool):
         wanted["without_timestamps"] = not without
     for other, name in OTHER_NAMES.items():
         if other in wanted:
@@ -217,10 +217,8 @@ def options_from(defaults: DecodingOptions | Mapping[str, Any], given: Mapping[s
     if unknown := wanted.keys() - known:
         raise InvalidRequest(f"There is no option '{min(unknown)}'; there are {', '.join(sorted(known))}.")
     options = DecodingOptions(**{**defaults, **wanted})
-    if increment is not None and (options.compression_ratio_threshold, options.logprob_threshold) == (
-        None,
-        None,
-    ):
+    thresholds = (options.compression_ratio_threshold, options.logprob_threshold)
+    if increment is not None and thresholds == (None, None):
         raise InvalidRequest(
             "No window fails without a threshold: give temperature_increment_on_fallback together with "
             "compression_ratio_threshold or logprob_threshold (OpenAI's are 2.4 and -1)."

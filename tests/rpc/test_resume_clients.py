@@ -263,7 +263,7 @@ async def test_a_target_in_the_draft_servers_process_continues_a_recording():
     engine = TargetEngine(speaker(MAX_SESSIONS), limits=Limits(max_sessions=MAX_SESSIONS))
     registry = Registry("target")
     transcriber = LocalTranscriber(
-        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).hear
+        scripted_checkpoint(vocabulary=MULTILINGUAL), engine, EngineMetrics(registry).on_message
     )
     target = await transcriber.describe()
     request = SessionRequest(DecodingOptions(), DraftLength.of(Mode.TARGET_ONLY, None, None, None))

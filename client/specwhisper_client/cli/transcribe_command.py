@@ -60,7 +60,7 @@ def transcribe(
         typer.Option(
             min=0.01,
             metavar="T",
-            help="Step of the temperatures, up to 1, at which a failed window is decoded again. Default: none.",
+            help="Step of the temperatures, up to 1, for a window that failed. Default: no second attempt.",
         ),
     ] = None,
     top_k: Annotated[
