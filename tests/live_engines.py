@@ -1,4 +1,4 @@
-"""Draft and target of live audio in one process, step by step."""
+"""Draft and target of live audio in one process, fed by hand, and a model that hears words in noise."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from specwhisper.types import (
 
 @dataclass(eq=False)
 class LiveSession:
-    """The results of a session.
+    """What came of a session.
 
     Attributes
     ----------
     windows : each that was opened, and its tokens.
-    positions : where another session would resume, with each segment.
+    positions : where another session would go on, with each segment.
     """
 
     transcript: LiveTranscript
@@ -57,12 +57,12 @@ class LiveSession:
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """The windows' frames."""
+        """Where the windows lie, in frames."""
         return [(window.start_frame, window.start_frame + window.num_frames) for window, _ in self.windows]
 
 
 class LivePair:
-    """Both engines, connected; time passes only while both wait."""
+    """Both engines, wired to each other; time passes only where everybody waits."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class LivePair:
         *,
         mode: Mode = Mode.FULL,
         gamma: int = 4,
-        drafts_next_window: bool = True,
+        runs_ahead: bool = True,
         edit_block: Callable[[Candidates], Sequence[Candidates]] = lambda block: (block,),
         aligner: Executor | None = None,
     ) -> None:
@@ -82,10 +82,7 @@ class LivePair:
         executor = InlineExecutor()
         self.verifier = Verifier(target, executor=executor, aligner=aligner, clock=lambda: self._now_ns)
         self.drafter = Drafter(
-            draft or target,
-            executor=executor,
-            clock=lambda: self._now_ns,
-            drafts_next_window=drafts_next_window,
+            draft or target, executor=executor, clock=lambda: self._now_ns, runs_ahead=runs_ahead
         )
         self.sessions: dict[str, LiveSession] = {}
 
@@ -102,7 +99,7 @@ class LivePair:
         return self.sessions[name]
 
     def append_audio(self, name: str, pcm: bytes, *marks: VoiceMark, is_last: bool = False) -> None:
-        """Submit a piece of audio to both, the draft first."""
+        """Give both a piece of audio, the draft first."""
         transcript = self.sessions[name].transcript
         chunk = AudioChunk(transcript.num_samples, pcm, is_last, marks)
         transcript.num_samples += len(pcm) // 2
@@ -111,7 +108,7 @@ class LivePair:
         self.verifier.submit(name, chunk)
 
     def advance(self) -> bool:
-        """Step the draft as far as it may, and the target once; return whether anything was done."""
+        """Let the draft go as far as it may, and the target make a step; tell whether anything was done."""
         has_drafted = self.drafter.has_work
         while self.drafter.has_work:
             for name, drafted in self.drafter.step():
@@ -125,7 +122,7 @@ class LivePair:
         return has_drafted or has_worked
 
     def settle(self) -> None:
-        """Step until both wait for audio."""
+        """Go on until everybody waits for audio."""
         while self.advance():
             pass
 

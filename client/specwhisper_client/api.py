@@ -1,8 +1,8 @@
 """Transcribe recordings with a draft server from Python.
 
 async with TranscriptionClient("127.0.0.1:50051") as client:
-    result = await client.transcribe_file("talk.mp3", language="en")
-    print(result, result.stats.acceptance_rate)
+    transcript = await client.transcribe_file("talk.mp3")
+    print(transcript.text, transcript.statistics.acceptance_rate)
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import Any, Self
 import grpc.aio
 
 from specwhisper.errors import RETRY_ELSEWHERE
-from specwhisper.options import DecodingOptions, options_from
+from specwhisper.options import DecodingOptions
 from specwhisper.rpc.channels import OPEN, Credentials
-from specwhisper.transcription.transcription import Transcription
 from specwhisper.types import Mode
 from specwhisper.wire.codec import statistics_from_proto
 from specwhisper.wire.status import error_from_rpc
 from specwhisper.wire.v1 import transcription_pb2 as pb
 from specwhisper.wire.v1.transcription_pb2_grpc import TranscriptionStub
 from specwhisper.wire.versions import CLIENT, Protocols, check_protocol
-from specwhisper_client.file_transcription import RESUME_TIMEOUT_S, FileTranscription
 from specwhisper_client.messages import (
     config_to_proto,
     model_from_proto,
@@ -30,29 +28,27 @@ from specwhisper_client.messages import (
     segments_from_proto,
     server_from_proto,
 )
-from specwhisper_client.replies import PathLike, ServerInfo
 from specwhisper_client.servers import Servers
+from specwhisper_client.transcript import PathLike, ServerInfo, Transcript
+from specwhisper_client.transcription import RESUME_TIMEOUT_S, Transcription
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 GET_MODEL_DEADLINE_S = 10.0
 
 
 class TranscriptionClient:
-    """Transcribes recordings on draft servers, many at once.
-
-    Connections open on first use. Methods take decoding options as an object, by name, or both: a name then
-    replaces the object's value. Names and meanings are those of ``SpeculativeWhisper.transcribe``.
+    """Connections to draft servers; they open on first use and carry many transcriptions at once.
 
     Parameters
     ----------
     server : ``HOST:PORT`` of a draft server, or several with commas between. Sessions are spread over all
-        addresses of all names. If a server is lost, its sessions resume at another one.
-    credentials : encryption, and the token that identifies the caller.
-    resume_timeout_s : seconds for which a recording that lost its server looks for another one.
+        addresses of all names, and go on at another server where one is lost.
+    credentials : how it is reached, and who asks.
+    resume_timeout_s : for how long a recording whose server is lost looks for another one.
 
     Attributes
     ----------
-    servers : the connections; live streams can share them.
+    servers : the connections, which live streams may use too.
     """
 
     def __init__(
@@ -72,15 +68,15 @@ class TranscriptionClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections and cancel the calls that still run."""
+        """Close the connection; calls that still run are cancelled."""
         await self.servers.close()
 
     async def get_model(self) -> ServerInfo:
-        """Return the server's models and the limits of a request."""
+        """Ask which models write the text, and what a request may ask of them."""
         reply, address = await self._ask("GetModel", pb.GetModelRequest(), GET_MODEL_DEADLINE_S)
         peer = f"The draft server at {address}"
         theirs = Protocols(reply.protocol_version, reply.oldest_protocol_version)
-        if theirs.version:  # empty from a server of an older version
+        if theirs.version:  # else it does not say
             check_protocol(peer, theirs, reply.software_version, here="this client", own=CLIENT)
         return server_from_proto(reply)
 
@@ -91,21 +87,12 @@ class TranscriptionClient:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
-        **named: Any,
-    ) -> Transcription:
-        """Transcribe a file of any length and format.
-
-        Parameters
-        ----------
-        options, named : decoding options, such as ``language="en"`` or ``word_timestamps=True``.
-        mode, gamma : how draft and target work together; by default the server's own.
-        """
-        transcription = self.stream_file(
-            path, options, mode=mode, gamma=gamma, interim_results=False, **named
-        )
+    ) -> Transcript:
+        """Transcribe a file of any length and format; ``mode`` and ``gamma`` default to the server's own."""
+        transcription = self.stream_file(path, options, mode=mode, gamma=gamma, interim_results=False)
         async for _ in transcription:
             pass
-        return transcription.result
+        return transcription.transcript
 
     def stream_file(
         self,
@@ -116,19 +103,15 @@ class TranscriptionClient:
         gamma: int | None = None,
         interim_results: bool = True,
         max_duration_s: float | None = None,
-        **named: Any,
-    ) -> FileTranscription:
-        """Transcribe a file and return its updates: iterate over them.
+    ) -> Transcription:
+        """Transcribe a file and tell what is known meanwhile: iterate over what this returns.
 
-        Parameters
-        ----------
-        options, named, mode, gamma : as :meth:`transcribe_file` takes them.
-        interim_results : whether updates come with text that may still change, or with final segments only.
-        max_duration_s : a longer recording is refused.
+        Without interim results, updates only come with final segments. A recording that is longer than
+        ``max_duration_s`` seconds is refused.
         """
-        return FileTranscription(
+        return Transcription(
             path,
-            options_from(options or DecodingOptions(), named),
+            options or DecodingOptions(),
             mode=mode,
             gamma=gamma,
             interim_results=interim_results,
@@ -144,23 +127,21 @@ class TranscriptionClient:
         *,
         mode: Mode | None = None,
         gamma: int | None = None,
-        **named: Any,
-    ) -> Transcription:
-        """Transcribe a short recording in one message: the bytes of a WAV, FLAC or MP3 file."""
-        options = options_from(options or DecodingOptions(), named)
+    ) -> Transcript:
+        """Transcribe a short recording, sent whole: the bytes of a WAV, FLAC, MP3, ... file."""
+        options = options or DecodingOptions()
         started_s = time.perf_counter()
         config = config_to_proto(options, mode, gamma, is_container=True)
         reply, _ = await self._ask("Recognize", pb.RecognizeRequest(config=config, audio=audio))
-        return Transcription(
+        return Transcript(
             segments=segments_from_proto(reply.results),
             language=reply.language.code,
             language_name=reply.language.name,
-            language_probs=dict(reply.language.probabilities),
-            duration_s=seconds(reply.audio_duration),
-            stats=statistics_from_proto(reply.statistics),
             model=model_from_proto(reply.model),
-            options=options,
+            statistics=statistics_from_proto(reply.statistics),
+            duration_s=seconds(reply.audio_duration),
             elapsed_s=time.perf_counter() - started_s,
+            language_probs=dict(reply.language.probabilities),
         )
 
     async def _ask(self, method: str, request: Any, timeout_s: float | None = None) -> tuple[Any, str]:

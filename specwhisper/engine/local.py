@@ -1,4 +1,4 @@
-"""A target in this process: the engine in its thread, and its sessions."""
+"""A target in this process: the engine in its thread, and sessions on it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,9 @@ logger = logging.getLogger(__name__)
 class TargetEngine:
     """A verifier in a thread, and executors that encode and align beside it.
 
-    Create it in the event loop that receives its events.
+    It is made in the event loop that it answers to.
 
-    Parameters
-    ----------
-    observe : called with the events of each step, in that loop.
+    ``observe`` sees the events of each step, in that loop.
     """
 
     def __init__(
@@ -80,25 +78,20 @@ class TargetEngine:
         )
 
     async def check_health(self) -> None:
-        """Return when the engine has run all earlier actions.
+        """Return once the engine has done what was asked of it before.
 
-        If the engine's thread hangs, this hangs too.
-
-        Raises
-        ------
-        TargetUnavailable
-            if an executor hangs.
+        Where its thread hangs, this hangs too. It raises :class:`TargetUnavailable` where an executor does.
         """
         self._check_hanging()
         await self.thread.call(lambda: None)
 
     async def check_room(self) -> int:
-        """Return how many sessions can still be opened, after all earlier actions.
+        """Return how many sessions can still be opened, in the order of what else the engine is asked.
 
         Raises
         ------
         ServerFull
-            if none can be opened now.
+            where none can be opened now.
         TargetUnavailable
             while the engine hangs.
         """
@@ -113,14 +106,10 @@ class TargetEngine:
         options: DecodingOptions,
         events: asyncio.Queue[Any] | None = None,
     ) -> AsyncIterator[asyncio.Queue[Any]]:
-        """Open a session, whose events are put into the queue.
+        """Open a session; its events arrive in the queue, which others may put things into as well.
 
-        Raises
-        ------
-        InvalidRequest
-            if an open session has that id.
-        TargetUnavailable
-            while the engine hangs.
+        Raises :class:`InvalidRequest` where an open session has that id already; it goes on. Raises
+        :class:`TargetUnavailable` while the engine hangs.
         """
         self._check_hanging()
         events = asyncio.Queue() if events is None else events
@@ -140,7 +129,7 @@ class TargetEngine:
             raise _hanging()
 
     def _note_hanging(self) -> None:
-        """End all sessions of an engine that hangs: they resume at another target."""
+        """End sessions that would wait for an engine that hangs: they resume at another target."""
         self._hangs = True
         error = _hanging()
         logger.error("engine hangs", extra={"error": str(error)})
@@ -162,7 +151,7 @@ def _hanging() -> TargetUnavailable:
 
 
 class LocalTargetStream:
-    """A session's stream to a target in this process; see :class:`TargetStream`."""
+    """One session on a target in this process; see :class:`TargetStream`."""
 
     min_round_trip_ns = 0
 
@@ -182,17 +171,17 @@ class LocalTargetStream:
         self._events = events
 
     def propose(self, block: Candidates) -> None:
-        """Send candidates."""
+        """Hand candidates over."""
         self._note(block)
         self._engine.thread.post(partial(self._engine.verifier.submit, self._id, block, perf_counter_ns()))
 
     async def send_audio(self, chunk: AudioChunk) -> None:
-        """Send audio and wait until the engine has it."""
+        """Hand audio over and wait until the engine has it."""
         self._note(chunk)
         await self._engine.thread.call(partial(self._engine.verifier.submit, self._id, chunk))
 
     async def events(self) -> AsyncIterator[WindowOpened | Commit]:
-        """Yield the target's events until the transcript is complete."""
+        """Give what the target says, until the transcript is whole."""
         while not isinstance(event := await self._events.get(), Finished):
             if isinstance(event, Failed):
                 raise event.error
@@ -202,9 +191,7 @@ class LocalTargetStream:
 class LocalTranscriber:
     """A target in this process; see :class:`Transcriber`.
 
-    Parameters
-    ----------
-    note : called with each message to the target.
+    ``note`` sees what sessions send to it.
     """
 
     address = "in this process"
@@ -222,13 +209,13 @@ class LocalTranscriber:
     def known(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription | None:
-        """Return ``None``: :meth:`describe` needs no round trip."""
+        """Return nothing: to ask costs no round trip."""
         return None
 
     async def describe(
         self, *, vocabulary_digest: str = "", weights_digest: str = "", unusable: Mapping[str, str] = {}
     ) -> TargetDescription:
-        """Return the target's description, which never changes."""
+        """Return what it is, which never changes."""
         if (reason := unusable.get(self._checkpoint.vocabulary.digest)) is not None:
             raise PairMismatch(reason)
         return TargetDescription(
@@ -252,7 +239,7 @@ class LocalTranscriber:
         avoid: str = "",
         resume: Resume | None = None,
     ) -> AsyncIterator[LocalTargetStream]:
-        """Open a session on the target."""
+        """Open a session; no other target could have taken this one's place meanwhile."""
         async with self._engine.session(session_id, mode, options) as events:
             if resume is not None:
                 self._engine.thread.post(partial(self._engine.verifier.submit, session_id, resume))
@@ -261,12 +248,12 @@ class LocalTranscriber:
     async def find_room(
         self, target: TargetDescription | None = None, *, same_weights: bool = False, avoid: str = ""
     ) -> LocalTranscriber:
-        """Return this target; raise :class:`ServerFull` if it has no room."""
+        """Ask the engine."""
         await self._engine.check_room()
         return self
 
     async def check_health(self) -> None:
-        """Check the engine; see :meth:`TargetEngine.check_health`."""
+        """Return once the engine has done what was asked of it before; see :class:`TargetEngine`."""
         await self._engine.check_health()
 
     async def close(self) -> None:

@@ -1,8 +1,7 @@
-"""A pair of models in this process that any number of threads share.
+"""A pair in this process that any number of threads share: one engine, whose forward passes serve all calls.
 
-One engine runs in a thread of its own; its forward passes serve all calls. A call submits its recordings and
-builds its transcripts from the engine's events, in its own thread: an error or interrupt there ends no other
-call.
+The engine runs in a thread of its own. A call hands its recordings over and builds its transcripts from the
+events that come back, in its own thread: what is wrong there, or interrupts it, touches no other call.
 """
 
 from __future__ import annotations
@@ -24,35 +23,28 @@ from specwhisper.errors import InvalidRequest
 from specwhisper.model.model import Model
 from specwhisper.options import DecodingOptions
 from specwhisper.speculation.draft_length import MAX_GAMMA, DraftLength
-from specwhisper.transcription.transcript import TranscriptBuilder
-from specwhisper.transcription.transcription import Transcription
+from specwhisper.transcription.transcript import Transcript, TranscriptBuilder
 from specwhisper.transcription.windows import Windows
 from specwhisper.types import Failed
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A recording and its options.
-
-    Attributes
-    ----------
-    pcm : canonical PCM (s16le, 16 kHz, mono), whole or in pieces that are read as needed.
-    num_samples : 0 if it is unknown.
-    """
+    """A recording and the options for it: canonical PCM, whole or in pieces that are read as needed."""
 
     pcm: bytes | Iterable[bytes]
     options: DecodingOptions
-    num_samples: int = 0
+    num_samples: int = 0  # where known
 
 
 class SharedPair:
     """Transcribes for any number of threads at once; thread-safe.
 
-    Calls share every forward pass, and the models' slots in the order of the calls.
+    Calls share the models' slots in the order in which they ask, and every forward pass.
 
     Parameters
     ----------
-    max_new_tokens, plan : see :class:`specwhisper.engine.verifier.Verifier`.
+    max_new_tokens, plan : as :class:`specwhisper.engine.verifier.Verifier` takes them.
     """
 
     def __init__(
@@ -64,18 +56,17 @@ class SharedPair:
         plan: Callable[[DecodingOptions], Windows] | None = None,
     ) -> None:
         self._target = target
-        self._start = partial(_RunningEngine, target, draft, max_new_tokens, plan)
+        self._start = partial(_Running, target, draft, max_new_tokens, plan)
         self._lock = Lock()
         self._calls: set[object] = set()  # in progress
-        self._running: _RunningEngine | None = None
+        self._running: _Running | None = None
         self._was_forked_busy = False
         _pairs.add(self)
 
     def leave_to_parent(self) -> None:
-        """Start again in a forked process, which lacks the parent's threads.
+        """Begin anew in a forked process, which lacks the parent's threads.
 
-        If they were working, torch and BLAS hold locks that are never released here, so later calls are
-        refused.
+        Where they were working, torch and BLAS have locks that are never released here, and would hang.
         """
         self._lock = Lock()
         self._was_forked_busy |= bool(self._calls)
@@ -92,24 +83,24 @@ class SharedPair:
         *,
         max_sessions: int,
         watch: Callable[[int, TranscriptBuilder], None] = lambda place, builder: None,
-    ) -> Iterator[tuple[int, Transcription | Exception]]:
-        """Transcribe recordings concurrently; yield each with its index when it ends.
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Transcribe recordings side by side; yield each with its place as soon as it has finished.
 
-        Open recordings continue while the caller is busy. Closing the iterator frees their slots.
+        Recordings that have begun go on while the caller is busy. Closing the iterator frees their slots.
 
         Parameters
         ----------
         recordings : read in the caller's thread, at most one ahead of ``max_sessions``. An exception stands
-            for a recording that cannot be read; it is yielded as the result.
-        length : how far the draft runs ahead; mode ``target-only`` uses no draft.
+            for a recording that cannot be read and is yielded in its place.
+        length : how far the draft runs ahead; mode ``target-only`` does without the draft.
         max_sessions : most of these recordings that hold a slot at once.
-        watch : called, in the caller's thread, with a recording's index and its transcript so far, whenever
-            that has changed. It must not change the transcript.
+        watch : called, in the caller's thread, with a recording's place and transcript so far whenever that
+            has changed; it may only read it.
 
         Raises
         ------
-        Exception
-            if the options of one recording, and so of all, are refused. Other errors are yielded.
+        Exception : what is wrong with the options of one recording, and so of all; errors of a recording are
+            yielded instead.
         """
         call = object()
         self._calls.add(call)
@@ -124,8 +115,8 @@ class SharedPair:
         length: DraftLength,
         max_sessions: int,
         watch: Callable[[int, TranscriptBuilder], None],
-    ) -> Iterator[tuple[int, Transcription | Exception]]:
-        """Transcribe, while the call counts as one in progress."""
+    ) -> Iterator[tuple[int, Transcript | Exception]]:
+        """Do the same while the call counts as one in progress."""
         running = self._engine()
         events: SimpleQueue[tuple[str, PairEvent]] = SimpleQueue()
         sessions: dict[str, PairTranscription] = {}
@@ -141,7 +132,7 @@ class SharedPair:
             while True:
                 session_id, event = events.get()
                 session = sessions.get(session_id)
-                if session is None:  # a fault of the engine is also sent to sessions that have just ended
+                if session is None:  # a fault of the engine also reaches those that have just ended
                     continue
                 session.observe(event)
                 watch(session.place, session.builder)
@@ -164,7 +155,7 @@ class SharedPair:
                     session = next_ended()
                     if session.is_refused and session.error is not None:
                         raise session.error
-                    if recording is not None:  # before the caller continues
+                    if recording is not None:  # before the caller takes its time
                         ahead = None
                         begin(place, recording)
                     yield session.place, session.error or session.transcript
@@ -174,7 +165,7 @@ class SharedPair:
             for session_id in sessions:
                 running.close(session_id)
 
-    def _engine(self) -> _RunningEngine:
+    def _engine(self) -> _Running:
         """Return the engine, started by the first call of a process."""
         if self._was_forked_busy:
             raise InvalidRequest(
@@ -189,8 +180,8 @@ class SharedPair:
             return self._running
 
 
-class _RunningEngine:
-    """The engine in its thread, and threads that encode, align and read."""
+class _Running:
+    """The engine in its thread, with threads beside it that encode, align and read."""
 
     def __init__(
         self,
@@ -237,11 +228,11 @@ class _RunningEngine:
         options: DecodingOptions,
         events: SimpleQueue[tuple[str, PairEvent]],
     ) -> None:
-        """Open a session, with a queue for its events; fail it without an engine."""
+        """Open a session whose events go into a queue; where the engine has stopped, the session fails."""
 
         def receive(event: PairEvent | Failed) -> None:
             events.put((session.id, event))
-            if isinstance(event, Failed):  # now: a busy caller would leave it in every step
+            if isinstance(event, Failed):  # now: a caller at rest would leave a broken session to every step
                 self.close(session.id)
 
         self._thread.subscribe(session.id, receive)
@@ -254,14 +245,14 @@ class _RunningEngine:
         self._thread.post(partial(self._engine.close, session_id))
 
     def stop(self) -> None:
-        """End all threads after their current work, and free what they hold."""
+        """End all threads after what they are doing; what they hold is freed then."""
         self._thread.stop_soon()
         for pool in self._pools:
             pool.stop()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a session is open, or a thread still computes for a closed one."""
+        """Whether a session is open, or something still computes for one that was."""
         return self._engine.num_sessions > 0 or any(pool.busy.seconds > 0 for pool in self._pools)
 
     def leave_to_parent(self) -> None:

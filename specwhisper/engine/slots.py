@@ -1,38 +1,33 @@
-"""Free slots of a model."""
+"""Which of a model's slots are free."""
 
 from __future__ import annotations
 
 from specwhisper.errors import ServerFull
 
 
-class FreeSlots:
-    """The slots of a model that no session holds.
+class Slots:
+    """Gives slots out and takes them back; ``holder`` is who is full when none is left."""
 
-    Parameters
-    ----------
-    server : names the server in the error when no slot is free.
-    """
-
-    def __init__(self, num_slots: int, server: str) -> None:
+    def __init__(self, num_slots: int, holder: str) -> None:
         self.num_slots = num_slots
-        self._server = server
+        self._holder = holder
         self._free = list(reversed(range(num_slots)))
 
     @property
     def num_free(self) -> int:
-        """Number of free slots."""
+        """Slots that can still be taken."""
         return len(self._free)
 
     def take(self) -> int:
-        """Take a slot; raise :class:`ServerFull` if none is free."""
+        """Take a slot; :class:`ServerFull` when there is none."""
         self.check_free()
         return self._free.pop()
 
     def check_free(self) -> None:
-        """Raise :class:`ServerFull` if no slot is free."""
+        """Raise :class:`ServerFull` when no slot is left."""
         if not self._free:
-            raise ServerFull(f"{self._server} holds its {self.num_slots} sessions already: try again later.")
+            raise ServerFull(f"{self._holder} holds its {self.num_slots} sessions already: try again later.")
 
     def give_back(self, slot: int) -> None:
-        """Free a slot."""
+        """Let another session have a slot."""
         self._free.append(slot)

@@ -1,4 +1,4 @@
-"""Copy numbers between host and device without waiting for the device."""
+"""Numbers brought from the host to a device and back, without waiting for it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor
 
 
 def to_device(numbers: Sequence[Any], device: torch.device) -> Tensor:
-    """Make a tensor on a device without waiting for a GPU's earlier work."""
+    """Make a tensor of numbers on a device, without waiting for what a GPU still has to do."""
     if device.type != "cuda":
         return torch.tensor(numbers, device=device)
-    # The copy from pinned memory is queued on the stream; torch keeps the memory until then.
+    # From pinned memory the copy queues behind the GPU's work; torch keeps the memory until it is done.
     return torch.tensor(numbers, pin_memory=True).to(device, non_blocking=True)
 
 
 def to_host(values: Tensor) -> Callable[[], Tensor]:
-    """Start a copy to the host; return a function that waits for it, on any thread."""
+    """Ask a device for values; return what waits for them, on any thread, and gives them on the host."""
     if values.device.type != "cuda":
         return values.cpu
     copied = values.to("cpu", non_blocking=True)  # into pinned memory
-    is_copied = torch.cuda.Event()
-    is_copied.record(torch.cuda.current_stream(values.device))
+    is_there = torch.cuda.Event()
+    is_there.record(torch.cuda.current_stream(values.device))
 
     def wait() -> Tensor:
-        is_copied.synchronize()
+        is_there.synchronize()
         return copied
 
     return wait

@@ -1,4 +1,4 @@
-"""Metrics of a target server."""
+"""What a target server counts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from specwhisper.observe.metrics.server import ServerMetrics
 
 
 class TargetMetrics(ServerMetrics):
-    """Counts sessions, errors and the engine's work; names begin with ``specwhisper_target_``.
+    """Sessions, errors, and what the engine does; all names begin with ``specwhisper_target_``.
 
     Attributes
     ----------
-    engine : metrics of the engine.
+    engine : counts the engine's events.
     """
 
     def __init__(self, checkpoint: Checkpoint, device: str = "") -> None:
